@@ -1,0 +1,1 @@
+"""Which GPUs there are, and what NVML says of them."""

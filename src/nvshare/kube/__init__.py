@@ -1,0 +1,1 @@
+"""Kubernetes: annotations (pure parsing), the pod watch, events on pods."""

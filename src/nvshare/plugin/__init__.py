@@ -1,0 +1,1 @@
+"""The kubelet device plugin: slots, containers, registration."""

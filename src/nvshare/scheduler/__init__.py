@@ -1,0 +1,1 @@
+"""The daemon: sockets, identity, journal, metrics around one core.Node."""

@@ -1,0 +1,1 @@
+"""A discrete-event simulator around the very core the daemon runs."""

@@ -1,0 +1,1 @@
+"""The protocol between the scheduler and libnvshare: messages and their bytes. Pure."""
