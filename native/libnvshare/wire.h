@@ -1,0 +1,402 @@
+/* The protocol between libnvshare and the scheduler.
+ * Generated from src/nvshare/wire/messages.py by `make generate`: do not edit. */
+
+#ifndef NVS_WIRE_H
+#define NVS_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NVS_PROTOCOL_VERSION 1
+#define NVS_MAX_FRAME 8192
+#define NVS_MAX_GPUS 64
+#define NVS_NAME_BYTES 48
+#define NVS_MAX_BYTES UINT64_C(72057594037927936)
+#define NVS_UNLIMITED UINT64_MAX
+
+enum nvs_message_type {
+    NVS_REGISTER = 1,
+    NVS_SCHED_ON = 2,
+    NVS_SCHED_OFF = 3,
+    NVS_REQ_LOCK = 4,
+    NVS_LOCK_OK = 5,
+    NVS_DROP_LOCK = 6,
+    NVS_LOCK_RELEASED = 7,
+    NVS_SET_TQ = 8,
+    NVS_MEM_UPDATE = 9,
+    NVS_WAIT_FOR_MEM = 10,
+    NVS_MEM_AVAILABLE = 11,
+    NVS_UPDATE_LIMIT = 13,
+    NVS_CONTENDED = 14,
+    NVS_IDLE = 15,
+    NVS_BUSY = 16,
+    NVS_BUDGET = 17,
+    NVS_BUDGET_ASK = 18,
+    NVS_BUDGET_RECALL = 19,
+    NVS_BUDGET_RETURN = 20,
+    NVS_LONG_WAIT = 21,
+};
+
+/* What a UUID names; decides its printed prefix. */
+enum nvs_gpu_kind {
+    NVS_GPU_KIND_GPU = 0,
+    NVS_GPU_KIND_MIG = 1,
+};
+
+/* What a client is doing on a GPU when it registers. */
+enum nvs_claim_state {
+    NVS_CLAIM_STATE_IDLE = 0,
+    NVS_CLAIM_STATE_HOLDING = 1,
+    NVS_CLAIM_STATE_UNSHARED = 2,
+};
+
+/* Why a lock is taken back. */
+enum nvs_drop_reason {
+    NVS_DROP_REASON_QUANTUM = 1,
+    NVS_DROP_REASON_GROWTH = 2,
+    NVS_DROP_REASON_IDLE = 3,
+};
+
+/* What every frame starts with. */
+struct nvs_head {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+
+/* One visible GPU in a REGISTER. `limit` and `budget` are the last ones the client was told. */
+struct nvs_gpu_entry {
+    uint8_t uuid[16];
+    uint8_t kind;
+    uint8_t state;
+    uint16_t contexts;
+    uint64_t size;
+    uint64_t lock;
+    uint64_t swappable;
+    uint64_t unswappable;
+    uint64_t limit;
+    uint64_t budget;
+};
+_Static_assert(sizeof(struct nvs_gpu_entry) == 72, "gpu_entry");
+_Static_assert(offsetof(struct nvs_gpu_entry, uuid) == 0, "gpu_entry.uuid");
+_Static_assert(offsetof(struct nvs_gpu_entry, kind) == 16, "gpu_entry.kind");
+_Static_assert(offsetof(struct nvs_gpu_entry, state) == 17, "gpu_entry.state");
+_Static_assert(offsetof(struct nvs_gpu_entry, contexts) == 18, "gpu_entry.contexts");
+_Static_assert(offsetof(struct nvs_gpu_entry, size) == 24, "gpu_entry.size");
+_Static_assert(offsetof(struct nvs_gpu_entry, lock) == 32, "gpu_entry.lock");
+_Static_assert(offsetof(struct nvs_gpu_entry, swappable) == 40, "gpu_entry.swappable");
+_Static_assert(offsetof(struct nvs_gpu_entry, unswappable) == 48, "gpu_entry.unswappable");
+_Static_assert(offsetof(struct nvs_gpu_entry, limit) == 56, "gpu_entry.limit");
+_Static_assert(offsetof(struct nvs_gpu_entry, budget) == 64, "gpu_entry.budget");
+
+/* I am here. `own_limit` is the process's environment's; `run` names one `nvshare run`, zero if none. */
+struct nvs_msg_register {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint16_t version;
+    int16_t priority;
+    uint64_t own_limit;
+    uint8_t run[16];
+    char name[48];
+    uint16_t weight;
+    uint8_t entry_count;
+    uint8_t entry_size;
+};
+_Static_assert(sizeof(struct nvs_msg_register) == 88, "register");
+_Static_assert(offsetof(struct nvs_msg_register, length) == 0, "register.length");
+_Static_assert(offsetof(struct nvs_msg_register, type) == 2, "register.type");
+_Static_assert(offsetof(struct nvs_msg_register, gpu) == 3, "register.gpu");
+_Static_assert(offsetof(struct nvs_msg_register, version) == 4, "register.version");
+_Static_assert(offsetof(struct nvs_msg_register, priority) == 6, "register.priority");
+_Static_assert(offsetof(struct nvs_msg_register, own_limit) == 8, "register.own_limit");
+_Static_assert(offsetof(struct nvs_msg_register, run) == 16, "register.run");
+_Static_assert(offsetof(struct nvs_msg_register, name) == 32, "register.name");
+_Static_assert(offsetof(struct nvs_msg_register, weight) == 80, "register.weight");
+_Static_assert(offsetof(struct nvs_msg_register, entry_count) == 82, "register.entry_count");
+_Static_assert(offsetof(struct nvs_msg_register, entry_size) == 83, "register.entry_size");
+
+/* Scheduling is on: ask for the lock before work. Also the answer to REGISTER. */
+struct nvs_msg_sched_on {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint16_t version;
+    uint64_t client;
+};
+_Static_assert(sizeof(struct nvs_msg_sched_on) == 16, "sched_on");
+_Static_assert(offsetof(struct nvs_msg_sched_on, length) == 0, "sched_on.length");
+_Static_assert(offsetof(struct nvs_msg_sched_on, type) == 2, "sched_on.type");
+_Static_assert(offsetof(struct nvs_msg_sched_on, gpu) == 3, "sched_on.gpu");
+_Static_assert(offsetof(struct nvs_msg_sched_on, version) == 4, "sched_on.version");
+_Static_assert(offsetof(struct nvs_msg_sched_on, client) == 8, "sched_on.client");
+
+/* Scheduling is off: everyone may run. Also an answer to REGISTER. */
+struct nvs_msg_sched_off {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint16_t version;
+    uint64_t client;
+};
+_Static_assert(sizeof(struct nvs_msg_sched_off) == 16, "sched_off");
+_Static_assert(offsetof(struct nvs_msg_sched_off, length) == 0, "sched_off.length");
+_Static_assert(offsetof(struct nvs_msg_sched_off, type) == 2, "sched_off.type");
+_Static_assert(offsetof(struct nvs_msg_sched_off, gpu) == 3, "sched_off.gpu");
+_Static_assert(offsetof(struct nvs_msg_sched_off, version) == 4, "sched_off.version");
+_Static_assert(offsetof(struct nvs_msg_sched_off, client) == 8, "sched_off.client");
+
+/* I have work for this GPU; this is my exact memory on it. */
+struct nvs_msg_req_lock {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint16_t contexts;
+    uint64_t swappable;
+    uint64_t unswappable;
+};
+_Static_assert(sizeof(struct nvs_msg_req_lock) == 24, "req_lock");
+_Static_assert(offsetof(struct nvs_msg_req_lock, length) == 0, "req_lock.length");
+_Static_assert(offsetof(struct nvs_msg_req_lock, type) == 2, "req_lock.type");
+_Static_assert(offsetof(struct nvs_msg_req_lock, gpu) == 3, "req_lock.gpu");
+_Static_assert(offsetof(struct nvs_msg_req_lock, contexts) == 4, "req_lock.contexts");
+_Static_assert(offsetof(struct nvs_msg_req_lock, swappable) == 8, "req_lock.swappable");
+_Static_assert(offsetof(struct nvs_msg_req_lock, unswappable) == 16, "req_lock.unswappable");
+
+/* You may submit. `contended`: somebody waits already. */
+struct nvs_msg_lock_ok {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t contended;
+    uint64_t lock;
+};
+_Static_assert(sizeof(struct nvs_msg_lock_ok) == 16, "lock_ok");
+_Static_assert(offsetof(struct nvs_msg_lock_ok, length) == 0, "lock_ok.length");
+_Static_assert(offsetof(struct nvs_msg_lock_ok, type) == 2, "lock_ok.type");
+_Static_assert(offsetof(struct nvs_msg_lock_ok, gpu) == 3, "lock_ok.gpu");
+_Static_assert(offsetof(struct nvs_msg_lock_ok, contended) == 4, "lock_ok.contended");
+_Static_assert(offsetof(struct nvs_msg_lock_ok, lock) == 8, "lock_ok.lock");
+
+/* Stop submitting, drain, give the lock back within the grace time. */
+struct nvs_msg_drop_lock {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t reason;
+    uint32_t grace_ms;
+    uint64_t lock;
+};
+_Static_assert(sizeof(struct nvs_msg_drop_lock) == 24, "drop_lock");
+_Static_assert(offsetof(struct nvs_msg_drop_lock, length) == 0, "drop_lock.length");
+_Static_assert(offsetof(struct nvs_msg_drop_lock, type) == 2, "drop_lock.type");
+_Static_assert(offsetof(struct nvs_msg_drop_lock, gpu) == 3, "drop_lock.gpu");
+_Static_assert(offsetof(struct nvs_msg_drop_lock, reason) == 4, "drop_lock.reason");
+_Static_assert(offsetof(struct nvs_msg_drop_lock, grace_ms) == 8, "drop_lock.grace_ms");
+_Static_assert(offsetof(struct nvs_msg_drop_lock, lock) == 16, "drop_lock.lock");
+
+/* Given back. `again`: I still have work, queue me. */
+struct nvs_msg_lock_released {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t again;
+    uint64_t lock;
+};
+_Static_assert(sizeof(struct nvs_msg_lock_released) == 16, "lock_released");
+_Static_assert(offsetof(struct nvs_msg_lock_released, length) == 0, "lock_released.length");
+_Static_assert(offsetof(struct nvs_msg_lock_released, type) == 2, "lock_released.type");
+_Static_assert(offsetof(struct nvs_msg_lock_released, gpu) == 3, "lock_released.gpu");
+_Static_assert(offsetof(struct nvs_msg_lock_released, again) == 4, "lock_released.again");
+_Static_assert(offsetof(struct nvs_msg_lock_released, lock) == 8, "lock_released.lock");
+
+/* The operator's, over the operator's socket; a client that sends it is refused. */
+struct nvs_msg_set_tq {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint32_t seconds;
+};
+_Static_assert(sizeof(struct nvs_msg_set_tq) == 8, "set_tq");
+_Static_assert(offsetof(struct nvs_msg_set_tq, length) == 0, "set_tq.length");
+_Static_assert(offsetof(struct nvs_msg_set_tq, type) == 2, "set_tq.type");
+_Static_assert(offsetof(struct nvs_msg_set_tq, gpu) == 3, "set_tq.gpu");
+_Static_assert(offsetof(struct nvs_msg_set_tq, seconds) == 4, "set_tq.seconds");
+
+/* My memory on this GPU has changed. */
+struct nvs_msg_mem_update {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint16_t contexts;
+    uint64_t swappable;
+    uint64_t unswappable;
+};
+_Static_assert(sizeof(struct nvs_msg_mem_update) == 24, "mem_update");
+_Static_assert(offsetof(struct nvs_msg_mem_update, length) == 0, "mem_update.length");
+_Static_assert(offsetof(struct nvs_msg_mem_update, type) == 2, "mem_update.type");
+_Static_assert(offsetof(struct nvs_msg_mem_update, gpu) == 3, "mem_update.gpu");
+_Static_assert(offsetof(struct nvs_msg_mem_update, contexts) == 4, "mem_update.contexts");
+_Static_assert(offsetof(struct nvs_msg_mem_update, swappable) == 8, "mem_update.swappable");
+_Static_assert(offsetof(struct nvs_msg_mem_update, unswappable) == 16, "mem_update.unswappable");
+
+/* The GPU is full; you are queued, at this place (1 is next). */
+struct nvs_msg_wait_for_mem {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint32_t place;
+};
+_Static_assert(sizeof(struct nvs_msg_wait_for_mem) == 8, "wait_for_mem");
+_Static_assert(offsetof(struct nvs_msg_wait_for_mem, length) == 0, "wait_for_mem.length");
+_Static_assert(offsetof(struct nvs_msg_wait_for_mem, type) == 2, "wait_for_mem.type");
+_Static_assert(offsetof(struct nvs_msg_wait_for_mem, gpu) == 3, "wait_for_mem.gpu");
+_Static_assert(offsetof(struct nvs_msg_wait_for_mem, place) == 4, "wait_for_mem.place");
+
+/* There is room again; LOCK_OK follows. */
+struct nvs_msg_mem_available {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+_Static_assert(sizeof(struct nvs_msg_mem_available) == 4, "mem_available");
+_Static_assert(offsetof(struct nvs_msg_mem_available, length) == 0, "mem_available.length");
+_Static_assert(offsetof(struct nvs_msg_mem_available, type) == 2, "mem_available.type");
+_Static_assert(offsetof(struct nvs_msg_mem_available, gpu) == 3, "mem_available.gpu");
+
+/* Your limit on this GPU; 0 is none. */
+struct nvs_msg_update_limit {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint64_t limit;
+};
+_Static_assert(sizeof(struct nvs_msg_update_limit) == 16, "update_limit");
+_Static_assert(offsetof(struct nvs_msg_update_limit, length) == 0, "update_limit.length");
+_Static_assert(offsetof(struct nvs_msg_update_limit, type) == 2, "update_limit.type");
+_Static_assert(offsetof(struct nvs_msg_update_limit, gpu) == 3, "update_limit.gpu");
+_Static_assert(offsetof(struct nvs_msg_update_limit, limit) == 8, "update_limit.limit");
+
+/* Somebody waits, or nobody waits any more, for a GPU whose lock you hold. */
+struct nvs_msg_contended {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t contended;
+};
+_Static_assert(sizeof(struct nvs_msg_contended) == 6, "contended");
+_Static_assert(offsetof(struct nvs_msg_contended, length) == 0, "contended.length");
+_Static_assert(offsetof(struct nvs_msg_contended, type) == 2, "contended.type");
+_Static_assert(offsetof(struct nvs_msg_contended, gpu) == 3, "contended.gpu");
+_Static_assert(offsetof(struct nvs_msg_contended, contended) == 4, "contended.contended");
+
+/* All I submitted has finished (sent while contended). */
+struct nvs_msg_idle {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+_Static_assert(sizeof(struct nvs_msg_idle) == 4, "idle");
+_Static_assert(offsetof(struct nvs_msg_idle, length) == 0, "idle.length");
+_Static_assert(offsetof(struct nvs_msg_idle, type) == 2, "idle.type");
+_Static_assert(offsetof(struct nvs_msg_idle, gpu) == 3, "idle.gpu");
+
+/* I work again (sent after IDLE). */
+struct nvs_msg_busy {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+_Static_assert(sizeof(struct nvs_msg_busy) == 4, "busy");
+_Static_assert(offsetof(struct nvs_msg_busy, length) == 0, "busy.length");
+_Static_assert(offsetof(struct nvs_msg_busy, type) == 2, "busy.type");
+_Static_assert(offsetof(struct nvs_msg_busy, gpu) == 3, "busy.gpu");
+
+/* You may have this much in all. `others`: what the pod's other processes use. `ask`: the question answered, or 0. */
+struct nvs_msg_budget {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint32_t serial;
+    uint32_t ask;
+    uint64_t budget;
+    uint64_t others;
+};
+_Static_assert(sizeof(struct nvs_msg_budget) == 32, "budget");
+_Static_assert(offsetof(struct nvs_msg_budget, length) == 0, "budget.length");
+_Static_assert(offsetof(struct nvs_msg_budget, type) == 2, "budget.type");
+_Static_assert(offsetof(struct nvs_msg_budget, gpu) == 3, "budget.gpu");
+_Static_assert(offsetof(struct nvs_msg_budget, serial) == 4, "budget.serial");
+_Static_assert(offsetof(struct nvs_msg_budget, ask) == 8, "budget.ask");
+_Static_assert(offsetof(struct nvs_msg_budget, budget) == 16, "budget.budget");
+_Static_assert(offsetof(struct nvs_msg_budget, others) == 24, "budget.others");
+
+/* I need this much in all; 0 only asks what the others use. */
+struct nvs_msg_budget_ask {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint32_t ask;
+    uint64_t need;
+};
+_Static_assert(sizeof(struct nvs_msg_budget_ask) == 16, "budget_ask");
+_Static_assert(offsetof(struct nvs_msg_budget_ask, length) == 0, "budget_ask.length");
+_Static_assert(offsetof(struct nvs_msg_budget_ask, type) == 2, "budget_ask.type");
+_Static_assert(offsetof(struct nvs_msg_budget_ask, gpu) == 3, "budget_ask.gpu");
+_Static_assert(offsetof(struct nvs_msg_budget_ask, ask) == 4, "budget_ask.ask");
+_Static_assert(offsetof(struct nvs_msg_budget_ask, need) == 8, "budget_ask.need");
+
+/* Give back what you do not use, down to `keep`. */
+struct nvs_msg_budget_recall {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint32_t serial;
+    uint64_t keep;
+};
+_Static_assert(sizeof(struct nvs_msg_budget_recall) == 16, "budget_recall");
+_Static_assert(offsetof(struct nvs_msg_budget_recall, length) == 0, "budget_recall.length");
+_Static_assert(offsetof(struct nvs_msg_budget_recall, type) == 2, "budget_recall.type");
+_Static_assert(offsetof(struct nvs_msg_budget_recall, gpu) == 3, "budget_recall.gpu");
+_Static_assert(offsetof(struct nvs_msg_budget_recall, serial) == 4, "budget_recall.serial");
+_Static_assert(offsetof(struct nvs_msg_budget_recall, keep) == 8, "budget_recall.keep");
+
+/* My budget now, and what I use of it. */
+struct nvs_msg_budget_return {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint32_t serial;
+    uint64_t budget;
+    uint64_t used;
+};
+_Static_assert(sizeof(struct nvs_msg_budget_return) == 24, "budget_return");
+_Static_assert(offsetof(struct nvs_msg_budget_return, length) == 0, "budget_return.length");
+_Static_assert(offsetof(struct nvs_msg_budget_return, type) == 2, "budget_return.type");
+_Static_assert(offsetof(struct nvs_msg_budget_return, gpu) == 3, "budget_return.gpu");
+_Static_assert(offsetof(struct nvs_msg_budget_return, serial) == 4, "budget_return.serial");
+_Static_assert(offsetof(struct nvs_msg_budget_return, budget) == 8, "budget_return.budget");
+_Static_assert(offsetof(struct nvs_msg_budget_return, used) == 16, "budget_return.used");
+
+/* You wait unusually long: tell the user who holds the GPU, so that the program does not look hung. */
+struct nvs_msg_long_wait {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint32_t place;
+    uint32_t holders;
+    uint64_t waited_ms;
+    uint64_t held_ms;
+    char holder[48];
+};
+_Static_assert(sizeof(struct nvs_msg_long_wait) == 80, "long_wait");
+_Static_assert(offsetof(struct nvs_msg_long_wait, length) == 0, "long_wait.length");
+_Static_assert(offsetof(struct nvs_msg_long_wait, type) == 2, "long_wait.type");
+_Static_assert(offsetof(struct nvs_msg_long_wait, gpu) == 3, "long_wait.gpu");
+_Static_assert(offsetof(struct nvs_msg_long_wait, place) == 4, "long_wait.place");
+_Static_assert(offsetof(struct nvs_msg_long_wait, holders) == 8, "long_wait.holders");
+_Static_assert(offsetof(struct nvs_msg_long_wait, waited_ms) == 16, "long_wait.waited_ms");
+_Static_assert(offsetof(struct nvs_msg_long_wait, held_ms) == 24, "long_wait.held_ms");
+_Static_assert(offsetof(struct nvs_msg_long_wait, holder) == 32, "long_wait.holder");
+
+#endif

@@ -1,0 +1,327 @@
+"""The protocol between the scheduler and libnvshare, as data. `native/libnvshare/wire.h` is generated from this file.
+
+A frame is little-endian, starts with its own length and is laid out as a C compiler would lay out the struct:
+
+    u16 length      of the whole frame, this field included
+    u8  type        the message's number
+    u8  gpu         index into the list of GPUs of this client's REGISTER; 0 where no GPU is meant
+    ...             the fields below, in order
+
+Numbers 1-13 are fixed for good; 12 is reserved. A newer peer may append fields to a message: a frame longer than we
+know is read as far as we know it, a shorter one is an error. Nothing is ever taken out or moved.
+
+Numbered locks. Every lock given has a number whose high 32 bits are the daemon's epoch. DROP_LOCK and LOCK_RELEASED
+name it, so a message about an earlier lock, or an earlier daemon's, can never be mistaken for one about the present.
+
+Budgets. A limit is for a pod on one GPU; its processes share it by budgets. A process allocates freely within its
+budget and asks (BUDGET_ASK) only when it needs more; the scheduler may first recall (BUDGET_RECALL) what others do
+not use. Every BUDGET and BUDGET_RECALL to a client carries a serial, per GPU; BUDGET_RETURN echoes the recall's, and
+counts only if no BUDGET was sent since. `keep` is what the budget should fall to: at once as far as it is unused,
+and with every free after that. While the scheduler is away the budgets already given hold."""
+
+from enum import IntEnum
+from typing import Annotated, Any, ClassVar
+
+from nvshare.record import Record
+
+PROTOCOL_VERSION = 1
+MAX_FRAME = 8192
+MAX_GPUS = 64
+NAME_BYTES = 48
+MAX_BYTES = 1 << 56
+"""No GPU memory figure is larger; one that is, is a broken or lying peer."""
+UNLIMITED = (1 << 64) - 1
+"""A budget that is no budget: the client has no limit on this GPU."""
+
+
+class Width(Record, frozen=True):
+    """How a field is laid out: its struct format, its C type, and the largest value a peer may send."""
+
+    fmt: str
+    c_type: str
+    most: int | None = None
+
+
+U8 = Annotated[int, Width("B", "uint8_t")]
+U16 = Annotated[int, Width("H", "uint16_t")]
+U32 = Annotated[int, Width("I", "uint32_t")]
+U64 = Annotated[int, Width("Q", "uint64_t")]
+I16 = Annotated[int, Width("h", "int16_t")]
+Flag = Annotated[bool, Width("?", "uint8_t", 1)]
+Bytes = Annotated[int, Width("Q", "uint64_t", MAX_BYTES)]
+"""An amount of memory."""
+BudgetBytes = Annotated[int, Width("Q", "uint64_t")]
+"""An amount of memory, or UNLIMITED."""
+Uuid = Annotated[bytes, Width("16s", "uint8_t[16]")]
+Name = Annotated[bytes, Width(f"{NAME_BYTES}s", f"char[{NAME_BYTES}]")]
+"""UTF-8, padded with zeros; what a process says of itself, so hostile input."""
+
+
+class GpuKind(IntEnum):
+    """What a UUID names; decides its printed prefix."""
+
+    GPU = 0
+    MIG = 1
+
+
+class ClaimState(IntEnum):
+    """What a client is doing on a GPU when it registers."""
+
+    IDLE = 0
+    HOLDING = 1
+    UNSHARED = 2
+
+
+class DropReason(IntEnum):
+    """Why a lock is taken back."""
+
+    QUANTUM = 1
+    GROWTH = 2
+    IDLE = 3
+
+
+class Message(Record, frozen=True):
+    """A frame. Subclasses declare their number and direction; the fields follow the common head."""
+
+    number: ClassVar[int]
+    from_client: ClassVar[bool]
+
+
+class GpuEntry(Record, frozen=True):
+    """One visible GPU in a REGISTER. `limit` and `budget` are the last ones the client was told."""
+
+    uuid: Uuid
+    kind: U8
+    state: U8
+    contexts: U16
+    size: Bytes
+    lock: U64
+    swappable: Bytes
+    unswappable: Bytes
+    limit: Bytes
+    budget: BudgetBytes
+
+
+class Register(Message, frozen=True):
+    """I am here. `own_limit` is the process's environment's; `run` names one `nvshare run`, zero if none.
+
+    `entry_count` entries of `entry_size` bytes each follow the fixed part; a newer client's may be longer than ours."""
+
+    number = 1
+    from_client = True
+    gpu: U8
+    version: U16
+    priority: I16
+    own_limit: Bytes
+    run: Uuid
+    name: Name
+    weight: U16
+    entry_count: U8
+    entry_size: U8
+    entries: tuple[GpuEntry, ...]
+
+
+class SchedOn(Message, frozen=True):
+    """Scheduling is on: ask for the lock before work. Also the answer to REGISTER."""
+
+    number = 2
+    from_client = False
+    gpu: U8
+    version: U16
+    client: U64
+
+
+class SchedOff(Message, frozen=True):
+    """Scheduling is off: everyone may run. Also an answer to REGISTER."""
+
+    number = 3
+    from_client = False
+    gpu: U8
+    version: U16
+    client: U64
+
+
+class ReqLock(Message, frozen=True):
+    """I have work for this GPU; this is my exact memory on it."""
+
+    number = 4
+    from_client = True
+    gpu: U8
+    contexts: U16
+    swappable: Bytes
+    unswappable: Bytes
+
+
+class LockOk(Message, frozen=True):
+    """You may submit. `contended`: somebody waits already."""
+
+    number = 5
+    from_client = False
+    gpu: U8
+    contended: Flag
+    lock: U64
+
+
+class DropLock(Message, frozen=True):
+    """Stop submitting, drain, give the lock back within the grace time."""
+
+    number = 6
+    from_client = False
+    gpu: U8
+    reason: U8
+    grace_ms: U32
+    lock: U64
+
+
+class LockReleased(Message, frozen=True):
+    """Given back. `again`: I still have work, queue me."""
+
+    number = 7
+    from_client = True
+    gpu: U8
+    again: Flag
+    lock: U64
+
+
+class SetTq(Message, frozen=True):
+    """The operator's, over the operator's socket; a client that sends it is refused."""
+
+    number = 8
+    from_client = True
+    gpu: U8
+    seconds: U32
+
+
+class MemUpdate(Message, frozen=True):
+    """My memory on this GPU has changed."""
+
+    number = 9
+    from_client = True
+    gpu: U8
+    contexts: U16
+    swappable: Bytes
+    unswappable: Bytes
+
+
+class WaitForMem(Message, frozen=True):
+    """The GPU is full; you are queued, at this place (1 is next)."""
+
+    number = 10
+    from_client = False
+    gpu: U8
+    place: U32
+
+
+class MemAvailable(Message, frozen=True):
+    """There is room again; LOCK_OK follows."""
+
+    number = 11
+    from_client = False
+    gpu: U8
+
+
+class UpdateLimit(Message, frozen=True):
+    """Your limit on this GPU; 0 is none."""
+
+    number = 13
+    from_client = False
+    gpu: U8
+    limit: Bytes
+
+
+class Contended(Message, frozen=True):
+    """Somebody waits, or nobody waits any more, for a GPU whose lock you hold."""
+
+    number = 14
+    from_client = False
+    gpu: U8
+    contended: Flag
+
+
+class Idle(Message, frozen=True):
+    """All I submitted has finished (sent while contended)."""
+
+    number = 15
+    from_client = True
+    gpu: U8
+
+
+class Busy(Message, frozen=True):
+    """I work again (sent after IDLE)."""
+
+    number = 16
+    from_client = True
+    gpu: U8
+
+
+class Budget(Message, frozen=True):
+    """You may have this much in all. `others`: what the pod's other processes use. `ask`: the question answered, or 0."""
+
+    number = 17
+    from_client = False
+    gpu: U8
+    serial: U32
+    ask: U32
+    budget: BudgetBytes
+    others: Bytes
+
+
+class BudgetAsk(Message, frozen=True):
+    """I need this much in all; 0 only asks what the others use."""
+
+    number = 18
+    from_client = True
+    gpu: U8
+    ask: U32
+    need: Bytes
+
+
+class BudgetRecall(Message, frozen=True):
+    """Give back what you do not use, down to `keep`."""
+
+    number = 19
+    from_client = False
+    gpu: U8
+    serial: U32
+    keep: Bytes
+
+
+class BudgetReturn(Message, frozen=True):
+    """My budget now, and what I use of it."""
+
+    number = 20
+    from_client = True
+    gpu: U8
+    serial: U32
+    budget: BudgetBytes
+    used: Bytes
+
+
+class LongWait(Message, frozen=True):
+    """You wait unusually long: tell the user who holds the GPU, so that the program does not look hung."""
+
+    number = 21
+    from_client = False
+    gpu: U8
+    place: U32
+    holders: U32
+    waited_ms: U64
+    held_ms: U64
+    holder: Name
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
+    UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait,
+)  # fmt: skip
+
+FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)
+FROM_SCHEDULER = tuple(message for message in MESSAGES if not message.from_client)
+
+
+def width_of(annotation: Any) -> Width | None:
+    """The layout behind a field's annotation; None for REGISTER's list of entries, which has none of its own."""
+    for note in getattr(annotation, "__metadata__", ()):
+        if isinstance(note, Width):
+            return note
+    return None
