@@ -1,0 +1,175 @@
+"""NVML behind a small door; the only file that imports nvidia-ml-py.
+
+The driver's answers come in three kinds, and the types keep them apart: NVML cannot be used at all (`NvmlUnavailable`),
+one GPU no longer answers (`GpuLost`), or one figure is not to be had on this card (taken as absent, never as an error).
+Nothing here waits except `wait_xid`, which belongs in a thread of its own."""
+
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import pynvml as raw
+
+from nvshare.inventory.gpus import Gpu, Sample, Xid
+
+_LOST = (raw.NVML_ERROR_GPU_IS_LOST, raw.NVML_ERROR_RESET_REQUIRED, raw.NVML_ERROR_NOT_FOUND, raw.NVML_ERROR_UNKNOWN)
+_PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+
+
+class NvmlUnavailable(RuntimeError):
+    """There is no NVIDIA driver to ask; the message says what to look at."""
+
+
+class GpuLost(RuntimeError):
+    """A GPU that was there no longer answers."""
+
+
+class Nvml:
+    """An open NVML. `with Nvml() as nvml: nvml.discover()`."""
+
+    def __init__(self) -> None:
+        try:
+            raw.nvmlInit()
+        except raw.NVMLError as error:
+            raise NvmlUnavailable(f"NVML cannot be used ({_say(error)}); {_remedy(error)}") from error
+        self._handles: dict[str, Any] = {}
+        self._events: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give NVML back; harmless when the driver has gone meanwhile."""
+        if self._events is not None:
+            _absent(raw.nvmlEventSetFree, self._events)
+            self._events = None
+        _absent(raw.nvmlShutdown)
+
+    def discover(self) -> tuple[Gpu, ...]:
+        """Every GPU that answers, MIG instances in place of a card that is split into them."""
+        return tuple(self._devices())
+
+    def _devices(self) -> Iterator[Gpu]:
+        for index in range(_ask(raw.nvmlDeviceGetCount)):
+            card = _absent(raw.nvmlDeviceGetHandleByIndex, index)
+            if card is None:
+                continue
+            for handle in _instances(card) or [card]:
+                gpu = _absent(_describe, handle, index)
+                if gpu is not None:
+                    self._handles[gpu.uuid] = handle
+                    yield gpu
+
+    def sample(self, uuid: str) -> Sample:
+        """Who is on the GPU, and how much of it is taken. Raises GpuLost."""
+        handle = self._handle(uuid)
+        memory = _ask(raw.nvmlDeviceGetMemoryInfo, handle)
+        processes: dict[int, int] = {}
+        for name in _PROCESS_LISTS:
+            for process in _absent(getattr(raw, name), handle) or []:
+                # A process may be on both lists with the same memory.
+                processes[process.pid] = max(processes.get(process.pid, 0), process.usedGpuMemory or 0)
+        return Sample(processes=processes, used_bytes=int(memory.used), total_bytes=int(memory.total))
+
+    def utilisation_percent(self, uuid: str) -> int | None:
+        """How busy the GPU is, where the card tells."""
+        rates = _absent(raw.nvmlDeviceGetUtilizationRates, self._handle(uuid))
+        return None if rates is None else int(rates.gpu)
+
+    def needs_recovery(self, uuid: str) -> bool | None:
+        """Whether the driver asks for a reset or reboot of this GPU; None when the driver is too old to tell."""
+        values = _absent(raw.nvmlDeviceGetFieldValues, self._handle(uuid), [raw.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+        if not values or values[0].nvmlReturn != raw.NVML_SUCCESS:
+            return None
+        return bool(values[0].value.uiVal != raw.NVML_GPU_RECOVERY_ACTION_NONE)
+
+    def watch_xids(self, uuids: tuple[str, ...]) -> tuple[str, ...]:
+        """Ask the driver to report XID errors; the GPUs that cannot are returned."""
+        if self._events is None:
+            self._events = _absent(raw.nvmlEventSetCreate)
+        if self._events is None:
+            return uuids
+        return tuple(uuid for uuid in uuids if not self._register(uuid))
+
+    def _register(self, uuid: str) -> bool:
+        try:
+            raw.nvmlDeviceRegisterEvents(self._handle(uuid), raw.nvmlEventTypeXidCriticalError, self._events)
+        except (raw.NVMLError, GpuLost):
+            return False
+        return True
+
+    def wait_xid(self, timeout_ms: int) -> Xid | None:
+        """The next XID error, or None after the time-out. Blocks: call it from a thread that does nothing else."""
+        try:
+            data = raw.nvmlEventSetWait_v2(self._events, timeout_ms)
+        except raw.NVMLError as error:
+            if error.value == raw.NVML_ERROR_TIMEOUT:
+                return None
+            raise GpuLost(f"NVML's event wait failed: {_say(error)}") from error
+        uuid = _absent(raw.nvmlDeviceGetUUID, data.device)
+        return Xid(uuid=None if uuid is None else _text(uuid), code=int(data.eventData))
+
+    def _handle(self, uuid: str) -> Any:
+        handle = self._handles.get(uuid)
+        if handle is None:
+            handle = self._handles[uuid] = _ask(raw.nvmlDeviceGetHandleByUUID, uuid.encode())
+        return handle
+
+
+def _describe(handle: Any, index: int) -> Gpu:
+    return Gpu(
+        uuid=_text(raw.nvmlDeviceGetUUID(handle)),
+        total_bytes=int(raw.nvmlDeviceGetMemoryInfo(handle).total),
+        index=index,
+        name=_text(raw.nvmlDeviceGetName(handle)),
+    )
+
+
+def _instances(card: Any) -> list[Any]:
+    """The MIG instances of a card; empty when it is whole."""
+    mode = _absent(raw.nvmlDeviceGetMigMode, card)
+    if not mode or mode[0] != raw.NVML_DEVICE_MIG_ENABLE:
+        return []
+    count = _absent(raw.nvmlDeviceGetMaxMigDeviceCount, card) or 0
+    found = [_absent(raw.nvmlDeviceGetMigDeviceHandleByIndex, card, at) for at in range(count)]
+    return [handle for handle in found if handle is not None]
+
+
+def _ask(call: Callable[..., Any], *args: Any) -> Any:
+    """The driver's answer; GpuLost or NvmlUnavailable when it has none."""
+    try:
+        return call(*args)
+    except raw.NVMLError as error:
+        if error.value in _LOST:
+            raise GpuLost(_say(error)) from error
+        raise NvmlUnavailable(f"NVML failed: {_say(error)}") from error
+
+
+def _absent(call: Callable[..., Any], *args: Any) -> Any:
+    """The driver's answer, or None where this card or driver has none to give."""
+    try:
+        return call(*args)
+    except raw.NVMLError:
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _say(error: Any) -> str:
+    try:
+        return str(error)
+    except raw.NVMLError:  # the text itself comes from the driver's library, which may be missing
+        return f"error {error.value}"
+
+
+def _remedy(error: Any) -> str:
+    if error.value == raw.NVML_ERROR_LIBRARY_NOT_FOUND:
+        return "libnvidia-ml.so.1 was not found: is the NVIDIA driver installed, and does this container get it?"
+    if error.value == raw.NVML_ERROR_NO_PERMISSION:
+        return "this user may not open the GPU's device files"
+    return "does nvidia-smi work on this machine?"
