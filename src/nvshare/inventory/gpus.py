@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from nvshare.record import Record
 
 
-class Gpu(Record):
+class Gpu(Record, frozen=True):
     """One physical GPU (or MIG instance), named by its UUID; the index is NVML's and only for people to read."""
 
     uuid: str
@@ -14,7 +14,7 @@ class Gpu(Record):
     name: str
 
 
-class Sample(Record):
+class Sample(Record, frozen=True):
     """What is on a GPU right now. A process whose memory NVML will not tell counts as 0 bytes."""
 
     processes: dict[int, int]
@@ -22,7 +22,7 @@ class Sample(Record):
     total_bytes: int
 
 
-class Xid(Record):
+class Xid(Record, frozen=True):
     """An XID error reported by the driver. `uuid` is None when the driver did not say which GPU it was."""
 
     uuid: str | None

@@ -1,7 +1,7 @@
 """NVML behind a small door; the only file that imports nvidia-ml-py.
 
-The driver's answers come in three kinds, and the types keep them apart: NVML cannot be used at all (`NvmlUnavailable`),
-one GPU no longer answers (`GpuLost`), or one figure is not to be had on this card (taken as absent, never as an error).
+The driver's answers come in three kinds, and the types keep them apart: NVML cannot be used at all (`NvmlUnavailableError`),
+one GPU no longer answers (`GpuLostError`), or one figure is not to be had on this card (taken as absent, never as an error).
 Nothing here waits except `wait_xid`, which belongs in a thread of its own."""
 
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ _LOST = (raw.NVML_ERROR_GPU_IS_LOST, raw.NVML_ERROR_RESET_REQUIRED, raw.NVML_ERR
 _PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
 
 
-class NvmlUnavailable(RuntimeError):
+class NvmlUnavailableError(RuntimeError):
     """There is no NVIDIA driver to ask; the message says what to look at."""
 
 
-class GpuLost(RuntimeError):
+class GpuLostError(RuntimeError):
     """A GPU that was there no longer answers."""
 
 
@@ -31,7 +31,7 @@ class Nvml:
         try:
             raw.nvmlInit()
         except raw.NVMLError as error:
-            raise NvmlUnavailable(f"NVML cannot be used ({_say(error)}); {_remedy(error)}") from error
+            raise NvmlUnavailableError(f"NVML cannot be used ({_say(error)}); {_remedy(error)}") from error
         self._handles: dict[str, Any] = {}
         self._events: Any = None
 
@@ -64,7 +64,7 @@ class Nvml:
                     yield gpu
 
     def sample(self, uuid: str) -> Sample:
-        """Who is on the GPU, and how much of it is taken. Raises GpuLost."""
+        """Who is on the GPU, and how much of it is taken. Raises GpuLostError."""
         handle = self._handle(uuid)
         memory = _ask(raw.nvmlDeviceGetMemoryInfo, handle)
         processes: dict[int, int] = {}
@@ -97,7 +97,7 @@ class Nvml:
     def _register(self, uuid: str) -> bool:
         try:
             raw.nvmlDeviceRegisterEvents(self._handle(uuid), raw.nvmlEventTypeXidCriticalError, self._events)
-        except (raw.NVMLError, GpuLost):
+        except (raw.NVMLError, GpuLostError):
             return False
         return True
 
@@ -108,7 +108,7 @@ class Nvml:
         except raw.NVMLError as error:
             if error.value == raw.NVML_ERROR_TIMEOUT:
                 return None
-            raise GpuLost(f"NVML's event wait failed: {_say(error)}") from error
+            raise GpuLostError(f"NVML's event wait failed: {_say(error)}") from error
         uuid = _absent(raw.nvmlDeviceGetUUID, data.device)
         return Xid(uuid=None if uuid is None else _text(uuid), code=int(data.eventData))
 
@@ -139,13 +139,13 @@ def _instances(card: Any) -> list[Any]:
 
 
 def _ask(call: Callable[..., Any], *args: Any) -> Any:
-    """The driver's answer; GpuLost or NvmlUnavailable when it has none."""
+    """The driver's answer; GpuLostError or NvmlUnavailableError when it has none."""
     try:
         return call(*args)
     except raw.NVMLError as error:
         if error.value in _LOST:
-            raise GpuLost(_say(error)) from error
-        raise NvmlUnavailable(f"NVML failed: {_say(error)}") from error
+            raise GpuLostError(_say(error)) from error
+        raise NvmlUnavailableError(f"NVML failed: {_say(error)}") from error
 
 
 def _absent(call: Callable[..., Any], *args: Any) -> Any:
