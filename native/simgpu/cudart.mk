@@ -1,0 +1,27 @@
+# The stand-in CUDA runtime, built once per major: same sources, two ABIs, two sonames.
+
+CUDART_SOURCES := $(sort $(wildcard $(TOP)/simgpu/cudart_*.c))
+CUDART_CFLAGS  := -I$(TOP)/include -I$(TOP)/simgpu
+
+define cudart_product
+CUDART_OBJECTS_$(1) := $$(patsubst $$(TOP)/simgpu/%.c,$$(BUILD)/simgpu/cudart$(1)/%.o,$$(CUDART_SOURCES))
+
+$$(BUILD)/simgpu/cudart$(1)/%.o: $$(TOP)/simgpu/%.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) $$(CUDART_CFLAGS) -DNVS_CUDART_MAJOR=$(1) -MMD -MP -c $$< -o $$@
+
+# Every symbol carries the version that programs linked with NVIDIA's runtime ask for.
+$$(BUILD)/simgpu/cudart$(1)/versions.map:
+	@mkdir -p $$(@D)
+	printf 'libcudart.so.$(1) { global: cuda*; __cuda*; local: *; };\n' > $$@
+
+$$(OUT)/sim/libcudart.so.$(1): $$(CUDART_OBJECTS_$(1)) $$(BUILD)/simgpu/cudart$(1)/versions.map
+	@mkdir -p $$(@D)
+	$$(CC) -shared -Wl,-soname,libcudart.so.$(1) -Wl,--version-script=$$(BUILD)/simgpu/cudart$(1)/versions.map \
+	    -Wl,-Bsymbolic -Wl,-z,defs $$(ALL_LDFLAGS) $$(CUDART_OBJECTS_$(1)) -o $$@ -ldl -lpthread
+
+PRODUCTS += $$(OUT)/sim/libcudart.so.$(1)
+endef
+
+$(eval $(call cudart_product,12))
+$(eval $(call cudart_product,13))
