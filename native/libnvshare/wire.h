@@ -312,7 +312,7 @@ _Static_assert(offsetof(struct nvs_msg_busy, length) == 0, "busy.length");
 _Static_assert(offsetof(struct nvs_msg_busy, type) == 2, "busy.type");
 _Static_assert(offsetof(struct nvs_msg_busy, gpu) == 3, "busy.gpu");
 
-/* You may have this much in all. `others`: what the pod's other processes use. `ask`: the question answered, or 0. */
+/* You may have this much in all. `others`: what the group's other processes use. `ask`: the question answered. */
 struct nvs_msg_budget {
     uint16_t length;
     uint8_t type;

@@ -90,7 +90,7 @@ def _reader(kind: type[Message]) -> Reader:
             if values[index] > most:
                 raise WireError(f"{kind.__name__}.{name} is absurd: {values[index]}")
         if is_register:
-            return Register(*values[2:], entries=_decode_entries(data, at, length))
+            return make(*values[2:], _decode_entries(data, at, length))
         return make(*values[2:])
 
     return read

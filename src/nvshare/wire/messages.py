@@ -16,8 +16,9 @@ name it, so a message about an earlier lock, or an earlier daemon's, can never b
 Budgets. A limit is for a pod on one GPU; its processes share it by budgets. A process allocates freely within its
 budget and asks (BUDGET_ASK) only when it needs more; the scheduler may first recall (BUDGET_RECALL) what others do
 not use. Every BUDGET and BUDGET_RECALL to a client carries a serial, per GPU; BUDGET_RETURN echoes the recall's, and
-counts only if no BUDGET was sent since. `keep` is what the budget should fall to: at once as far as it is unused,
-and with every free after that. While the scheduler is away the budgets already given hold."""
+counts only if no BUDGET was sent since. A BUDGET with serial 0 answers a question and changes nothing. `keep` is what
+the budget should fall to: at once as far as it is unused, and with every free after that. While the scheduler is away
+the budgets already given hold."""
 
 from enum import IntEnum
 from typing import Annotated, Any, ClassVar
@@ -255,7 +256,9 @@ class Busy(Message, frozen=True):
 
 
 class Budget(Message, frozen=True):
-    """You may have this much in all. `others`: what the pod's other processes use. `ask`: the question answered, or 0."""
+    """You may have this much in all. `others`: what the group's other processes use. `ask`: the question answered.
+
+    Serial 0: your budget and `keep` stay as they are, whatever `budget` says."""
 
     number = 17
     from_client = False

@@ -1,0 +1,454 @@
+"""One GPU: who runs, who waits, when to switch.
+
+Theory of operation. A seat (a client at this GPU) is at rest, waiting or running. The running ones are numbered locks
+in two ordered dicts: `staying` in order of admission, and `dropping`, told to stop and not yet drained, in order of
+their deadlines. `note_*` methods record what a client said. `settle` then looks only at the state and the time and does
+what follows, so late alarms, double alarms and reordered messages need no code of their own:
+
+    revoke      a dropping lock whose grace is over: its client counts as waiting from now on
+    shed        while those who stay do not fit and are more than one: the newest goes
+    switch      the quantum is over and somebody waits: the longest running go until the first in the queue fits
+    take back   an idle holder goes when that lets the first in the queue in and pays
+    admit       the first in the queue, as long as it fits or would be alone; others may pass it, a few times
+
+Memory. A client fits if swappable(running) + unswappable(everybody) + foreign + its own swappable is within the safe
+limit. Those dropping still count as running; what decides who must go is whether the first would fit among the staying.
+
+The quantum. One timer, started when the first of a running set comes in, and again when a switch lets the next in. If
+nobody waits when it ends, nobody is disturbed, and whoever comes later and does not fit triggers the switch at once."""
+
+from nvshare.core.actions import (
+    Action,
+    AnnounceRoom,
+    DropCause,
+    DropLock,
+    EndTurn,
+    GiveLock,
+    QueueClient,
+    ReportLongWait,
+    TellContended,
+    TurnEnd,
+)
+from nvshare.core.model import GIB, Memory, QuantumRule, Seat, Settings
+from nvshare.core.policies import POLICIES, share
+from nvshare.core.queue import Queue
+
+
+class Numbers:
+    """Lock numbers of this daemon: the epoch in the high half, never the same twice."""
+
+    def __init__(self, epoch: int) -> None:
+        self._last = epoch << 32
+
+    def next(self) -> int:
+        self._last += 1
+        return self._last
+
+
+class Gpu:
+    """The scheduling state of one GPU. `out` is the list of actions of the present step."""
+
+    def __init__(self, uuid: str, settings: Settings, numbers: Numbers) -> None:
+        self.uuid = uuid
+        self.settings = settings
+        self.rule: QuantumRule = settings.quantum
+        self.size = 0
+        self.size_is_measured = False
+        self.foreign = 0
+        self.context_bytes = settings.context_bytes
+        self.seats: dict[int, Seat] = {}
+        self.staying: dict[int, Seat] = {}
+        self.dropping: dict[int, Seat] = {}
+        self.queue = Queue()
+        self.unswappable = 0
+        self.staying_bytes = 0
+        self.dropping_bytes = 0
+        self.timer_started = 0
+        self.timer_ends: int | None = None
+        self.quantum_ns = 0
+        self.is_switching = False
+        self.is_contended = False
+        self.virtual_now = 0
+        self.deadline: int | None = None
+        self._numbers = numbers
+        self._rank = POLICIES[settings.policy].rank
+        self._newly_queued: list[Seat] = []
+        self._untold_waits: dict[int, Seat] = {}
+
+    # What is known.
+
+    @property
+    def safe_limit(self) -> int:
+        return self.size * (100 - self.settings.reserve_percent) // 100
+
+    @property
+    def running_bytes(self) -> int:
+        """Swappable memory of all who run, those being dropped included."""
+        return self.staying_bytes + self.dropping_bytes
+
+    def running(self) -> list[Seat]:
+        return [*self.staying.values(), *self.dropping.values()]
+
+    def _fixed_bytes(self) -> int:
+        """What no switch can free."""
+        return self.unswappable + self.foreign
+
+    def _fits(self, seat: Seat) -> bool:
+        return self.running_bytes + self._fixed_bytes() + seat.memory.swappable <= self.safe_limit
+
+    def _would_fit(self, seat: Seat, leaving_bytes: int = 0) -> bool:
+        """True if the seat fits once the dropping are gone, and those with `leaving_bytes` too."""
+        return self.staying_bytes - leaving_bytes + self._fixed_bytes() + seat.memory.swappable <= self.safe_limit
+
+    def _unswappable_of(self, memory: Memory) -> int:
+        return memory.unswappable + memory.contexts * self.context_bytes
+
+    def is_within_limit(self) -> bool:
+        """Those who stay fit, or one is alone."""
+        return len(self.staying) <= 1 or self.staying_bytes + self._fixed_bytes() <= self.safe_limit
+
+    def check(self) -> None:
+        """What must hold, in full; for tests."""
+        assert self.staying_bytes == sum(seat.memory.swappable for seat in self.staying.values())
+        assert self.dropping_bytes == sum(seat.memory.swappable for seat in self.dropping.values())
+        assert self.unswappable == sum(self._unswappable_of(seat.memory) for seat in self.seats.values())
+        assert not self.staying.keys() & self.dropping.keys()
+        for seat in self.seats.values():
+            is_running = seat.client in self.staying or seat.client in self.dropping
+            assert is_running == bool(seat.lock)
+            assert bool(seat.drop_deadline) == (seat.client in self.dropping)
+            assert not (seat.lock and seat.is_waiting)
+        assert [seat.ticket for seat in self.queue] == [
+            seat.ticket for seat in sorted(self.queue, key=lambda seat: (seat.rank or 0, seat.ticket))
+        ]
+        assert sum(seat.is_waiting for seat in self.seats.values()) == len(self.queue)
+        assert (self.timer_ends is not None) == bool(self.staying or self.dropping)
+        assert not self._newly_queued
+
+    # Facts noted.
+
+    def note_size(self, size: int, *, measured: bool) -> None:
+        """NVML's figure counts; without it the smallest one that a client reported."""
+        if measured:
+            self.size, self.size_is_measured = size, True
+        elif not self.size_is_measured:
+            self.size = min(self.size or size, size)
+
+    def note_measured(self, foreign: int, context_bytes: int | None) -> None:
+        self.foreign = foreign
+        if context_bytes is not None and context_bytes != self.context_bytes:
+            self.context_bytes = context_bytes
+            self.unswappable = sum(self._unswappable_of(seat.memory) for seat in self.seats.values())
+
+    def note_joined(self, seat: Seat, memory: Memory) -> None:
+        self.seats[seat.client] = seat
+        self.note_memory(seat, memory)
+
+    def note_left(self, now: int, seat: Seat, out: list[Action]) -> None:
+        if seat.lock:
+            self._end_turn(now, seat, "left", out)
+        elif seat.is_waiting:
+            self._dequeue(now, seat)
+        self.note_memory(seat, Memory())
+        del self.seats[seat.client]
+
+    def note_memory(self, seat: Seat, memory: Memory) -> None:
+        growth = memory.swappable - seat.memory.swappable
+        self.unswappable += self._unswappable_of(memory) - self._unswappable_of(seat.memory)
+        if seat.client in self.staying:
+            self.staying_bytes += growth
+        elif seat.client in self.dropping:
+            self.dropping_bytes += growth
+        if seat.is_waiting:
+            self.queue.before_resize(seat)
+            seat.memory = memory
+            self.queue.after_resize(seat)
+        else:
+            seat.memory = memory
+
+    def note_claim(self, now: int, seat: Seat, lock: int, out: list[Action]) -> None:
+        """The client runs already: under an earlier number, or (0) under none and gets one."""
+        is_first = not self.staying and not self.dropping
+        self._hold(now, seat, lock or self._numbers.next())
+        if is_first:
+            self._start_timer(now)
+        if not lock:
+            out.append(GiveLock(seat.client, self.uuid, seat.lock, bool(self.queue)))
+
+    def note_request(self, now: int, seat: Seat, out: list[Action]) -> None:
+        if seat.is_waiting:
+            return
+        if seat.lock:
+            if not seat.drop_deadline:
+                out.append(GiveLock(seat.client, self.uuid, seat.lock, self.is_contended))
+            return
+        self._end_pause(now, seat)
+        seat.tag = max(seat.tag, self._virtual_time(now))
+        self._enqueue(now, seat)
+
+    def note_release(self, now: int, seat: Seat, lock: int, again: bool, out: list[Action]) -> None:
+        if seat.lock == lock != 0:
+            self._end_turn(now, seat, "released", out)
+            if again:
+                self._end_pause(now, seat)
+                self._enqueue(now, seat)
+        elif seat.revoked == lock != 0:
+            seat.revoked = 0
+            if seat.is_waiting and not again:
+                self._dequeue(now, seat)
+
+    def note_idle(self, now: int, seat: Seat) -> None:
+        if seat.lock and self.is_contended and seat.idle_since is None:
+            seat.idle_since = now
+
+    def note_busy(self, now: int, seat: Seat) -> None:
+        if seat.lock:
+            self._end_pause(now, seat)
+
+    def note_off(self, now: int, out: list[Action]) -> None:
+        """Scheduling was switched: no lock and no place in the queue is worth anything any more."""
+        for seat in self.running():
+            self._end_turn(now, seat, "off", out)
+        for seat in list(self.queue):
+            self._dequeue(now, seat)
+        self._newly_queued.clear()
+
+    def note_rule(self, rule: QuantumRule) -> None:
+        """The operator changed the quantum: it counts for the present running set too, from when that began."""
+        self.rule = rule
+        if self.timer_ends is not None:
+            self._start_timer(self.timer_started)
+
+    def note_settled(self) -> None:
+        """The claims after a restart are in: the running set's order is that of its numbers, not of registration."""
+        self.staying = {seat.client: seat for seat in sorted(self.staying.values(), key=lambda seat: seat.lock)}
+
+    # What follows.
+
+    def settle(self, now: int, out: list[Action], *, frozen: bool) -> None:
+        """Do what follows from the state and the time. Frozen (claims are still coming in): nobody moves."""
+        admitted: list[Seat] = []
+        if not frozen:
+            if self.dropping:
+                self._revoke(now, out)
+            self._shed(now, out)
+            if self.queue:
+                self._switch(now, out)
+                self._take_back(now, out)
+                self._admit(now, admitted)
+        self._tell(now, admitted, out)
+        self.deadline = self._next_deadline(frozen)
+
+    def _revoke(self, now: int, out: list[Action]) -> None:
+        while self.dropping:
+            seat = next(iter(self.dropping.values()))
+            if seat.drop_deadline > now:
+                return
+            lock = seat.lock
+            self._end_turn(now, seat, "revoked", out)
+            seat.revoked = lock
+            self._enqueue(now, seat)
+
+    def _shed(self, now: int, out: list[Action]) -> None:
+        while len(self.staying) > 1 and self.staying_bytes + self._fixed_bytes() > self.safe_limit:
+            self._drop(now, next(reversed(self.staying.values())), "growth", out)
+
+    def _switch(self, now: int, out: list[Action]) -> None:
+        if self.timer_ends is not None and now >= self.timer_ends:
+            self.is_switching = True
+        if self.is_switching:
+            head = self.queue.head
+            while self.staying and not self._would_fit(head):
+                self._drop(now, next(iter(self.staying.values())), "quantum", out)
+
+    def _take_back(self, now: int, out: list[Action]) -> None:
+        head = self.queue.head
+        if self.is_switching or self._would_fit(head):
+            return
+        leaving: list[Seat] = []
+        leaving_bytes = 0
+        for seat in self.staying.values():
+            if seat.idle_since is None or self._pays_at(seat, head) > now:
+                continue
+            leaving.append(seat)
+            leaving_bytes += seat.memory.swappable
+            if len(leaving) == len(self.staying) or self._would_fit(head, leaving_bytes):
+                for idle in leaving:
+                    self._drop(now, idle, "idle", out)
+                return
+
+    def _pays_at(self, seat: Seat, head: Seat) -> int:
+        """When taking an idle holder's lock pays: at once if the switch is cheap or the holder usually pauses longer
+        than the switch costs; else when it has been idle for as long as the switch costs, which is then at most twice
+        the best that could have been done."""
+        assert seat.idle_since is not None
+        crowded = self.running_bytes + self._fixed_bytes() + head.memory.swappable - self.size
+        moved = max(0, min(crowded, seat.memory.swappable))
+        cost = moved * self.settings.move_ns_per_gib // GIB
+        usual = seat.usual_idle
+        if cost <= self.settings.cheap_switch_ns or (usual is not None and usual >= cost):
+            return seat.idle_since
+        return seat.idle_since + cost
+
+    def _admit(self, now: int, admitted: list[Seat]) -> None:
+        starts = False
+        while self.queue:
+            seat: Seat | None = self.queue.head
+            is_empty = not self.staying and not self.dropping
+            if is_empty or self._fits(self.queue.head):
+                starts = starts or is_empty or self.is_switching
+                self.is_switching = False
+            else:
+                seat = self._passer(now)
+            if seat is None:
+                break
+            self._dequeue(now, seat)
+            self._hold(now, seat, self._numbers.next())
+            admitted.append(seat)
+        if starts:
+            self._start_timer(now)
+
+    def _passer(self, now: int) -> Seat | None:
+        """The first who fits although it is not first, if all before it can still be passed. Nobody passes while a
+        lock is being dropped: the room is meant for the head."""
+        if self.dropping or self.is_switching:
+            return None
+        if self.running_bytes + self._fixed_bytes() + self.queue.least_need > self.safe_limit:
+            return None
+        passed: list[Seat] = []
+        for seat in self.queue:
+            if self._fits(seat):
+                for other in passed:
+                    other.first_passed = other.first_passed if other.passes else now
+                    other.passes += 1
+                return seat
+            if seat.passes >= self.settings.most_passes:
+                return None
+            if seat.passes and now - seat.first_passed >= self.quantum_ns:
+                return None
+            passed.append(seat)
+        raise AssertionError("somebody fits, by least_need")
+
+    def _tell(self, now: int, admitted: list[Seat], out: list[Action]) -> None:
+        contended = bool(self.queue)
+        for seat in admitted:
+            if seat.told_wait:
+                out.append(AnnounceRoom(seat.client, self.uuid))
+            out.append(GiveLock(seat.client, self.uuid, seat.lock, contended, now - seat.waited_since))
+        if contended != self.is_contended:
+            self.is_contended = contended
+            for seat in self.staying.values():
+                if not contended:
+                    seat.idle_since = None
+                if seat not in admitted:
+                    out.append(TellContended(seat.client, self.uuid, contended))
+        for seat in self._newly_queued:
+            if seat.is_waiting:
+                seat.told_wait = True
+                out.append(QueueClient(seat.client, self.uuid, self.queue.place(seat)))
+        self._newly_queued.clear()
+        self._tell_long_waits(now, out)
+
+    def _tell_long_waits(self, now: int, out: list[Action]) -> None:
+        while self._untold_waits:
+            seat = next(iter(self._untold_waits.values()))
+            waited = now - seat.waited_since
+            if waited < self.settings.long_wait_ns:
+                return
+            del self._untold_waits[seat.client]
+            running = self.running()
+            holder, held = (running[0].client, now - running[0].held_since) if running else (0, 0)
+            place = self.queue.place(seat)
+            out.append(ReportLongWait(seat.client, self.uuid, place, waited, len(running), holder, held))
+
+    def _next_deadline(self, frozen: bool) -> int | None:
+        times: list[int] = []
+        if self._untold_waits:
+            first = next(iter(self._untold_waits.values()))
+            times.append(first.waited_since + self.settings.long_wait_ns)
+        if not frozen:
+            if self.dropping:
+                times.append(next(iter(self.dropping.values())).drop_deadline)
+            if self.queue and not self.is_switching:
+                if self.timer_ends is not None:
+                    times.append(self.timer_ends)
+                times.extend(self._idle_deadlines())
+        return min(times, default=None)
+
+    def _idle_deadlines(self) -> list[int]:
+        """When the idle holders whose locks pay by then make room for the head; nothing if they never do."""
+        head = self.queue.head
+        if self._would_fit(head):
+            return []
+        idle = [seat for seat in self.staying.values() if seat.idle_since is not None]
+        leaving_bytes = 0
+        for count, (pays_at, size) in enumerate(sorted((self._pays_at(s, head), s.memory.swappable) for s in idle), 1):
+            leaving_bytes += size
+            if count == len(self.staying) or self._would_fit(head, leaving_bytes):
+                return [pays_at]
+        return []
+
+    # Transitions.
+
+    def _enqueue(self, now: int, seat: Seat) -> None:
+        seat.waited_since = now
+        seat.passes = 0
+        seat.told_wait = False
+        self._virtual_time(now)
+        self.queue.push(seat, self._rank(now, seat, self))
+        self._newly_queued.append(seat)
+        self._untold_waits[seat.client] = seat
+
+    def _dequeue(self, now: int, seat: Seat) -> None:
+        self.queue.remove(seat)
+        self._untold_waits.pop(seat.client, None)
+        seat.waited_total += now - seat.waited_since
+        if not self.queue:
+            self.is_switching = False
+
+    def _hold(self, now: int, seat: Seat, lock: int) -> None:
+        seat.lock, seat.held_since, seat.last_scheduled = lock, now, now
+        seat.drop_deadline = seat.revoked = 0
+        seat.turns += 1
+        self.staying[seat.client] = seat
+        self.staying_bytes += seat.memory.swappable
+        self.virtual_now = max(self.virtual_now, seat.tag)
+
+    def _drop(self, now: int, seat: Seat, cause: DropCause, out: list[Action]) -> None:
+        del self.staying[seat.client]
+        self.staying_bytes -= seat.memory.swappable
+        self.dropping[seat.client] = seat
+        self.dropping_bytes += seat.memory.swappable
+        seat.drop_deadline = now + self.settings.grace_ns
+        out.append(DropLock(seat.client, self.uuid, seat.lock, cause))
+
+    def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
+        if self.staying.pop(seat.client, None) is not None:
+            self.staying_bytes -= seat.memory.swappable
+        else:
+            del self.dropping[seat.client]
+            self.dropping_bytes -= seat.memory.swappable
+        held = now - seat.held_since
+        seat.held_total += held
+        seat.tag += share(held, seat.weight)
+        out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))
+        seat.lock = seat.drop_deadline = 0
+        if not self.staying and not self.dropping:
+            self.timer_ends = None
+
+    def _start_timer(self, now: int) -> None:
+        self.timer_started = now
+        self.quantum_ns = self.rule.quantum(sum(seat.memory.used for seat in self.running()))
+        self.timer_ends = now + self.quantum_ns
+
+    def _end_pause(self, now: int, seat: Seat) -> None:
+        if seat.idle_since is not None:
+            seat.note_pause(now - seat.idle_since)
+            seat.idle_since = None
+
+    def _virtual_time(self, now: int) -> int:
+        """GPU time per weight of whoever has run longest, so that a newcomer neither gains nor owes anything."""
+        if self.staying:
+            seat = next(iter(self.staying.values()))
+            self.virtual_now = max(self.virtual_now, seat.tag + share(now - seat.held_since, seat.weight))
+        return self.virtual_now

@@ -1,0 +1,65 @@
+"""Who waits for a GPU, in order of rank.
+
+A rank is fixed while its client waits, so the order is a sorted list: finding a place is a bisection, moving the rest
+a memmove, and no event looks at every client. A second list of what each needs answers "does anybody fit?" at once."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from nvshare.core.model import Seat
+
+
+class Queue:
+    """Waiting seats by (rank, ticket); the ticket is unique and says who came first."""
+
+    def __init__(self) -> None:
+        self._order: list[tuple[int, int, Seat]] = []
+        self._needs: list[tuple[int, int]] = []
+        self._tickets = 0
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Seat]:
+        return (entry[2] for entry in self._order)
+
+    @property
+    def head(self) -> Seat:
+        return self._order[0][2]
+
+    @property
+    def least_need(self) -> int:
+        """The smallest swappable memory of all who wait."""
+        return self._needs[0][0]
+
+    def push(self, seat: Seat, rank: int) -> None:
+        """Queue a seat."""
+        assert seat.rank is None, "a client waits once"
+        self._tickets += 1
+        seat.rank, seat.ticket = rank, self._tickets
+        insort(self._order, (rank, seat.ticket, seat))
+        insort(self._needs, (seat.memory.swappable, seat.ticket))
+
+    def remove(self, seat: Seat) -> None:
+        """Take a seat out, wherever it stands."""
+        del self._order[self._index(seat)]
+        self._forget_need(seat)
+        seat.rank = None
+
+    def place(self, seat: Seat) -> int:
+        """1 is next."""
+        return self._index(seat) + 1
+
+    def before_resize(self, seat: Seat) -> None:
+        """Call before a waiting seat's memory changes, then `after_resize`."""
+        self._forget_need(seat)
+
+    def after_resize(self, seat: Seat) -> None:
+        insort(self._needs, (seat.memory.swappable, seat.ticket))
+
+    def _index(self, seat: Seat) -> int:
+        assert seat.rank is not None, "only a waiting client has a place"
+        return bisect_left(self._order, (seat.rank, seat.ticket))
+
+    def _forget_need(self, seat: Seat) -> None:
+        del self._needs[bisect_left(self._needs, (seat.memory.swappable, seat.ticket))]
