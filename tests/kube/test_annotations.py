@@ -1,0 +1,73 @@
+"""What a pod's JSON says, and what is complained about."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from fake_apiserver import pod
+
+from nvshare.kube.annotations import MEMORY_LIMIT, PRIORITY, SPEC_LIMIT, WEIGHT, Pod, Wishes, label, read_wishes
+
+GIB = 1 << 30
+
+
+def decode(item: dict[str, Any]) -> Pod:
+    return msgspec.json.decode(json.dumps(item), type=Pod)
+
+
+def test_annotations_and_the_specs_environment_are_read() -> None:
+    item = pod(
+        "p",
+        annotations={MEMORY_LIMIT: "8Gi", PRIORITY: "-5", WEIGHT: "3", "other": "x"},
+        env=[{"name": SPEC_LIMIT, "value": "2Gi"}],
+    )
+    assert read_wishes(decode(item), Wishes()) == (Wishes(limit=8 * GIB, spec_limit=2 * GIB, priority=-5, weight=3), [])
+    assert label(decode(item)) == "default/p"
+
+
+def test_a_pod_that_says_nothing_wishes_nothing() -> None:
+    assert read_wishes(decode({"metadata": {"uid": "u", "annotations": None}}), Wishes()) == (Wishes(), [])
+    assert read_wishes(decode(pod("p", env=[{"name": SPEC_LIMIT, "valueFrom": {"fieldRef": {}}}])), Wishes()) == (
+        Wishes(),
+        [],
+    )
+
+
+def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
+    item = pod("p", annotations={MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0"})
+    before = Wishes(limit=GIB, priority=2, weight=7)
+    wishes, complaints = read_wishes(decode(item), before)
+    assert wishes == before
+    assert [(complaint.key, complaint.value) for complaint in complaints] == [
+        (MEMORY_LIMIT, "lots"),
+        (PRIORITY, "1.5"),
+        (WEIGHT, "0"),
+    ]
+
+
+def test_removing_an_annotation_is_not_a_bad_value() -> None:
+    assert read_wishes(decode(pod("p")), Wishes(limit=GIB)) == (Wishes(), [])
+
+
+def test_a_complaint_about_a_huge_value_stays_short() -> None:
+    _, (complaint,) = read_wishes(decode(pod("p", annotations={MEMORY_LIMIT: "9" * 100_000 + "x"})), Wishes())
+    assert len(str(complaint)) < 300
+
+
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    [
+        ([["1Gi"], ["3Gi"]], 3 * GIB),
+        ([["1Gi"], []], GIB),
+        ([["1Gi", "2Gi"]], 2 * GIB),
+        ([["1Gi"], ["0"]], 0),
+        ([["rubbish"], ["1Gi"]], GIB),
+    ],
+)
+def test_containers_that_differ_give_the_pod_the_largest(containers: list[list[str]], expected: int) -> None:
+    item = pod("p")
+    item["spec"]["containers"] = [
+        {"env": [{"name": SPEC_LIMIT, "value": value} for value in values]} for values in containers
+    ]
+    assert read_wishes(decode(item), Wishes())[0].spec_limit == expected

@@ -1,0 +1,225 @@
+"""The pod watch against a fake API server: every way a stream can end, and what reaches the core."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from fake_apiserver import FakeApiServer, pod
+
+from nvshare.core.events import PodChanged, PodRemoved, PodsListed
+from nvshare.kube import watch as module
+from nvshare.kube.annotations import MEMORY_LIMIT
+from nvshare.kube.client import Api
+from nvshare.kube.watch import PodEvent, PodWatch
+
+GIB = 1 << 30
+
+
+class Listener:
+    """Collects what the watch posts and lets a test wait for it."""
+
+    def __init__(self, server: FakeApiServer) -> None:
+        self.events: list[PodEvent] = []
+        self.complaints: list[tuple[str, ...]] = []
+        self._more = asyncio.Event()
+        self.watch = PodWatch(Api(server.address), "node-1", post=self._post, complain=self._complain)
+
+    def _post(self, event: PodEvent) -> None:
+        self.events.append(event)
+        self._more.set()
+
+    def _complain(self, *what: str) -> None:
+        self.complaints.append(what)
+        self._more.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self._more.clear()
+                await self._more.wait()
+
+    async def take(self, count: int) -> list[PodEvent]:
+        await self.until(lambda: len(self.events) >= count)
+        taken, self.events = self.events, []
+        return taken
+
+
+@contextlib.asynccontextmanager
+async def following(server: FakeApiServer) -> AsyncIterator[Listener]:
+    listener = Listener(server)
+    task = asyncio.create_task(listener.watch.run())
+    try:
+        yield listener
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def changed(name: str, limit: int | None = None) -> PodChanged:
+    return PodChanged(pod=f"uid-{name}", label=f"default/{name}", limit=limit)
+
+
+def limited(name: str, text: str) -> dict[str, object]:
+    return pod(name, annotations={MEMORY_LIMIT: text})
+
+
+def test_pods_are_listed_then_followed() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server:
+            await server.put(limited("a", "2Gi"))
+            async with following(server) as listener:
+                assert await listener.take(2) == [changed("a", 2 * GIB), PodsListed()]
+                await server.put(limited("a", "4Gi"))
+                await server.put(pod("b"))
+                await server.put(pod("a"))
+                await server.delete("b")
+                assert await listener.take(4) == [
+                    changed("a", 4 * GIB),
+                    changed("b"),
+                    changed("a"),
+                    PodRemoved(pod="uid-b"),
+                ]
+                assert server.requests[0][2] == {"fieldSelector": "spec.nodeName=node-1"}
+                assert server.count(watch=False) == 1
+
+    asyncio.run(story())
+
+
+def test_a_change_that_says_nothing_new_is_not_posted() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, following(server) as listener:
+            assert await listener.take(1) == [PodsListed()]
+            await server.put(limited("a", "2Gi"))
+            await server.put(limited("a", "2048Mi"))
+            await server.put(pod("b"))
+            assert await listener.take(2) == [changed("a", 2 * GIB), changed("b")]
+
+    asyncio.run(story())
+
+
+def test_a_clean_end_continues_from_the_last_version_without_a_list() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, following(server) as listener:
+            assert await listener.take(1) == [PodsListed()]
+            await server.put(limited("a", "1Gi"))
+            await listener.take(1)
+            for round_ in range(2, 5):
+                await server.end_streams()
+                await server.until(lambda round_=round_: server.count(watch=True) == round_)
+                await server.put(limited("a", f"{round_}Gi"))
+                assert await listener.take(1) == [changed("a", round_ * GIB)]
+            assert server.count(watch=False) == 1
+
+    asyncio.run(story())
+
+
+def test_410_inside_a_stream_lists_again_and_posts_only_the_difference() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server:
+            for name in ("kept", "gone", "raised"):
+                await server.put(limited(name, "1Gi"))
+            async with following(server) as listener:
+                await listener.take(4)
+                await server.until(lambda: server.count(watch=True) == 1)
+                server.cut_connections()
+                del server.pods["uid-gone"]
+                server.pods["uid-raised"] = limited("raised", "3Gi")
+                await server.forget_history()
+                assert await listener.take(2) == [PodRemoved(pod="uid-gone"), changed("raised", 3 * GIB)]
+                assert server.count(watch=False) == 2
+
+    asyncio.run(story())
+
+
+def test_410_as_a_status_lists_again() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, following(server) as listener:
+            await listener.take(1)
+            server.refuse = (410, "Expired")
+            await server.end_streams()
+            await server.until(lambda: len(server.requests) >= 4)
+            server.refuse = None
+            await server.put(limited("a", "1Gi"))
+            assert await listener.take(1) == [changed("a", GIB)]
+
+    asyncio.run(story())
+
+
+def test_an_outage_keeps_the_last_limits_and_the_return_posts_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 0.2)
+
+    async def story() -> None:
+        async with FakeApiServer() as server:
+            await server.put(limited("a", "1Gi"))
+            async with following(server) as listener:
+                await listener.take(2)
+                await server.until(lambda: server.count(watch=True) == 1)
+                await server.stop()
+                await server.put(limited("a", "2Gi"))
+                await asyncio.sleep(0.5)  # the outage itself: time passes and nothing may be posted
+                assert listener.events == []
+                await server.start()
+                assert await listener.take(1) == [changed("a", 2 * GIB)]
+                assert server.count(watch=False) == 1
+
+    asyncio.run(story())
+
+
+def test_a_server_that_refuses_is_not_hammered() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server:
+            server.refuse = (403, "pods is forbidden")
+            async with following(server):
+                await asyncio.sleep(1.0)
+            assert 2 <= len(server.requests) <= 9
+
+    asyncio.run(story())
+
+
+def test_a_bad_value_changes_nothing_and_is_complained_about_once() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, following(server) as listener:
+            assert await listener.take(1) == [PodsListed()]
+            await server.put(limited("a", "2Gi"))
+            await server.put(limited("a", "a lot"))
+            await server.put(limited("a", "a lot"))
+            await server.put(limited("a", "3Gi"))
+            assert await listener.take(2) == [changed("a", 2 * GIB), changed("a", 3 * GIB)]
+            assert [(uid, key, value) for uid, _, key, value, _ in listener.complaints] == [
+                ("uid-a", MEMORY_LIMIT, "a lot")
+            ]
+
+    asyncio.run(story())
+
+
+def test_bookmarks_are_welcome_but_not_needed() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, following(server) as listener:
+            await listener.take(1)
+            await server.until(lambda: server.count(watch=True) == 1)
+            await server.bookmark()
+            await server.end_streams()
+            await server.until(lambda: server.count(watch=True) == 2)
+            assert server.requests[-1][2]["resourceVersion"] == str(server.version)
+
+    asyncio.run(story())
+
+
+def test_a_pod_made_again_under_the_same_name_is_another_pod() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, following(server) as listener:
+            assert await listener.take(1) == [PodsListed()]
+            await server.put(limited("a", "1Gi"))
+            await server.delete("a")
+            again = limited("a", "2Gi")
+            again["metadata"]["uid"] = "uid-a2"  # type: ignore[index]
+            await server.put(again)
+            assert await listener.take(3) == [
+                changed("a", GIB),
+                PodRemoved(pod="uid-a"),
+                PodChanged(pod="uid-a2", label="default/a", limit=2 * GIB),
+            ]
+
+    asyncio.run(story())
