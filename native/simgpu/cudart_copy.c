@@ -172,7 +172,7 @@ RT_CALL2(cudaMemcpy2DAsync, _ptsz,
          copy_2d_async(d, PLANE(to, tp), PLANE(from, fp), width, rows, kind, stream))
 RT_CALL(cudaMemcpyPeer, (void *to, int to_device, const void *from, int from_device, size_t count),
         copy_peer(d, to, to_device, from, from_device, count, NULL))
-RT_CALL2(cudaMemcpyPeerAsync, _ptsz, (void *to, int to_device, const void *from, int from_device, size_t count, cudaStream_t stream),
+RT_CALL(cudaMemcpyPeerAsync, (void *to, int to_device, const void *from, int from_device, size_t count, cudaStream_t stream),
          copy_peer(d, to, to_device, from, from_device, count, &stream))
 RT_CALL2(cudaMemcpyToSymbol, _ptds, (const void *symbol, const void *from, size_t count, size_t offset, int kind),
          to_symbol(d, symbol, from, count, offset, kind, NULL))
