@@ -12,7 +12,7 @@ class Event(Record, frozen=True):
 
 
 class ClientRegistered(Event, frozen=True):
-    """A process joined. `group` (a pod, a container, one `nvshare run`) shares a limit; `label` is its readable name."""
+    """A process joined. `group` (pod, container, one `nvshare run`) shares a limit; `label` is its readable name."""
 
     client: int
     group: str

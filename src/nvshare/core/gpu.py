@@ -1,18 +1,15 @@
 """One GPU: who runs, who waits, when to switch.
 
-Theory of operation. A seat (a client at this GPU) is at rest, waiting or running. The running ones are numbered locks
-in two ordered dicts: `staying` in order of admission, and `dropping`, told to stop and not yet drained, in order of
-their deadlines. `note_*` methods record what a client said. `settle` then looks only at the state and the time and does
-what follows, so late alarms, double alarms and reordered messages need no code of their own:
+Theory of operation. A seat (a client at this GPU) is at rest, waiting or running; the running hold numbered locks and
+are staying or dropping (core.room says what that means and when a client fits). `note_*` methods record what a client
+said. `settle` then looks only at the state and the time and does what follows, so late alarms, double alarms and
+reordered messages need no code of their own:
 
     revoke      a dropping lock whose grace is over: its client counts as waiting from now on
     shed        while those who stay do not fit and are more than one: the newest goes
     switch      the quantum is over and somebody waits: the longest running go until the first in the queue fits
     take back   an idle holder goes when that lets the first in the queue in and pays
     admit       the first in the queue, as long as it fits or would be alone; others may pass it, a few times
-
-Memory. A client fits if swappable(running) + unswappable(everybody) + foreign + its own swappable is within the safe
-limit. Those dropping still count as running; what decides who must go is whether the first would fit among the staying.
 
 The quantum. One timer, started when the first of a running set comes in, and again when a switch lets the next in. If
 nobody waits when it ends, nobody is disturbed, and whoever comes later and does not fit triggers the switch at once."""
@@ -29,9 +26,9 @@ from nvshare.core.actions import (
     TellContended,
     TurnEnd,
 )
-from nvshare.core.model import GIB, Memory, QuantumRule, Seat, Settings
+from nvshare.core.model import GIB, NO_MEMORY, QuantumRule, Seat, Settings
 from nvshare.core.policies import POLICIES, share
-from nvshare.core.queue import Queue
+from nvshare.core.room import Room
 
 
 class Numbers:
@@ -45,24 +42,12 @@ class Numbers:
         return self._last
 
 
-class Gpu:
-    """The scheduling state of one GPU. `out` is the list of actions of the present step."""
+class Gpu(Room):
+    """The turns at one GPU. `out` is the list of actions of the present step."""
 
     def __init__(self, uuid: str, settings: Settings, numbers: Numbers) -> None:
-        self.uuid = uuid
-        self.settings = settings
+        super().__init__(uuid, settings)
         self.rule: QuantumRule = settings.quantum
-        self.size = 0
-        self.size_is_measured = False
-        self.foreign = 0
-        self.context_bytes = settings.context_bytes
-        self.seats: dict[int, Seat] = {}
-        self.staying: dict[int, Seat] = {}
-        self.dropping: dict[int, Seat] = {}
-        self.queue = Queue()
-        self.unswappable = 0
-        self.staying_bytes = 0
-        self.dropping_bytes = 0
         self.timer_started = 0
         self.timer_ends: int | None = None
         self.quantum_ns = 0
@@ -75,100 +60,19 @@ class Gpu:
         self._newly_queued: list[Seat] = []
         self._untold_waits: dict[int, Seat] = {}
 
-    # What is known.
-
-    @property
-    def safe_limit(self) -> int:
-        return self.size * (100 - self.settings.reserve_percent) // 100
-
-    @property
-    def running_bytes(self) -> int:
-        """Swappable memory of all who run, those being dropped included."""
-        return self.staying_bytes + self.dropping_bytes
-
-    def running(self) -> list[Seat]:
-        return [*self.staying.values(), *self.dropping.values()]
-
-    def _fixed_bytes(self) -> int:
-        """What no switch can free."""
-        return self.unswappable + self.foreign
-
-    def _fits(self, seat: Seat) -> bool:
-        return self.running_bytes + self._fixed_bytes() + seat.memory.swappable <= self.safe_limit
-
-    def _would_fit(self, seat: Seat, leaving_bytes: int = 0) -> bool:
-        """True if the seat fits once the dropping are gone, and those with `leaving_bytes` too."""
-        return self.staying_bytes - leaving_bytes + self._fixed_bytes() + seat.memory.swappable <= self.safe_limit
-
-    def _unswappable_of(self, memory: Memory) -> int:
-        return memory.unswappable + memory.contexts * self.context_bytes
-
-    def is_within_limit(self) -> bool:
-        """Those who stay fit, or one is alone."""
-        return len(self.staying) <= 1 or self.staying_bytes + self._fixed_bytes() <= self.safe_limit
-
-    def check(self) -> None:
-        """What must hold, in full; for tests."""
-        assert self.staying_bytes == sum(seat.memory.swappable for seat in self.staying.values())
-        assert self.dropping_bytes == sum(seat.memory.swappable for seat in self.dropping.values())
-        assert self.unswappable == sum(self._unswappable_of(seat.memory) for seat in self.seats.values())
-        assert not self.staying.keys() & self.dropping.keys()
-        for seat in self.seats.values():
-            is_running = seat.client in self.staying or seat.client in self.dropping
-            assert is_running == bool(seat.lock)
-            assert bool(seat.drop_deadline) == (seat.client in self.dropping)
-            assert not (seat.lock and seat.is_waiting)
-        assert [seat.ticket for seat in self.queue] == [
-            seat.ticket for seat in sorted(self.queue, key=lambda seat: (seat.rank or 0, seat.ticket))
-        ]
-        assert sum(seat.is_waiting for seat in self.seats.values()) == len(self.queue)
-        assert (self.timer_ends is not None) == bool(self.staying or self.dropping)
-        assert not self._newly_queued
-
     # Facts noted.
-
-    def note_size(self, size: int, *, measured: bool) -> None:
-        """NVML's figure counts; without it the smallest one that a client reported."""
-        if measured:
-            self.size, self.size_is_measured = size, True
-        elif not self.size_is_measured:
-            self.size = min(self.size or size, size)
-
-    def note_measured(self, foreign: int, context_bytes: int | None) -> None:
-        self.foreign = foreign
-        if context_bytes is not None and context_bytes != self.context_bytes:
-            self.context_bytes = context_bytes
-            self.unswappable = sum(self._unswappable_of(seat.memory) for seat in self.seats.values())
-
-    def note_joined(self, seat: Seat, memory: Memory) -> None:
-        self.seats[seat.client] = seat
-        self.note_memory(seat, memory)
 
     def note_left(self, now: int, seat: Seat, out: list[Action]) -> None:
         if seat.lock:
             self._end_turn(now, seat, "left", out)
         elif seat.is_waiting:
             self._dequeue(now, seat)
-        self.note_memory(seat, Memory())
+        self.note_memory(seat, NO_MEMORY)
         del self.seats[seat.client]
-
-    def note_memory(self, seat: Seat, memory: Memory) -> None:
-        growth = memory.swappable - seat.memory.swappable
-        self.unswappable += self._unswappable_of(memory) - self._unswappable_of(seat.memory)
-        if seat.client in self.staying:
-            self.staying_bytes += growth
-        elif seat.client in self.dropping:
-            self.dropping_bytes += growth
-        if seat.is_waiting:
-            self.queue.before_resize(seat)
-            seat.memory = memory
-            self.queue.after_resize(seat)
-        else:
-            seat.memory = memory
 
     def note_claim(self, now: int, seat: Seat, lock: int, out: list[Action]) -> None:
         """The client runs already: under an earlier number, or (0) under none and gets one."""
-        is_first = not self.staying and not self.dropping
+        is_first = self.is_empty
         self._hold(now, seat, lock or self._numbers.next())
         if is_first:
             self._start_timer(now)
@@ -223,6 +127,12 @@ class Gpu:
         """The claims after a restart are in: the running set's order is that of its numbers, not of registration."""
         self.staying = {seat.client: seat for seat in sorted(self.staying.values(), key=lambda seat: seat.lock)}
 
+    def check(self) -> None:
+        super().check()
+        assert (self.timer_ends is not None) == (not self.is_empty)
+        assert not self._newly_queued
+        assert self._untold_waits.keys() <= {seat.client for seat in self.queue}
+
     # What follows.
 
     def settle(self, now: int, out: list[Action], *, frozen: bool) -> None:
@@ -250,7 +160,7 @@ class Gpu:
             self._enqueue(now, seat)
 
     def _shed(self, now: int, out: list[Action]) -> None:
-        while len(self.staying) > 1 and self.staying_bytes + self._fixed_bytes() > self.safe_limit:
+        while not self.is_within_limit():
             self._drop(now, next(reversed(self.staying.values())), "growth", out)
 
     def _switch(self, now: int, out: list[Action]) -> None:
@@ -258,12 +168,12 @@ class Gpu:
             self.is_switching = True
         if self.is_switching:
             head = self.queue.head
-            while self.staying and not self._would_fit(head):
+            while self.staying and not self.would_fit(head.memory.swappable):
                 self._drop(now, next(iter(self.staying.values())), "quantum", out)
 
     def _take_back(self, now: int, out: list[Action]) -> None:
         head = self.queue.head
-        if self.is_switching or self._would_fit(head):
+        if self.is_switching or self.would_fit(head.memory.swappable):
             return
         leaving: list[Seat] = []
         leaving_bytes = 0
@@ -272,7 +182,7 @@ class Gpu:
                 continue
             leaving.append(seat)
             leaving_bytes += seat.memory.swappable
-            if len(leaving) == len(self.staying) or self._would_fit(head, leaving_bytes):
+            if len(leaving) == len(self.staying) or self.would_fit(head.memory.swappable, leaving_bytes):
                 for idle in leaving:
                     self._drop(now, idle, "idle", out)
                 return
@@ -282,7 +192,7 @@ class Gpu:
         than the switch costs; else when it has been idle for as long as the switch costs, which is then at most twice
         the best that could have been done."""
         assert seat.idle_since is not None
-        crowded = self.running_bytes + self._fixed_bytes() + head.memory.swappable - self.size
+        crowded = self.running_bytes + self.fixed_bytes + head.memory.swappable - self.size
         moved = max(0, min(crowded, seat.memory.swappable))
         cost = moved * self.settings.move_ns_per_gib // GIB
         usual = seat.usual_idle
@@ -294,9 +204,8 @@ class Gpu:
         starts = False
         while self.queue:
             seat: Seat | None = self.queue.head
-            is_empty = not self.staying and not self.dropping
-            if is_empty or self._fits(self.queue.head):
-                starts = starts or is_empty or self.is_switching
+            if self.is_empty or self.fits(self.queue.head.memory.swappable):
+                starts = starts or self.is_empty or self.is_switching
                 self.is_switching = False
             else:
                 seat = self._passer(now)
@@ -311,13 +220,11 @@ class Gpu:
     def _passer(self, now: int) -> Seat | None:
         """The first who fits although it is not first, if all before it can still be passed. Nobody passes while a
         lock is being dropped: the room is meant for the head."""
-        if self.dropping or self.is_switching:
-            return None
-        if self.running_bytes + self._fixed_bytes() + self.queue.least_need > self.safe_limit:
+        if self.dropping or self.is_switching or not self.fits(self.queue.least_need):
             return None
         passed: list[Seat] = []
         for seat in self.queue:
-            if self._fits(seat):
+            if self.fits(seat.memory.swappable):
                 for other in passed:
                     other.first_passed = other.first_passed if other.passes else now
                     other.passes += 1
@@ -356,7 +263,7 @@ class Gpu:
             if waited < self.settings.long_wait_ns:
                 return
             del self._untold_waits[seat.client]
-            running = self.running()
+            running = sorted(self.running(), key=lambda holder: holder.held_since)
             holder, held = (running[0].client, now - running[0].held_since) if running else (0, 0)
             place = self.queue.place(seat)
             out.append(ReportLongWait(seat.client, self.uuid, place, waited, len(running), holder, held))
@@ -378,13 +285,13 @@ class Gpu:
     def _idle_deadlines(self) -> list[int]:
         """When the idle holders whose locks pay by then make room for the head; nothing if they never do."""
         head = self.queue.head
-        if self._would_fit(head):
+        if self.would_fit(head.memory.swappable):
             return []
         idle = [seat for seat in self.staying.values() if seat.idle_since is not None]
         leaving_bytes = 0
         for count, (pays_at, size) in enumerate(sorted((self._pays_at(s, head), s.memory.swappable) for s in idle), 1):
             leaving_bytes += size
-            if count == len(self.staying) or self._would_fit(head, leaving_bytes):
+            if count == len(self.staying) or self.would_fit(head.memory.swappable, leaving_bytes):
                 return [pays_at]
         return []
 
@@ -407,33 +314,23 @@ class Gpu:
             self.is_switching = False
 
     def _hold(self, now: int, seat: Seat, lock: int) -> None:
-        seat.lock, seat.held_since, seat.last_scheduled = lock, now, now
-        seat.drop_deadline = seat.revoked = 0
+        self._to_staying(seat, lock)
+        seat.held_since = seat.last_scheduled = now
+        seat.revoked = 0
         seat.turns += 1
-        self.staying[seat.client] = seat
-        self.staying_bytes += seat.memory.swappable
         self.virtual_now = max(self.virtual_now, seat.tag)
 
     def _drop(self, now: int, seat: Seat, cause: DropCause, out: list[Action]) -> None:
-        del self.staying[seat.client]
-        self.staying_bytes -= seat.memory.swappable
-        self.dropping[seat.client] = seat
-        self.dropping_bytes += seat.memory.swappable
-        seat.drop_deadline = now + self.settings.grace_ns
+        self._to_dropping(seat, now + self.settings.grace_ns)
         out.append(DropLock(seat.client, self.uuid, seat.lock, cause))
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
-        if self.staying.pop(seat.client, None) is not None:
-            self.staying_bytes -= seat.memory.swappable
-        else:
-            del self.dropping[seat.client]
-            self.dropping_bytes -= seat.memory.swappable
         held = now - seat.held_since
         seat.held_total += held
         seat.tag += share(held, seat.weight)
         out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))
-        seat.lock = seat.drop_deadline = 0
-        if not self.staying and not self.dropping:
+        self._to_rest(seat)
+        if self.is_empty:
             self.timer_ends = None
 
     def _start_timer(self, now: int) -> None:

@@ -6,7 +6,7 @@ a memmove, and no event looks at every client. A second list of what each needs 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from nvshare.core.model import Seat
+from nvshare.core.model import Memory, Seat
 
 
 class Queue:
@@ -50,12 +50,15 @@ class Queue:
         """1 is next."""
         return self._index(seat) + 1
 
-    def before_resize(self, seat: Seat) -> None:
-        """Call before a waiting seat's memory changes, then `after_resize`."""
+    def resize(self, seat: Seat, memory: Memory) -> None:
+        """A waiting seat is about to have this memory."""
         self._forget_need(seat)
+        insort(self._needs, (memory.swappable, seat.ticket))
 
-    def after_resize(self, seat: Seat) -> None:
-        insort(self._needs, (seat.memory.swappable, seat.ticket))
+    def check(self) -> None:
+        """What must hold, in full; for tests."""
+        assert self._order == sorted(self._order, key=lambda entry: entry[:2])
+        assert self._needs == sorted((seat.memory.swappable, seat.ticket) for seat in self)
 
     def _index(self, seat: Seat) -> int:
         assert seat.rank is not None, "only a waiting client has a place"

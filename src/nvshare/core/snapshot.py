@@ -81,12 +81,11 @@ def snapshot(node: Node, now: int) -> Snapshot:
 
 
 def _gpu(gpu: Gpu, now: int) -> GpuSnapshot:
-    fixed = gpu.unswappable + gpu.foreign
     return GpuSnapshot(
         uuid=gpu.uuid,
         total_memory=gpu.size,
         safe_limit=gpu.safe_limit,
-        available_memory=max(0, gpu.safe_limit - fixed - gpu.running_bytes),
+        available_memory=max(0, gpu.safe_limit - gpu.fixed_bytes - gpu.running_bytes),
         running_memory_usage=gpu.running_bytes,
         unswappable_memory=gpu.unswappable,
         foreign_memory=gpu.foreign,
