@@ -1,0 +1,85 @@
+"""What a container needs in order to use its GPUs shared: environment, mounts, devices. Pure.
+
+Two directories, read-only, and never single files: a mounted file goes stale when it is replaced, and a runtime makes a
+missing source as a directory. The one file that must be a file, ld.so.preload, never changes its content."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from nvshare.record import Record
+
+LIBRARY = "libnvshare.so"
+PRELOAD_FILE = "ld.so.preload"
+CONTAINER_LIBRARY_DIR = "/usr/lib/nvshare"
+CONTAINER_RUN_DIR = "/var/run/nvshare"
+_VOLUME_MOUNTS_ROOT = "/var/run/nvidia-container-devices"
+
+
+class Strategy(StrEnum):
+    """How the container runtime is told which GPUs to bring in."""
+
+    ENVVAR = "envvar"
+    VOLUME_MOUNTS = "volume-mounts"
+    CDI = "cdi"
+
+
+class Injection(StrEnum):
+    """How the library gets into the container's programs."""
+
+    ENV = "env"
+    LD_SO_PRELOAD = "ld.so.preload"
+
+
+class Options(Record, frozen=True):
+    """The plugin's settings for containers."""
+
+    host_run_dir: str = "/var/run/nvshare"
+    strategy: Strategy = Strategy.ENVVAR
+    injection: Injection = Injection.ENV
+    cdi_kind: str = "nvidia.com/gpu"
+
+    @property
+    def host_library_dir(self) -> str:
+        """Where the library is on the host."""
+        return f"{self.host_run_dir}/lib"
+
+
+class Mount(Record, frozen=True):
+    """A read-only bind mount."""
+
+    host: str
+    container: str
+
+
+class Container(Record, frozen=True):
+    """Everything Allocate answers for one container."""
+
+    envs: Mapping[str, str]
+    mounts: tuple[Mount, ...]
+    cdi_devices: tuple[str, ...] = ()
+
+
+def container(gpus: Sequence[str], options: Options) -> Container:
+    """What a container with these GPUs (UUIDs, each once) gets."""
+    envs, mounts, cdi_devices = _bring_in(gpus, options)
+    mounts += [
+        Mount(host=options.host_run_dir, container=CONTAINER_RUN_DIR),
+        Mount(host=options.host_library_dir, container=CONTAINER_LIBRARY_DIR),
+    ]
+    if options.injection is Injection.ENV:
+        envs["LD_PRELOAD"] = f"{CONTAINER_LIBRARY_DIR}/{LIBRARY}"
+    else:
+        mounts.append(Mount(host=f"{options.host_library_dir}/{PRELOAD_FILE}", container="/etc/ld.so.preload"))
+    return Container(envs=envs, mounts=tuple(mounts), cdi_devices=tuple(cdi_devices))
+
+
+def _bring_in(gpus: Sequence[str], options: Options) -> tuple[dict[str, str], list[Mount], list[str]]:
+    match options.strategy:
+        case Strategy.ENVVAR:
+            return {"NVIDIA_VISIBLE_DEVICES": ",".join(gpus)}, [], []
+        case Strategy.VOLUME_MOUNTS:
+            mounts = [Mount(host="/dev/null", container=f"{_VOLUME_MOUNTS_ROOT}/{uuid}") for uuid in gpus]
+            return {"NVIDIA_VISIBLE_DEVICES": _VOLUME_MOUNTS_ROOT}, mounts, []
+        case Strategy.CDI:
+            # CUDA images carry NVIDIA_VISIBLE_DEVICES=all; without this a legacy runtime would add every GPU.
+            return {"NVIDIA_VISIBLE_DEVICES": "void"}, [], [f"{options.cdi_kind}={uuid}" for uuid in gpus]
