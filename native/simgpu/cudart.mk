@@ -18,7 +18,7 @@ $$(BUILD)/simgpu/cudart$(1)/versions.map:
 $$(OUT)/sim/libcudart.so.$(1): $$(CUDART_OBJECTS_$(1)) $$(BUILD)/simgpu/cudart$(1)/versions.map
 	@mkdir -p $$(@D)
 	$$(CC) -shared -Wl,-soname,libcudart.so.$(1) -Wl,--version-script=$$(BUILD)/simgpu/cudart$(1)/versions.map \
-	    -Wl,-Bsymbolic -Wl,-z,defs $$(ALL_LDFLAGS) $$(CUDART_OBJECTS_$(1)) -o $$@ -ldl -lpthread
+	    -Wl,-Bsymbolic $$(if $$(SAN),,-Wl,-z,defs) $$(ALL_LDFLAGS) $$(CUDART_OBJECTS_$(1)) -o $$@ -ldl -lpthread
 
 PRODUCTS += $$(OUT)/sim/libcudart.so.$(1)
 endef

@@ -1,0 +1,8 @@
+# The simulated NVML: its own calls over the cards' shared state.
+
+NVML_OBJS := $(patsubst $(SIM)/%.c,$(SIM_BUILD)/%.o,$(sort $(wildcard $(SIM)/nvml_*.c)))
+
+$(OUT)/sim/libnvidia-ml.so.1: $(NVML_OBJS) $(SIM_STATE_OBJS)
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,-soname,libnvidia-ml.so.1 -Wl,-Bsymbolic -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS) $^ -o $@ -lpthread -lm
+PRODUCTS += $(OUT)/sim/libnvidia-ml.so.1

@@ -1,0 +1,206 @@
+"""Settings of the simulated GPU: one table, read from a TOML file, the environment or arguments.
+
+The simulated libraries read only the environment. This module is the one place that knows every setting's name, checks
+values before a process starts, and gives the environment in which a program finds the simulated libraries.
+
+    [simgpu]
+    gpus = 2
+    memory = "16Gi"
+    scale = 0.01
+    kernels = { matmul = "5ms", relu = "20us" }
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+MAX_GPUS = 16
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|K|M|G|T)?")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s)?")
+_FACTOR = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+class SimConfigError(ValueError):
+    """A setting the user gave cannot be used; the message names it and says what is allowed."""
+
+
+def parse_bytes(text: str) -> int:
+    """`16Gi`, `512Mi`, `2G`, `1073741824` as bytes."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise SimConfigError(f"{text!r} is not a size such as 16Gi, 512Mi, 2G or 1073741824")
+    return int(float(match[1]) * _FACTOR[match[2] or ""])
+
+
+def _size(value: object) -> str:
+    text = str(value)
+    if parse_bytes(text) <= 0:
+        raise SimConfigError(f"{text!r} is not a positive size")
+    return text
+
+
+def _duration(value: object) -> str:
+    text = str(value)
+    if _DURATION.fullmatch(text) is None:
+        raise SimConfigError(f"{text!r} is not a duration such as 5ms, 20us or 1s")
+    return text
+
+
+def _count(value: object) -> str:
+    text = str(value)
+    if not text.isdecimal() or int(text) > MAX_GPUS:
+        raise SimConfigError(f"{text!r} is not a number of GPUs from 0 to {MAX_GPUS}")
+    return text
+
+
+def _scale(value: object) -> str:
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = 0.0
+    if not 1e-6 <= number <= 1e3:
+        raise SimConfigError(f"{value!r} is not a scale from 0.000001 to 1000")
+    return str(value)
+
+
+def _capability(value: object) -> str:
+    text = str(value)
+    if re.fullmatch(r"\d+\.\d", text) is None:
+        raise SimConfigError(f"{text!r} is not a compute capability such as 8.0")
+    return text
+
+
+def _flag(value: object) -> str:
+    text = str(value).lower()
+    if text not in ("0", "1", "true", "false"):
+        raise SimConfigError(f"{value!r} is neither on (1) nor off (0)")
+    return "1" if text in ("1", "true") else "0"
+
+
+def _touch(value: object) -> str:
+    if value not in ("all", "stream"):
+        raise SimConfigError(f"{value!r} is neither 'all' nor 'stream'")
+    return str(value)
+
+
+def _kernels(value: object) -> str:
+    """A table of kernel names and durations, or the text `name=5ms,other=1us`."""
+    if isinstance(value, Mapping):
+        pairs = [(str(name), str(duration)) for name, duration in value.items()]
+    else:
+        pairs = [(name, duration) for name, _, duration in (p.partition("=") for p in str(value).split(",") if p)]
+    return ",".join(f"{name}={_duration(duration)}" for name, duration in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its variable, its check, and what it means."""
+
+    variable: str
+    check: Callable[[object], str]
+    meaning: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "directory": Setting(
+        "NVSHARE_SIM_DIR", str, "where the node's state lives; processes that share it share the cards"
+    ),
+    "gpus": Setting("NVSHARE_SIM_GPUS", _count, "number of cards (1)"),
+    "memory": Setting("NVSHARE_SIM_MEMORY", _size, "memory of each card (16Gi)"),
+    "context_memory": Setting("NVSHARE_SIM_CONTEXT_MEMORY", _size, "what one context takes of it (256Mi)"),
+    "name": Setting("NVSHARE_SIM_NAME", str, "what the cards call themselves"),
+    "compute_capability": Setting("NVSHARE_SIM_COMPUTE_CAPABILITY", _capability, "such as 8.0"),
+    "scale": Setting("NVSHARE_SIM_SCALE", _scale, "real seconds per simulated second (1)"),
+    "bandwidth": Setting("NVSHARE_SIM_BANDWIDTH", _size, "bytes per second of touching resident memory"),
+    "copy_bandwidth": Setting("NVSHARE_SIM_COPY_BANDWIDTH", _size, "bytes per second of copies and prefetches"),
+    "fault_bandwidth": Setting("NVSHARE_SIM_FAULT_BANDWIDTH", _size, "bytes per second of moving in by faults"),
+    "evict_bandwidth": Setting("NVSHARE_SIM_EVICT_BANDWIDTH", _size, "bytes per second of moving out"),
+    "slice": Setting("NVSHARE_SIM_SLICE", _duration, "how long one process computes while others wait (2ms)"),
+    "touch": Setting(
+        "NVSHARE_SIM_TOUCH", _touch, "what a kernel touches: all memory of its process, or what it can stream"
+    ),
+    "kernel_us": Setting("NVSHARE_SIM_KERNEL_US", str, "microseconds a kernel takes if nothing else says so"),
+    "kernels": Setting("NVSHARE_SIM_KERNELS", _kernels, "durations by kernel name"),
+    "trace": Setting("NVSHARE_SIM_TRACE", _flag, "write what happens into the directory (0)"),
+}
+
+
+@dataclass(frozen=True)
+class SimGpu:
+    """A checked set of settings; those not given are left to the simulator's defaults."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def with_values(self, **given: object) -> "SimGpu":
+        """These settings with others on top; None means "not given"."""
+        return replace(self, values={**self.values, **_checked(given)})
+
+    def environment(self, base: Mapping[str, str] | None = None, *, runtime: bool = False) -> dict[str, str]:
+        """The environment of a child that finds the simulated libraries.
+
+        `runtime` also preloads the stand-in CUDA runtime, for programs that bring their own (PyTorch's RPATH beats
+        LD_LIBRARY_PATH).
+        """
+        environment = dict(os.environ if base is None else base)
+        environment |= {SETTINGS[name].variable: value for name, value in self.values.items()}
+        environment["LD_LIBRARY_PATH"] = _prepend(str(library_directory()), environment.get("LD_LIBRARY_PATH"), ":")
+        if runtime:
+            preload = str(library_directory() / "libcudart.so.12")
+            environment["LD_PRELOAD"] = _prepend(preload, environment.get("LD_PRELOAD"), ":")
+        return environment
+
+
+def from_environment(environment: Mapping[str, str]) -> SimGpu:
+    """What the environment already says; an empty variable says nothing."""
+    given = {name: environment.get(setting.variable) or None for name, setting in SETTINGS.items()}
+    return SimGpu().with_values(**given)
+
+
+def from_file(path: Path) -> SimGpu:
+    """The `[simgpu]` table of a TOML file, or the whole file if it has no such table."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise SimConfigError(f"{path}: {error}") from error
+    table = content.get("simgpu", content)
+    if not isinstance(table, dict):
+        raise SimConfigError(f"{path}: simgpu is not a table")
+    try:
+        return SimGpu().with_values(**table)
+    except SimConfigError as error:
+        raise SimConfigError(f"{path}: {error}") from error
+
+
+def load(path: Path | None, environment: Mapping[str, str], **given: object) -> SimGpu:
+    """Arguments over environment over file, the way every nvshare program takes its settings."""
+    base = from_file(path) if path is not None else SimGpu()
+    return base.with_values(**from_environment(environment).values).with_values(**given)
+
+
+def library_directory() -> Path:
+    """Where the simulated libcuda.so.1, libnvidia-ml.so.1 and libcudart are; a remedy if they are not built."""
+    folder = Path(__file__).resolve().parent.parent / "_native" / "sim"
+    if not (folder / "libcuda.so.1").exists():
+        raise SimConfigError(f"no simulated libraries in {folder}: build them with `make native`")
+    return folder
+
+
+def _checked(given: Mapping[str, object]) -> dict[str, str]:
+    values = {}
+    for name, value in given.items():
+        if name not in SETTINGS:
+            raise SimConfigError(f"{name!r} is not a setting; there are {', '.join(sorted(SETTINGS))}")
+        if value is None:
+            continue
+        try:
+            values[name] = SETTINGS[name].check(value)
+        except SimConfigError as error:
+            raise SimConfigError(f"{name} ({SETTINGS[name].variable}): {error}") from error
+    return values
+
+
+def _prepend(first: str, rest: str | None, separator: str) -> str:
+    return first if not rest else f"{first}{separator}{rest}"
