@@ -1,0 +1,74 @@
+#include "account.h"
+
+#include "wire.h"
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+void nvs_account_init(struct nvs_account *account, uint64_t card, uint64_t own_limit, bool oversubscribe)
+{
+    *account = (struct nvs_account){.limit = own_limit,
+                                    .budget = NVS_UNLIMITED,
+                                    .keep = NVS_UNLIMITED,
+                                    .card = card,
+                                    .cap = oversubscribe ? NVS_UNLIMITED : card};
+}
+
+enum nvs_verdict nvs_account_reserve(struct nvs_account *account, uint64_t bytes, bool swappable)
+{
+    uint64_t ceiling = account->limit ? least(account->cap, account->limit) : account->cap;
+    if (bytes > NVS_MAX_BYTES || account->used > ceiling || bytes > ceiling - account->used)
+        return NVS_REFUSE;
+    if (account->limit && account->used + bytes > account->budget)
+        return NVS_ASK;
+    nvs_account_add(account, bytes, swappable);
+    return NVS_ROOM;
+}
+
+void nvs_account_add(struct nvs_account *account, uint64_t bytes, bool swappable)
+{
+    account->used += bytes;
+    account->unswappable += swappable ? 0 : bytes;
+}
+
+static void fall_to_keep(struct nvs_account *account)
+{
+    if (account->keep != NVS_UNLIMITED)
+        account->budget = account->used > account->keep ? account->used : account->keep;
+}
+
+void nvs_account_return(struct nvs_account *account, uint64_t bytes, bool swappable)
+{
+    account->used -= least(bytes, account->used);
+    account->unswappable -= swappable ? 0 : least(bytes, account->unswappable);
+    fall_to_keep(account);
+}
+
+void nvs_account_limit(struct nvs_account *account, uint64_t limit) { account->limit = limit; }
+
+void nvs_account_budget(struct nvs_account *account, uint64_t budget, uint64_t others)
+{
+    account->budget = budget;
+    account->others = others;
+    account->keep = NVS_UNLIMITED;
+}
+
+void nvs_account_recall(struct nvs_account *account, uint64_t keep)
+{
+    if (keep >= account->budget)
+        return;
+    account->keep = keep;
+    fall_to_keep(account);
+}
+
+uint64_t nvs_account_total(const struct nvs_account *account)
+{
+    return account->limit ? least(account->limit, account->card) : account->card;
+}
+
+uint64_t nvs_account_free(const struct nvs_account *account)
+{
+    uint64_t total = nvs_account_total(account), taken = account->used;
+    if (account->limit)
+        taken += account->others;
+    return taken < total ? total - taken : 0;
+}

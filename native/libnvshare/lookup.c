@@ -1,0 +1,174 @@
+/* How programs find the driver: linked symbols, dlsym, dlvsym and cuGetProcAddress all lead here.
+ *
+ * dlsym(RTLD_NEXT, ...) resolves relative to its caller, which it learns from the return address. A wrapper that calls the real dlsym
+ * would become the caller, and a second preloaded library looking for its own next would find itself for ever. So the exported dlsym is a few
+ * instructions that ask nvs_dlsym_target where to go and jump there with arguments and return address as they came. Only lookups of our names through
+ * a handle are answered by a function of ours.
+ *
+ * It is exported under every version that a program may have been linked against. */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "hooks_nvml.h"
+#include "options.h"
+#include "real.h"
+
+const struct nvs_symbol nvs_symbols[] = {
+#define ROW(name, symbol, since, variant) {#name, #symbol, since, variant, (void *)symbol, (void **)&nvs_real.symbol},
+#define NVS_STREAM(name, symbol, since, variant, stream, params, args) ROW(name, symbol, since, variant)
+#define NVS_SYNC(name, symbol, since, variant, params, args) ROW(name, symbol, since, variant)
+#define NVS_HOOK(name, symbol, since, variant, params) ROW(name, symbol, since, variant)
+#include "symbols.def"
+};
+const int nvs_symbol_count = sizeof nvs_symbols / sizeof *nvs_symbols;
+
+const struct nvs_symbol *nvs_symbol_find(const char *symbol)
+{
+    for (int i = 0; i < nvs_symbol_count; i++)
+        if (!strcmp(nvs_symbols[i].symbol, symbol))
+            return &nvs_symbols[i];
+    return NULL;
+}
+
+static bool suits(const struct nvs_symbol *row, int version, cuuint64_t flags)
+{
+    enum nvs_variant wanted = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? NVS_PTDS : NVS_LEGACY;
+    return row->since <= version && (row->variant == NVS_ANY || row->variant == wanted);
+}
+
+/* Which of a name's signatures the driver has answered with is best told by the pointer itself; where a driver keeps other
+ * pointers for cuGetProcAddress than for dlsym, the documented rule decides: the newest not above the version asked for. */
+void *nvs_symbol_route(const char *name, void *found, int version, cuuint64_t flags)
+{
+    const struct nvs_symbol *best = NULL;
+    for (int i = 0; i < nvs_symbol_count; i++) {
+        const struct nvs_symbol *row = &nvs_symbols[i];
+        if (strcmp(row->name, name) != 0)
+            continue;
+        if (*row->real == found)
+            return row->ours;
+        if (suits(row, version, flags) && (!best || row->since > best->since))
+            best = row;
+    }
+    if (!best)
+        return found;
+    if (!nvs_real_has((const void *const *)best->real))
+        *best->real = found;
+    return best->ours;
+}
+
+static CUresult route(const char *name, void **fn, int version, cuuint64_t flags, CUresult result)
+{
+    if (result == CUDA_SUCCESS && name && fn && *fn && !nvs_options()->disable)
+        *fn = nvs_symbol_route(name, *fn, version, flags);
+    return result;
+}
+
+CUresult cuGetProcAddress(const char *name, void **fn, int version, cuuint64_t flags)
+{
+    if (nvs_real_load() != 0)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return route(name, fn, version, flags, nvs_real.cuGetProcAddress(name, fn, version, flags));
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+    if (nvs_real_load() != 0)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return route(name, fn, version, flags, nvs_real.cuGetProcAddress_v2(name, fn, version, flags, status));
+}
+
+static bool is_driver_name(const char *name) { return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z'; }
+static bool is_nvml_name(const char *name) { return name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l'; }
+
+static void *ours_for(const char *name, void *found)
+{
+    if (is_nvml_name(name))
+        return nvs_nvml_route(name, found);
+    const struct nvs_symbol *row = nvs_symbol_find(name);
+    if (!row || nvs_real_load() != 0)
+        return found;
+    /* A library that happens to export the same name is not the driver. */
+    return found == *row->real ? row->ours : found;
+}
+
+/* Referred to by the jump below, hence not static. */
+void *nvs_dlsym_target(void *handle, const char *name);
+void *nvs_dlvsym_target(void *handle, const char *name, const char *version);
+
+static void *substitute(void *handle, const char *name)
+{
+    void *found = nvs_real_dlsym()(handle, name);
+    return found ? ours_for(name, found) : NULL;
+}
+
+static void *substitute_version(void *handle, const char *name, const char *version)
+{
+    void *found = nvs_real_dlvsym()(handle, name, version);
+    return found ? ours_for(name, found) : NULL;
+}
+
+static void *no_symbol(void *handle, const char *name)
+{
+    (void)handle, (void)name;
+    return NULL;
+}
+
+static bool is_ours(void *handle, const char *name)
+{
+    return name && handle != RTLD_NEXT && (is_driver_name(name) || is_nvml_name(name)) && !nvs_options()->disable;
+}
+
+void *nvs_dlsym_target(void *handle, const char *name)
+{
+    if (!nvs_real_dlsym())
+        return (void *)no_symbol;
+    if (is_ours(handle, name)) {
+        /* The global search finds our export even where there is no driver at all: a program that probes must not be fooled. */
+        if (handle == RTLD_DEFAULT)
+            return is_driver_name(name) && nvs_symbol_find(name) && !nvs_driver_present() ? (void *)no_symbol : (void *)nvs_real_dlsym();
+        return (void *)substitute;
+    }
+    return (void *)nvs_real_dlsym();
+}
+
+void *nvs_dlvsym_target(void *handle, const char *name, const char *version)
+{
+    (void)version;
+    if (!nvs_real_dlvsym())
+        return (void *)no_symbol;
+    return is_ours(handle, name) && handle != RTLD_DEFAULT ? (void *)substitute_version : (void *)nvs_real_dlvsym();
+}
+
+#if defined(__x86_64__)
+#define FIRST_VERSION "GLIBC_2.2.5"
+#define JUMP(entry, target) \
+    __asm__(".text\n.globl " #entry "\n.type " #entry ",@function\n" #entry ":\n" \
+            ".cfi_startproc\nendbr64\n" \
+            "push %rdi\n.cfi_adjust_cfa_offset 8\npush %rsi\n.cfi_adjust_cfa_offset 8\npush %rdx\n.cfi_adjust_cfa_offset 8\n" \
+            "call " #target "\n" \
+            "pop %rdx\n.cfi_adjust_cfa_offset -8\npop %rsi\n.cfi_adjust_cfa_offset -8\npop %rdi\n.cfi_adjust_cfa_offset -8\n" \
+            "jmp *%rax\n.cfi_endproc\n.size " #entry ",.-" #entry "\n")
+#elif defined(__aarch64__)
+#define FIRST_VERSION "GLIBC_2.17"
+#define JUMP(entry, target) \
+    __asm__(".text\n.globl " #entry "\n.type " #entry ",%function\n" #entry ":\n" \
+            ".cfi_startproc\nhint #34\n" \
+            "stp x29, x30, [sp, #-48]!\n.cfi_adjust_cfa_offset 48\n.cfi_rel_offset 29, 0\n.cfi_rel_offset 30, 8\n" \
+            "stp x0, x1, [sp, #16]\nstr x2, [sp, #32]\n" \
+            "bl " #target "\n" \
+            "mov x16, x0\nldp x0, x1, [sp, #16]\nldr x2, [sp, #32]\n" \
+            "ldp x29, x30, [sp], #48\n.cfi_adjust_cfa_offset -48\n.cfi_restore 29\n.cfi_restore 30\n" \
+            "br x16\n.cfi_endproc\n.size " #entry ",.-" #entry "\n")
+#else
+#error "libnvshare knows x86_64 and aarch64"
+#endif
+
+#define VERSIONS(entry, name) \
+    __asm__(".globl " #entry "_first\n.type " #entry "_first,STT_FUNC\n.set " #entry "_first," #entry "\n" \
+            ".symver " #entry "_first," #name "@" FIRST_VERSION "\n.symver " #entry "," #name "@@GLIBC_2.34\n")
+
+JUMP(nvs_dlsym_entry, nvs_dlsym_target);
+JUMP(nvs_dlvsym_entry, nvs_dlvsym_target);
+VERSIONS(nvs_dlsym_entry, dlsym);
+VERSIONS(nvs_dlvsym_entry, dlvsym);

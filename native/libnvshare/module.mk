@@ -1,0 +1,33 @@
+# libnvshare.so and its C tests.
+
+NVS_DIR    := $(TOP)/libnvshare
+NVS_BUILD  := $(BUILD)/libnvshare
+NVS_SRC    := $(sort $(wildcard $(NVS_DIR)/*.c))
+NVS_OBJ    := $(patsubst $(NVS_DIR)/%.c,$(NVS_BUILD)/%.o,$(NVS_SRC))
+NVS_PURE   := $(addprefix $(NVS_BUILD)/,account.o gate.o ledger.o log.o options.o pacing.o platform.o)
+NVS_TESTS  := $(TOP)/../tests/native
+NVS_ARCH   ?= $(shell uname -m)
+# Thread-local variables by initial-exec: the library is there from the start, and a launch cannot afford a call to find them.
+NVS_CFLAGS := -ftls-model=initial-exec -fno-plt -fno-semantic-interposition -D_GNU_SOURCE $(NVS_EXTRA_CFLAGS)
+
+PRODUCTS += $(OUT)/libnvshare.so
+CHECKS   += $(patsubst $(NVS_TESTS)/lib_%.c,$(BUILD)/checks/lib_%,$(wildcard $(NVS_TESTS)/lib_*.c))
+
+$(NVS_BUILD)/%.o: $(NVS_DIR)/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(NVS_CFLAGS) -MMD -MP -c $< -o $@
+
+# nodelete: a helper thread runs our code. No -lcuda: programs and sandboxes without a driver must start.
+$(OUT)/libnvshare.so: $(NVS_OBJ) $(NVS_DIR)/exports.$(NVS_ARCH).map
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libnvshare.so -Wl,-z,nodelete,-z,relro,-z,now -Wl,-Bsymbolic-functions \
+	    -Wl,--version-script=$(NVS_DIR)/exports.$(NVS_ARCH).map $(NVS_OBJ) $(ALL_LDFLAGS) -ldl -lpthread -o $@.new
+	mv -f $@.new $@
+
+# lib_unit_*: the pure parts, linked in. The others are small CUDA programs that the Python tests run.
+$(BUILD)/checks/lib_unit_%: $(NVS_TESTS)/lib_unit_%.c $(NVS_PURE)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(NVS_DIR) -MMD -MP $< $(NVS_PURE) $(ALL_LDFLAGS) -lpthread -o $@
+$(BUILD)/checks/lib_%: $(NVS_TESTS)/lib_%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(TOP)/include -MMD -MP $< $(ALL_LDFLAGS) -ldl -lpthread -o $@

@@ -1,0 +1,30 @@
+/* What the environment says, read once. */
+#ifndef NVS_OPTIONS_H
+#define NVS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct nvs_options {
+    bool disable;
+    bool debug;
+    bool single_oversub;
+    bool native_memory;
+    uint64_t limit_bytes;   /* 0: none */
+    int64_t priority;
+    int64_t weight;
+    int64_t reconnect_ms;   /* between attempts to reach the scheduler */
+    int64_t orphan_wait_ms; /* how long a waiter waits for a scheduler that went away */
+    int64_t join_ms;        /* how long the first work waits for the scheduler's answer */
+    int64_t ask_ms;         /* how long an allocation waits for an answer about budget */
+    char socket[108];
+    char name[48];
+    uint8_t run[16];
+};
+
+const struct nvs_options *nvs_options(void);
+
+/* A Kubernetes quantity ("8Gi", "512Mi", "2G", "1e9", "1073741824", "1.5Gi") in bytes; false if it is none. */
+bool nvs_parse_quantity(const char *text, uint64_t *bytes);
+
+#endif

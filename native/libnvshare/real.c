@@ -1,0 +1,91 @@
+/* The driver is loaded lazily and never linked against: programs and sandboxes without it must start as before. */
+#include "real.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "elf.h"
+
+struct nvs_real nvs_real;
+
+static const struct { const char *symbol; void **slot; } functions[] = {
+#define ROW(symbol) {#symbol, (void **)&nvs_real.symbol},
+#define NVS_STREAM(name, symbol, since, variant, stream, params, args) ROW(symbol)
+#define NVS_SYNC(name, symbol, since, variant, params, args) ROW(symbol)
+#define NVS_HOOK(name, symbol, since, variant, params) ROW(symbol)
+#define NVS_USED(symbol, params) ROW(symbol)
+#include "symbols.def"
+};
+
+/* Stands for every function that the driver lacks, whatever its arguments. */
+static CUresult missing(void) { return CUDA_ERROR_NOT_FOUND; }
+
+void *(*nvs_real_dlsym(void))(void *, const char *)
+{
+    static void *_Atomic found;
+    void *known = atomic_load_explicit(&found, memory_order_acquire);
+    if (!known) {
+        known = nvs_elf_next("dlsym");
+        atomic_store_explicit(&found, known, memory_order_release);
+    }
+    return (void *(*)(void *, const char *))known;
+}
+
+void *(*nvs_real_dlvsym(void))(void *, const char *, const char *)
+{
+    static void *_Atomic found;
+    void *known = atomic_load_explicit(&found, memory_order_acquire);
+    if (!known) {
+        known = nvs_elf_next("dlvsym");
+        atomic_store_explicit(&found, known, memory_order_release);
+    }
+    return (void *(*)(void *, const char *, const char *))known;
+}
+
+static void *loaded_library(const char *name, bool load)
+{
+    void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    return handle || !load ? handle : dlopen(name, RTLD_LAZY);
+}
+
+bool nvs_driver_present(void)
+{
+    void *handle = loaded_library("libcuda.so.1", false);
+    if (handle)
+        dlclose(handle);
+    return handle != NULL;
+}
+
+void *nvs_real_nvml(const char *symbol)
+{
+    void *handle = loaded_library("libnvidia-ml.so.1", true);
+    void *found = handle ? nvs_real_dlsym()(handle, symbol) : NULL;
+    return found; /* the handle stays: the library must outlive the pointer */
+}
+
+/* Threads may do this side by side: all of them store the same. */
+static int load(void)
+{
+    void *handle = loaded_library("libcuda.so.1", true);
+    if (!handle || !nvs_real_dlsym())
+        return -1;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *function = nvs_real_dlsym()(handle, functions[i].symbol);
+        *functions[i].slot = function ? function : (void *)missing;
+    }
+    return 0;
+}
+
+int nvs_real_load(void)
+{
+    static _Atomic int loaded;
+    if (__builtin_expect(atomic_load_explicit(&loaded, memory_order_acquire), 1))
+        return 0;
+    if (load() != 0)
+        return -1;
+    atomic_store_explicit(&loaded, 1, memory_order_release);
+    return 0;
+}
+
+int nvs_real_has(const void *const *slot) { return *slot && *slot != (const void *)missing; }

@@ -1,0 +1,57 @@
+/* The tables made from symbols.def: exported prototypes, the driver's functions, and their names. */
+#ifndef NVS_SYMBOLS_H
+#define NVS_SYMBOLS_H
+
+#include "../include/cuda_types.h"
+
+#define NVS_EXPORT __attribute__((visibility("default")))
+
+/* CUDA_LAUNCH_PARAMS as far as we read it. */
+struct nvs_launch_params {
+    CUfunction function;
+    unsigned grid[3], block[3], shared;
+    CUstream stream;
+    void **params;
+};
+
+enum nvs_variant { NVS_ANY, NVS_LEGACY, NVS_PTDS };
+
+#define NVS_STREAM(name, symbol, since, variant, stream, params, args) NVS_EXPORT CUresult symbol params;
+#define NVS_SYNC(name, symbol, since, variant, params, args) NVS_EXPORT CUresult symbol params;
+#define NVS_HOOK(name, symbol, since, variant, params) NVS_EXPORT CUresult symbol params;
+#include "symbols.def"
+
+/* The driver's own functions; one that the driver lacks answers CUDA_ERROR_NOT_FOUND. */
+struct nvs_real {
+#define NVS_STREAM(name, symbol, since, variant, stream, params, args) CUresult (*symbol) params;
+#define NVS_SYNC(name, symbol, since, variant, params, args) CUresult (*symbol) params;
+#define NVS_HOOK(name, symbol, since, variant, params) CUresult (*symbol) params;
+#define NVS_USED(symbol, params) CUresult (*symbol) params;
+#include "symbols.def"
+};
+extern struct nvs_real nvs_real;
+
+/* One intercepted entry point. `real` is its place in nvs_real. */
+struct nvs_symbol {
+    const char *name;
+    const char *symbol;
+    int since;
+    enum nvs_variant variant;
+    void *ours;
+    void **real;
+};
+extern const struct nvs_symbol nvs_symbols[];
+extern const int nvs_symbol_count;
+
+/* 0 once the driver is loaded and its functions are known; -1 if there is no driver. Safe from any thread at any time. */
+int nvs_real_load(void);
+/* True if the driver has this function (a pointer in nvs_real). */
+int nvs_real_has(const void *const *slot);
+/* The intercepted entry point of this exported name, or NULL. */
+const struct nvs_symbol *nvs_symbol_find(const char *symbol);
+/* What cuGetProcAddress should answer instead of `found`. */
+void *nvs_symbol_route(const char *name, void *found, int version, cuuint64_t flags);
+
+#define NVS_HAS(function) nvs_real_has((const void *const *)&nvs_real.function)
+
+#endif

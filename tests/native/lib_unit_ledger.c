@@ -1,0 +1,162 @@
+/* The ledger's tables, the accounts and the pacing. */
+#include <string.h>
+
+#include "account.h"
+#include "ledger.h"
+#include "lib_check.h"
+#include "options.h"
+#include "pacing.h"
+#include "wire.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+static uint64_t random_state = 88172645463325252ull;
+static uint64_t random_number(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    return random_state ^= random_state << 17;
+}
+
+static void a_table_agrees_with_a_plain_array(void)
+{
+    enum { KEYS = 3000, STEPS = 300000 };
+    static uint64_t model[KEYS];
+    struct nvs_table table = {0};
+    size_t alive = 0;
+    for (int step = 0; step < STEPS; step++) {
+        uint64_t i = random_number() % KEYS, key = (i + 1) * 512;
+        struct nvs_entry taken, put = {.key = key, .bytes = random_number() | 1, .kind = NVS_KIND_MEMORY};
+        if (random_number() % 2) {
+            alive += model[i] == 0;
+            model[i] = put.bytes;
+            CHECK(nvs_table_put(&table, &put));
+        } else {
+            EQUAL(nvs_table_take(&table, NVS_KIND_MEMORY, key, &taken), model[i] != 0);
+            CHECK(!model[i] || taken.bytes == model[i]);
+            alive -= model[i] != 0;
+            model[i] = 0;
+        }
+        CHECK(table.count == alive);
+    }
+    for (uint64_t i = 0; i < KEYS; i++) {
+        struct nvs_entry *entry = nvs_table_find(&table, NVS_KIND_MEMORY, (i + 1) * 512);
+        CHECK(model[i] ? entry && entry->bytes == model[i] : !entry);
+        CHECK(!nvs_table_find(&table, NVS_KIND_ARRAY, (i + 1) * 512)); /* kinds do not mix */
+    }
+    nvs_table_clear(&table);
+}
+
+static void add_up(const struct nvs_entry *entry, void *sum) { *(uint64_t *)sum += entry->bytes; }
+
+static void a_sweep_takes_exactly_its_owners(void)
+{
+    struct nvs_table table = {0};
+    uint64_t sum = 0, rest = 0;
+    for (uint64_t i = 1; i <= 5000; i++)
+        CHECK(nvs_table_put(&table, &(struct nvs_entry){.key = i * 64, .bytes = i, .owner = i % 3, .kind = NVS_KIND_MEMORY}));
+    nvs_table_sweep(&table, NVS_KIND_MEMORY, 1, add_up, &sum);
+    for (uint64_t i = 1; i <= 5000; i++) {
+        struct nvs_entry *entry = nvs_table_find(&table, NVS_KIND_MEMORY, i * 64);
+        EQUAL(entry != NULL, i % 3 != 1);
+        rest += entry ? entry->bytes : 0;
+    }
+    EQUAL(sum + rest, 5000ull * 5001 / 2);
+    nvs_table_clear(&table);
+}
+
+static void without_a_limit_the_card_is_the_end(void)
+{
+    struct nvs_account account;
+    nvs_account_init(&account, 16 * GIB, 0, false);
+    EQUAL(nvs_account_reserve(&account, 16 * GIB, true), NVS_ROOM);
+    EQUAL(nvs_account_reserve(&account, 1, true), NVS_REFUSE);
+    EQUAL(nvs_account_free(&account), 0);
+    nvs_account_init(&account, 16 * GIB, 0, true);
+    EQUAL(nvs_account_reserve(&account, 40 * GIB, true), NVS_ROOM);
+    EQUAL(nvs_account_free(&account), 0); /* and no underflow */
+    EQUAL(nvs_account_reserve(&account, UINT64_MAX - 10, true), NVS_REFUSE);
+}
+
+static void a_limit_refuses_and_a_budget_asks(void)
+{
+    struct nvs_account account;
+    nvs_account_init(&account, 16 * GIB, 4 * GIB, true);
+    EQUAL(nvs_account_reserve(&account, 5 * GIB, true), NVS_REFUSE);
+    EQUAL(nvs_account_reserve(&account, 3 * GIB, false), NVS_ROOM); /* its own environment: no budget told yet */
+    EQUAL(account.unswappable, 3 * GIB);
+    nvs_account_budget(&account, 3 * GIB, GIB / 2);
+    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ASK);
+    nvs_account_budget(&account, 4 * GIB, 0);
+    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ROOM);
+    nvs_account_limit(&account, 2 * GIB); /* lowered below what is used: nothing is lost, nothing is added */
+    EQUAL(nvs_account_reserve(&account, 1, true), NVS_REFUSE);
+    EQUAL(nvs_account_total(&account), 2 * GIB);
+    EQUAL(nvs_account_free(&account), 0);
+    nvs_account_limit(&account, 0);
+    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ROOM);
+}
+
+static void a_recall_takes_what_is_unused_and_then_each_free(void)
+{
+    struct nvs_account account;
+    nvs_account_init(&account, 16 * GIB, 8 * GIB, true);
+    nvs_account_budget(&account, 8 * GIB, 0);
+    EQUAL(nvs_account_reserve(&account, 5 * GIB, true), NVS_ROOM);
+    nvs_account_recall(&account, 2 * GIB);
+    EQUAL(account.budget, 5 * GIB);
+    EQUAL(nvs_account_reserve(&account, 1, true), NVS_ASK);
+    nvs_account_return(&account, 2 * GIB, true);
+    EQUAL(account.budget, 3 * GIB);
+    nvs_account_return(&account, 2 * GIB, true);
+    EQUAL(account.budget, 2 * GIB);
+    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ROOM);
+    nvs_account_budget(&account, 6 * GIB, 0);
+    nvs_account_return(&account, GIB, true);
+    EQUAL(account.budget, 6 * GIB); /* the next BUDGET ended the recall */
+    nvs_account_recall(&account, 7 * GIB);
+    EQUAL(account.budget, 6 * GIB); /* a recall never raises */
+}
+
+static void pacing_settles_between_a_quarter_and_half_a_second(void)
+{
+    struct nvs_pace pace = {0};
+    int64_t now = 1, kernel = 3000000; /* 3 ms each */
+    for (int i = 0; i < 40; i++)
+        now += (int64_t)nvs_pace_learn(&pace, now) * kernel;
+    CHECK(pace.window * kernel >= 90 * 1000000 && pace.window * kernel <= 250 * 1000000);
+    for (int i = 0; i < 4; i++, now += 60 * kernel * pace.window) /* suddenly 60 times longer */
+        nvs_pace_learn(&pace, now);
+    CHECK(pace.window <= 2);
+    for (int i = 0; i < 20; i++)
+        nvs_pace_learn(&pace, now += 2000);
+    EQUAL(pace.window, NVS_PACE_MOST);
+}
+
+static void quantities_are_kubernetes_quantities(void)
+{
+    static const struct { const char *text; uint64_t bytes; } good[] = {
+        {"8Gi", 8 * GIB}, {"512Mi", GIB / 2}, {"2G", 2000000000}, {"1073741824", GIB}, {"1.5Gi", GIB + GIB / 2},
+        {"0", 0}, {"1e3", 1000}, {"5k", 5000}, {"1500m", 2}, {"+1", 1}, {"2Ti", 2048 * GIB},
+    };
+    static const char *const bad[] = {"", "Gi", "-1", "1 Gi", "0x10", "1GB", "inf", "nan", "99999999Pi", "8gi", "1..2", "4Gi ", "1e"};
+    uint64_t bytes;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        CHECK(nvs_parse_quantity(good[i].text, &bytes));
+        EQUAL(bytes, good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!nvs_parse_quantity(bad[i], &bytes));
+}
+
+int main(void)
+{
+    a_table_agrees_with_a_plain_array();
+    a_sweep_takes_exactly_its_owners();
+    without_a_limit_the_card_is_the_end();
+    a_limit_refuses_and_a_budget_asks();
+    a_recall_takes_what_is_unused_and_then_each_free();
+    pacing_settles_between_a_quarter_and_half_a_second();
+    quantities_are_kubernetes_quantities();
+    return DONE();
+}
