@@ -1,0 +1,163 @@
+"""One client's connection: frames in, events to the engine; actions from the engine, frames out.
+
+Failure is normal input here. A peer that breaks the protocol, sends half a frame and goes silent, never registers, or
+never reads is closed with a reason that is logged and counted; nobody else notices. A peer's death is seen through its
+pidfd, so a forked child that still holds the socket does not keep a lock."""
+
+import asyncio
+import os
+import socket
+from typing import cast
+
+from nvshare.core import actions as ac
+from nvshare.core.events import ClientLeft
+from nvshare.scheduler import translation
+from nvshare.scheduler.clients import Clients, RefusedError
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.identity import IdentityError, Peer, peer_of
+from nvshare.scheduler.log import log
+from nvshare.scheduler.step import client_name
+from nvshare.wire import messages as wire
+from nvshare.wire.codec import Decoder, WireError, encode
+
+PATIENCE_S = 5.0
+"""How long a peer may take to register, or to finish a frame that it has begun."""
+MOST_BUFFERED = 1 << 16
+"""A peer that lets this many bytes pile up does not read, and is cut off."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """A connection on the clients' socket."""
+
+    def __init__(self, engine: Engine, clients: Clients, *, grace_ms: int) -> None:
+        self._engine = engine
+        self._clients = clients
+        self._grace_ms = grace_ms
+        self._decoder = Decoder(wire.FROM_CLIENT)
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._peer: Peer | None = None
+        self._client = 0
+        self._gpus: tuple[str, ...] = ()
+        self._index: dict[str, int] = {}
+        self._out: list[bytes] = []
+        self._impatience: asyncio.TimerHandle | None = None
+        self._reason = "closed"
+
+    # From the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=MOST_BUFFERED)
+        try:
+            self._clients.admit()
+            self._peer = peer_of(cast("socket.socket", transport.get_extra_info("socket")))
+        except (RefusedError, IdentityError) as error:
+            self._close("refused", str(error))
+            return
+        self._loop.add_reader(self._peer.pidfd, self._peer_ended)
+        self._be_impatient("never registered")
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._decoder.feed(data):
+                self._take(message)
+        except WireError as error:
+            self._close("protocol", str(error))
+            return
+        if self._decoder.is_mid_frame:
+            if self._impatience is None:
+                self._be_impatient("half a frame, then silence")
+        elif self._client and self._impatience is not None:
+            self._impatience.cancel()
+            self._impatience = None
+
+    def pause_writing(self) -> None:
+        # Not here and now: this is called from within a step that sends to others too.
+        self._loop.call_soon(self._close, "unread", "does not read what it is sent")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clients.leave()
+        if self._impatience is not None:
+            self._impatience.cancel()
+        if self._peer is not None:
+            self._loop.remove_reader(self._peer.pidfd)
+            os.close(self._peer.pidfd)
+        self._leave()
+
+    # From the engine.
+
+    def perform(self, action: ac.Action) -> None:
+        index = self._index.get(getattr(action, "gpu", ""), 0)
+        message = translation.message_of(action, index, self._grace_ms, self._clients.name_of)
+        if message is not None:
+            self._out.append(encode(message))
+
+    def flush(self) -> None:
+        if self._transport is not None and self._out:
+            self._transport.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
+            self._out.clear()
+
+    # What messages mean.
+
+    def _take(self, message: wire.Message) -> None:
+        event_of = translation.EVENTS.get(type(message))
+        if event_of is None:
+            self._take_rare(message)
+            return
+        if not self._client:
+            raise WireError(f"{type(message).__name__} before Register")
+        index = message.gpu  # type: ignore[attr-defined]
+        if index >= len(self._gpus):
+            raise WireError(f"{type(message).__name__} for GPU {index}, but {len(self._gpus)} were registered")
+        self._engine.post(event_of(self._client, self._gpus[index], message))
+
+    def _take_rare(self, message: wire.Message) -> None:
+        if not isinstance(message, wire.Register):
+            raise WireError(f"{type(message).__name__} is the operator's: use nvsharectl")
+        if self._client:
+            raise WireError("second Register")
+        assert self._peer is not None
+        self._gpus = translation.gpus_of(message)
+        self._index = {gpu: index for index, gpu in enumerate(self._gpus)}
+        try:
+            client = self._clients.register(self._peer, message.run)
+        except RefusedError as error:
+            self._close("refused", str(error))
+            return
+        self._client = client
+        self._engine.peers[client] = self
+        self._engine.post(translation.registration(client, self._peer, message))
+
+    # Ends.
+
+    def _peer_ended(self) -> None:
+        self._reason = "process ended"
+        self._abort()
+
+    def _be_impatient(self, why: str) -> None:
+        self._impatience = self._loop.call_later(PATIENCE_S, self._close, "silent", why)
+
+    def _close(self, kind: str, reason: str) -> None:
+        """End this connection for a reason of its peer's making."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._clients.rejected[kind] += 1
+        self._reason = reason
+        who = f"client {client_name(self._client)}" if self._client else "a connection"
+        pid = f" of pid {self._peer.pid} ({self._peer.command})" if self._peer else ""
+        log.complain(f"Closing {who}{pid}: {reason}")
+        self._abort()
+
+    def _abort(self) -> None:
+        self._leave()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _leave(self) -> None:
+        if self._client:
+            client, self._client = self._client, 0
+            self._out.clear()
+            self._clients.unregister(client)
+            del self._engine.peers[client]
+            self._engine.post(ClientLeft(client, self._reason))

@@ -1,0 +1,111 @@
+"""Every step, remembered: the last ones in memory, all of them in a file if asked.
+
+The file is written by a thread of its own behind a bounded queue. A disk that is slow or full costs lines, which are
+counted, and never holds up a GPU. Beyond its size the file is renamed to NAME.1 and started anew."""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from nvshare.core.actions import Action
+from nvshare.core.events import Event
+from nvshare.scheduler.step import Step, clients_of
+
+MOST_QUEUED = 20_000
+
+
+class Journal:
+    """The last steps, and who wants to hear of new ones."""
+
+    def __init__(self, most_steps: int) -> None:
+        self._steps: deque[Step] = deque(maxlen=most_steps)
+        self._followers: list[Callable[[Step], None]] = []
+
+    def observe(self, step: Step) -> None:
+        self._steps.append(step)
+        for follow in self._followers:
+            follow(step)
+
+    def last(self, count: int) -> list[Step]:
+        """The newest steps, oldest first."""
+        return list(self._steps)[-count:] if count else []
+
+    def story(self, client: int) -> list[Step]:
+        """All remembered steps that a client had a part in."""
+        return [step for step in self._steps if client in clients_of(step)]
+
+    def follow(self, follower: Callable[[Step], None]) -> Callable[[], None]:
+        """Call for each new step until the returned function is called."""
+        self._followers.append(follower)
+        return lambda: self._followers.remove(follower)
+
+
+class JournalFile:
+    """Writes steps as JSON lines: `{"now": …, "event": {"ClientLeft": {…}}, "actions": [{"GiveLock": {…}}]}`."""
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        self.lost = 0
+        self._path = path
+        self._most_bytes = most_bytes
+        self._queue: queue.Queue[Step | None] = queue.Queue(MOST_QUEUED)
+        self._file: IO[bytes] | None = path.open("ab")
+        self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
+        self._thread.start()
+
+    def observe(self, step: Step) -> None:
+        try:
+            self._queue.put_nowait(step)
+        except queue.Full:
+            self.lost += 1
+
+    def close(self) -> None:
+        """Write what is queued and end; a disk that hangs is not waited for."""
+        try:
+            self._queue.put(None, timeout=1)
+        except queue.Full:
+            return
+        self._thread.join(timeout=2)
+
+    def _write_all(self) -> None:
+        while (step := self._queue.get()) is not None:
+            try:
+                self._write(step_line(step))
+            except OSError:
+                self.lost += 1
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        if self._file is None:
+            self._file = self._path.open("ab")
+        if self._file.tell() + len(line) > self._most_bytes:
+            self._file.close()
+            self._file = None
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._file = self._path.open("ab")
+        self._file.write(line)
+        if self._queue.empty():
+            self._file.flush()
+
+
+def step_line(step: Step) -> bytes:
+    """A step as one line of JSON that names the kinds of its event and actions."""
+    return (
+        msgspec.json.encode(
+            {"now": step.now, "time": step.time, "event": _named(step.event), "actions": _all_named(step.actions)}
+        )
+        + b"\n"
+    )
+
+
+def _named(record: Event | Action) -> dict[str, object]:
+    return {type(record).__name__: record}
+
+
+def _all_named(actions: Iterable[Action]) -> list[dict[str, object]]:
+    return [_named(action) for action in actions]

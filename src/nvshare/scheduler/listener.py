@@ -1,0 +1,106 @@
+"""Taking a place in the file system: a live scheduler is never robbed of its sockets, a dead one's are replaced.
+
+A lock file beside the operator's socket decides who is alive: the kernel frees the lock with its process, however that
+ends. It is not in the clients' directory, because what pods can open they can lock. The file also remembers the last
+epoch, and that there was a predecessor whose clients may still hold locks."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import stat
+import time
+from pathlib import Path
+
+from nvshare.config import ConfigError
+
+BACKLOG = 1024
+
+
+class Lease:
+    """This process is the scheduler of this place until it ends."""
+
+    def __init__(self, operator_socket: Path) -> None:
+        _make_directory(operator_socket.parent, 0o700)
+        path = operator_socket.with_name(operator_socket.name + ".lock")
+        try:
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise ConfigError(f"cannot open {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise ConfigError(
+                f"another scheduler is running at {operator_socket}; stop it, or choose another --operator-socket"
+            ) from None
+        text = os.pread(self._lock, 32, 0).strip()
+        last = int(text) if text.isdigit() else 0
+        self.had_predecessor = last > 0
+        self.epoch = max(last + 1, int(time.time())) & 0xFFFF_FFFF
+        os.pwrite(self._lock, f"{self.epoch}\n".encode(), 0)
+
+    def close(self) -> None:
+        """Let others have the place."""
+        os.close(self._lock)
+
+
+class Listener:
+    """A listening socket at a path, ours until closed."""
+
+    def __init__(self, path: Path, *, mode: int, directory_mode: int) -> None:
+        self._path = path
+        _make_directory(path.parent, directory_mode)
+        _make_way(path)
+        self.socket = _bind(path, mode)
+        self._inode = path.stat().st_ino
+
+    def close(self) -> None:
+        """Take the path away, if it is still ours."""
+        self.socket.close()
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+
+
+def _make_directory(directory: Path, mode: int) -> None:
+    try:
+        directory.mkdir(mode=mode, parents=True, exist_ok=True)
+        if stat.S_IMODE(directory.stat().st_mode) != mode and directory.stat().st_uid == os.geteuid():
+            directory.chmod(mode)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot use the directory {directory}: {error.strerror}; run as root, or choose another place"
+            " with --socket and --operator-socket"
+        ) from None
+
+
+def _make_way(path: Path) -> None:
+    """Refuse if somebody answers at the path; repair a directory that a container runtime made of a missing mount."""
+    with contextlib.suppress(OSError):
+        path.rmdir()
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    with probe:
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            pass  # A live server whose queue is full.
+        except OSError:
+            return
+    raise ConfigError(f"another scheduler is answering at {path}; stop it, or choose another --socket")
+
+
+def _bind(path: Path, mode: int) -> socket.socket:
+    """Bind beside the path and move it there: the socket is never seen half made, and never missing."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    fresh = path.with_name(f".{os.getpid()}.sock")
+    try:
+        fresh.unlink(missing_ok=True)
+        listening.bind(str(fresh))
+        fresh.chmod(mode)
+        listening.listen(BACKLOG)
+        fresh.rename(path)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(f"cannot listen at {path}: {error.strerror}") from None
+    return listening

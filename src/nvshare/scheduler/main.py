@@ -1,0 +1,222 @@
+"""nvshare-scheduler: puts the parts together, runs until told to end."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from nvshare import admin
+from nvshare.config import Config, ConfigError, load
+from nvshare.core.events import ClientLeft, ClientRegistered
+from nvshare.core.model import SECOND, QuantumRule, Settings
+from nvshare.core.node import Node
+from nvshare.scheduler.clients import Clients
+from nvshare.scheduler.connection import ClientConnection
+from nvshare.scheduler.control import Control
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.journal import Journal, JournalFile
+from nvshare.scheduler.listener import BACKLOG, Lease, Listener
+from nvshare.scheduler.log import log
+from nvshare.scheduler.metrics import Metrics
+from nvshare.scheduler.step import Step
+
+EXIT_CONFIG = 2
+EXIT_BUG = 70
+
+
+def settings_of(config: Config) -> Settings:
+    """What the core needs of the configuration."""
+    return Settings(
+        quantum=QuantumRule(
+            mode="fixed" if config.switch_time_mode == "fixed" else "auto",
+            fixed_ns=config.switch_time_fixed * SECOND,
+            multiplier=config.switch_time_multiplier,
+        ),
+        policy=config.policy,
+        reserve_percent=config.memory_reserve_percent,
+        grace_ns=int(config.grace_seconds * SECOND),
+        settle_ns=int(config.settle_seconds * SECOND),
+        long_wait_ns=int(config.long_wait_seconds * SECOND),
+    )
+
+
+class Daemon:
+    """One scheduler: built, run, closed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._settings = settings_of(config)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        self._failed = False
+        self._loop = asyncio.get_running_loop()
+        self._lease = Lease(Path(config.operator_socket))
+        self._listener = Listener(Path(config.socket), mode=0o666, directory_mode=0o755)
+        self._operator = Listener(Path(config.operator_socket), mode=0o600, directory_mode=0o700)
+        self._clients = Clients(most=config.max_clients, most_per_group=config.max_clients_per_group)
+        self._engine = Engine(self._node(), self._loop)
+        self._journal = Journal(config.journal_steps)
+        self._metrics = Metrics(self._clients)
+        self._file: JournalFile | None = None
+        self._unused: asyncio.TimerHandle | None = None
+
+    async def run(self) -> int:
+        """Serve until a signal comes; the exit code."""
+        self._watch()
+        clients = await self._loop.create_unix_server(self._connection, sock=self._listener.socket, backlog=BACKLOG)
+        control = Control(self._engine, self._journal)
+        operators = await asyncio.start_unix_server(control.serve, sock=self._operator.socket, limit=admin.MAX_LINE)
+        web = await self._serve_http()
+        self._start_measuring()
+        self._watch_use()
+        log.info(f"nvshare-scheduler listens at {self._config.socket}")
+        gc.collect()
+        gc.freeze()
+        notify("READY=1")
+        await self._stopping.wait()
+        notify("STOPPING=1")
+        for server in (clients, operators, *web):
+            server.close()
+        await self._close()
+        return EXIT_BUG if self._failed else 0
+
+    def _node(self) -> Node:
+        settles_at = None
+        if self._lease.had_predecessor and self._settings.settle_ns:
+            settles_at = time.monotonic_ns() + self._settings.settle_ns
+        return Node(self._settings, epoch=self._lease.epoch, settles_at=settles_at)
+
+    def _watch(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop)
+        self._loop.set_exception_handler(self._bug)
+        log.call_later = self._loop.call_later
+        self._engine.observers.extend((self._journal.observe, self._metrics.observe, log.observe))
+        if self._config.journal_file:
+            self._file = JournalFile(Path(self._config.journal_file), self._config.journal_file_bytes)
+            self._engine.observers.append(self._file.observe)
+            self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
+
+    def _connection(self) -> ClientConnection:
+        return ClientConnection(self._engine, self._clients, grace_ms=self._settings.grace_ns // 1_000_000)
+
+    async def _serve_http(self) -> list[asyncio.Server]:
+        if not self._config.http:
+            return []
+        from nvshare.scheduler.web import Web  # only who asked for it pays for it
+
+        pages = Web(
+            {
+                "/metrics": lambda: (
+                    "text/plain; version=0.0.4; charset=utf-8",
+                    self._metrics.render(self._engine.snapshot()),
+                ),
+                "/healthz": lambda: ("text/plain", [b"ok\n"]),
+                "/api/v1/status": lambda: ("application/json", [msgspec.json.encode(self._engine.snapshot())]),
+            }
+        )
+        server = await pages.listen(self._config.http)
+        log.info(f"http at {self._config.http}")
+        return [server]
+
+    def _start_measuring(self) -> None:
+        if self._config.nvml == "off":
+            return
+        from nvshare.inventory.nvml import Nvml, NvmlUnavailableError
+        from nvshare.scheduler.measure import Measurements
+
+        try:
+            measurements = Measurements(self._engine, Nvml())
+            found = measurements.discover()
+        except NvmlUnavailableError as error:
+            if self._config.nvml == "on":
+                raise ConfigError(f"{error}; or start with --nvml off") from None
+            log.info(f"{error}; GPUs are learnt from the programs that use them")
+            return
+        log.info(f"NVML knows {found} GPU(s)")
+        self._engine.observers.append(measurements.observe)
+        self._tasks.append(self._loop.create_task(measurements.run()))
+
+    # A scheduler that somebody started for a few programs ends with them.
+
+    def _watch_use(self) -> None:
+        if self._config.exit_when_unused:
+            self._engine.observers.append(self._note_use)
+            self._note_use(None)
+
+    def _note_use(self, step: Step | None) -> None:
+        if step is not None and not isinstance(step.event, (ClientRegistered, ClientLeft)):
+            return
+        if self._unused is not None:
+            self._unused.cancel()
+            self._unused = None
+        if not self._clients.registered:
+            self._unused = self._loop.call_later(self._config.exit_when_unused, self._stop)
+
+    # Ends.
+
+    def _stop(self) -> None:
+        self._stopping.set()
+
+    def _bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """A mistake of ours: say so and end. Programs go on without us and join our successor, whose state is sound."""
+        error = context.get("exception")
+        if isinstance(error, OSError):
+            log.warning(f"{context.get('message')}: {error}")
+            return
+        loop.default_exception_handler(context)
+        log.error(f"internal error, ending: {error!r}; please report it with the lines above")
+        self._failed = True
+        self._stop()
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._listener.close()
+        self._operator.close()
+        if self._file is not None:
+            self._file.close()
+        log.flush_summary()
+        log.info("nvshare-scheduler ends; running programs go on")
+        self._lease.close()
+
+
+def notify(state: str) -> None:
+    """Tell systemd, if it started us."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            try:
+                sender.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+            except OSError as error:
+                log.warning(f"systemd cannot be told {state}: {error.strerror}")
+
+
+async def _run(config: Config) -> int:
+    return await Daemon(config).run()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The console script."""
+    try:
+        config = load(sys.argv[1:] if argv is None else argv, os.environ)
+        log.level = "debug" if config.debug else config.log_level
+        log.is_json = config.log_format == "json"
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_run(config))
+    except ConfigError as error:
+        sys.stderr.write(f"nvshare-scheduler: {error}\n")
+        return EXIT_CONFIG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

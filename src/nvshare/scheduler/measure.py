@@ -1,0 +1,82 @@
+"""What NVML sees: the GPUs at start, and, while there are clients, memory of processes that are not ours."""
+
+import asyncio
+from collections.abc import Mapping
+
+from nvshare.core.events import ClientRegistered, GpuFound, MemoryMeasured
+from nvshare.core.node import Client
+from nvshare.inventory.gpus import Sample
+from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.log import log
+from nvshare.scheduler.step import Step
+
+INTERVAL_S = 2.0
+NOISE_BYTES = 1 << 20
+"""A change of less is not worth a step."""
+
+
+def measured(gpu: str, sample: Sample, clients: Mapping[int, Client]) -> MemoryMeasured:
+    """What a sample says, given who is a client. What one context costs shows in a client that has nothing else."""
+    ours = {client.pid: client for client in clients.values() if gpu in client.seats}
+    foreign, context_bytes = 0, None
+    for pid, used in sample.processes.items():
+        client = ours.get(pid)
+        if client is None:
+            foreign += used
+            continue
+        memory = client.seats[gpu].memory
+        if memory.contexts == 1 and memory.used == 0 and used:
+            context_bytes = used
+    return MemoryMeasured(gpu, foreign, context_bytes)
+
+
+class Measurements:
+    """Samples every GPU that NVML knows, as long as somebody is registered; otherwise it sleeps."""
+
+    def __init__(self, engine: Engine, nvml: Nvml) -> None:
+        self._engine = engine
+        self._nvml = nvml
+        self._somebody = asyncio.Event()
+        self._last: dict[str, MemoryMeasured] = {}
+        self._lost: set[str] = set()
+
+    def discover(self) -> int:
+        """Tell the core which GPUs there are."""
+        gpus = self._nvml.discover()
+        for gpu in gpus:
+            self._engine.post(GpuFound(gpu.uuid, gpu.total_bytes))
+        return len(gpus)
+
+    def observe(self, step: Step) -> None:
+        if isinstance(step.event, ClientRegistered):
+            self._somebody.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._somebody.wait()
+            for gpu in list(self._engine.node.gpus):
+                await self._sample(gpu)
+            if not self._engine.node.clients:
+                self._somebody.clear()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _sample(self, gpu: str) -> None:
+        try:
+            # NVML can take long while a driver is in trouble: never on the event loop.
+            sample = await asyncio.to_thread(self._nvml.sample, gpu)
+        except (GpuLostError, NvmlUnavailableError) as error:
+            if gpu not in self._lost:
+                self._lost.add(gpu)
+                log.warning(f"NVML no longer tells about {gpu}: {error}")
+            return
+        self._lost.discard(gpu)
+        event = measured(gpu, sample, self._engine.node.clients)
+        last = self._last.get(gpu, MemoryMeasured(gpu, 0))
+        is_news = abs(event.foreign - last.foreign) >= NOISE_BYTES or event.context_bytes not in (
+            None,
+            last.context_bytes,
+        )
+        if is_news:
+            self._last[gpu] = event
+            self._engine.post(event)

@@ -1,0 +1,184 @@
+"""Prometheus metrics: plain counters in the hot path, families made at the scrape.
+
+Observing through a client library costs more than a step of the core; adding to an integer does not. A scrape turns the
+counters and one snapshot into families, one at a time, so that the event loop is never held for long."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import cast
+
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import CollectorRegistry
+
+from nvshare import __version__
+from nvshare.core import actions as ac
+from nvshare.core.model import SECOND
+from nvshare.core.snapshot import ClientSnapshot, SeatSnapshot, Snapshot
+from nvshare.scheduler.clients import Clients
+from nvshare.scheduler.step import Step, client_name
+
+BOUNDS_S = (0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+_BOUNDS_NS = [int(bound * SECOND) for bound in BOUNDS_S]
+
+
+class Histogram:
+    """Durations by bucket, as integers."""
+
+    __slots__ = ("buckets", "total_ns")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(_BOUNDS_NS) + 1)
+        self.total_ns = 0
+
+    def add(self, ns: int) -> None:
+        self.buckets[bisect_left(_BOUNDS_NS, ns)] += 1
+        self.total_ns += ns
+
+
+class Metrics:
+    """Counts what the steps did."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self.steps = 0
+        self.holds: dict[str, Histogram] = {}
+        self.waits: dict[str, Histogram] = {}
+        self.drops: Counter[tuple[str, str]] = Counter()
+        self.revocations: Counter[str] = Counter()
+        self.limit_updates = 0
+        self.annotation_errors = 0
+        self.watch_restarts = 0
+        self.journal_lost: Callable[[], int] = lambda: 0
+
+    def observe(self, step: Step) -> None:
+        self.steps += 1
+        for action in step.actions:
+            kind = type(action)
+            if kind is ac.GiveLock:
+                given = cast("ac.GiveLock", action)
+                self._histogram(self.waits, given.gpu).add(given.waited_ns)
+            elif kind is ac.EndTurn:
+                ended = cast("ac.EndTurn", action)
+                self._histogram(self.holds, ended.gpu).add(ended.held_ns)
+                if ended.end == "revoked":
+                    self.revocations[ended.gpu] += 1
+            elif kind is ac.DropLock:
+                dropped = cast("ac.DropLock", action)
+                self.drops[dropped.gpu, dropped.cause] += 1
+            elif kind is ac.UpdateLimit:
+                self.limit_updates += 1
+
+    def families(self, node: Snapshot) -> Iterator[Metric]:
+        """All families, one after another."""
+        yield _gauge("nvshare_build_info", "The scheduler's version.", ["version"], [([__version__], 1)])
+        yield _gauge("nvshare_scheduling_enabled", "1 while anti-thrash scheduling is on.", [], [([], node.scheduling)])
+        yield from _gpu_families(node)
+        yield from self._counter_families()
+        yield _histogram("nvshare_lock_wait_seconds", "How long clients waited for a lock.", self.waits)
+        yield _histogram("nvshare_lock_hold_seconds", "How long clients held a lock.", self.holds)
+        yield from _client_families(node)
+
+    def render(self, node: Snapshot) -> Iterator[bytes]:
+        """The text of a scrape, family by family."""
+        for family in self.families(node):
+            yield generate_latest(cast("CollectorRegistry", _One(family)))
+
+    def _counter_families(self) -> Iterator[Metric]:
+        clients, lost = self._clients, self.journal_lost()
+        yield _gauge("nvshare_clients", "Registered clients.", [], [([], clients.registered)])
+        yield _gauge("nvshare_connections", "Open connections.", [], [([], clients.connections)])
+        yield _counter("nvshare_steps", "Events handled.", [], [([], self.steps)])
+        drops = [([gpu, cause], count) for (gpu, cause), count in self.drops.items()]
+        yield _counter("nvshare_lock_drops", "Locks taken back, by cause.", ["gpu", "cause"], drops)
+        revocations = [([gpu], count) for gpu, count in self.revocations.items()]
+        yield _counter("nvshare_lock_revocations", "Locks never given back in time.", ["gpu"], revocations)
+        rejected = [([kind], count) for kind, count in clients.rejected.items()]
+        yield _counter("nvshare_rejected_connections", "Peers closed for a fault of theirs.", ["kind"], rejected)
+        yield _counter("nvshare_limit_updates", "Limits sent to clients.", [], [([], self.limit_updates)])
+        yield _counter("nvshare_annotation_errors", "Annotations not understood.", [], [([], self.annotation_errors)])
+        yield _counter("nvshare_watch_restarts", "Pod watches begun anew.", [], [([], self.watch_restarts)])
+        yield _counter("nvshare_journal_lost_steps", "Steps that the journal file missed.", [], [([], lost)])
+
+    @staticmethod
+    def _histogram(of: dict[str, Histogram], gpu: str) -> Histogram:
+        found = of.get(gpu)
+        if found is None:
+            found = of[gpu] = Histogram()
+        return found
+
+
+class _One:
+    """A registry of one family, for prometheus_client's own renderer."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> list[Metric]:
+        return [self._family]
+
+
+def _gpu_families(node: Snapshot) -> Iterator[Metric]:
+    figures: tuple[tuple[str, str, str], ...] = (
+        ("nvshare_gpu_running_clients", "Clients that hold the GPU's lock.", "running"),
+        ("nvshare_gpu_waiting_clients", "Clients that wait for the GPU.", "waiting"),
+        ("nvshare_gpu_memory_total_bytes", "The GPU's memory.", "total_memory"),
+        ("nvshare_gpu_memory_safe_limit_bytes", "Memory planned with.", "safe_limit"),
+        ("nvshare_gpu_memory_running_bytes", "Swappable memory of the running clients.", "running_memory_usage"),
+        ("nvshare_gpu_memory_unswappable_bytes", "Memory of all clients that cannot move.", "unswappable_memory"),
+        ("nvshare_gpu_memory_foreign_bytes", "Memory of processes that are not clients.", "foreign_memory"),
+    )
+    for name, text, field in figures:
+        yield _gauge(name, text, ["gpu"], [([gpu.uuid], getattr(gpu, field)) for gpu in node.gpus])
+    quanta = [([gpu.uuid], gpu.quantum_ns / SECOND) for gpu in node.gpus]
+    yield _gauge("nvshare_gpu_quantum_seconds", "The present quantum.", ["gpu"], quanta)
+
+
+def _client_families(node: Snapshot) -> Iterator[Metric]:
+    """Series that end with their client, because they are made from those that there are."""
+    labels = ["gpu", "client", "group", "name", "pid"]
+    seats = [(_labels(client, seat), seat) for client in node.clients for seat in client.seats]
+    figures: tuple[tuple[str, str, Callable[[SeatSnapshot], float]], ...] = (
+        ("nvshare_client_running", "1 while the client holds the lock.", lambda seat: seat.is_running),
+        ("nvshare_client_memory_bytes", "What the client allocated.", lambda seat: seat.memory_allocated),
+        ("nvshare_client_memory_limit_bytes", "The client's limit; 0 is none.", lambda seat: seat.limit),
+    )
+    for name, text, figure in figures:
+        yield _gauge(name, text, labels, [(values, figure(seat)) for values, seat in seats])
+    held = [(values, seat.held_ns / SECOND) for values, seat in seats]
+    yield _counter("nvshare_client_held_seconds", "How long the client has held the lock.", labels, held)
+    waited = [(values, seat.waited_ns / SECOND) for values, seat in seats]
+    yield _counter("nvshare_client_waited_seconds", "How long the client has waited.", labels, waited)
+
+
+def _labels(client: ClientSnapshot, seat: SeatSnapshot) -> list[str]:
+    return [seat.gpu, client_name(client.id), client.label, client.name, str(client.pid)]
+
+
+Rows = Iterable[tuple[list[str], float]]
+
+
+def _gauge(name: str, text: str, labels: list[str], rows: Rows) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, text: str, labels: list[str], rows: Rows) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _histogram(name: str, text: str, histograms: dict[str, Histogram]) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=["gpu"])
+    for gpu, histogram in histograms.items():
+        buckets, total = [], 0
+        for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), histogram.buckets, strict=True):
+            total += count
+            buckets.append((bound, float(total)))
+        family.add_metric([gpu], buckets, histogram.total_ns / SECOND)
+    return family
