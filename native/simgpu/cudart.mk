@@ -25,3 +25,14 @@ endef
 
 $(eval $(call cudart_product,12))
 $(eval $(call cudart_product,13))
+
+# Programs that use the runtime, one binary per check and major; tests/simgpu runs them on simulated cards.
+CUDART_CHECKS := devices memory launch graph
+define cudart_check
+$$(BUILD)/checks/cudart$(2)_$(1): $$(TOP)/../tests/native/cudart_$(1).c $$(OUT)/sim/libcudart.so.$(2)
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) $$(CUDART_CFLAGS) -DNVS_CUDART_MAJOR=$(2) -MMD -MP $$< $$(OUT)/sim/libcudart.so.$(2) $$(ALL_LDFLAGS) -lpthread -o $$@
+CHECKS += $$(BUILD)/checks/cudart$(2)_$(1)
+endef
+
+$(foreach major,12 13,$(foreach check,$(CUDART_CHECKS),$(eval $(call cudart_check,$(check),$(major)))))

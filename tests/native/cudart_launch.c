@@ -1,0 +1,157 @@
+/* A program as nvcc makes it: registered kernels and variables, <<<>>>, streams, events, callbacks. */
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "cudart_check.h"
+#include "cudart_nvcc.h"
+
+static void a_launch_goes_through_the_stub(void)
+{
+    float *data;
+    OK(cudaMalloc((void **)&data, 1024));
+    LAUNCH(DIM(4), DIM(256), 0, host_scale(data, 2.0f));
+    OK(cudaGetLastError());
+    OK(cudaDeviceSynchronize());
+    LAUNCH(DIM(4), DIM(0), 0, host_scale(data, 2.0f));
+    GIVES(cudaErrorInvalidConfiguration, cudaGetLastError());
+    LAUNCH(DIM(4), DIM(4096), 0, host_scale(data, 2.0f));
+    GIVES(cudaErrorInvalidConfiguration, cudaGetLastError());
+    void *args[] = {&data};
+    GIVES(cudaErrorInvalidDeviceFunction, cudaLaunchKernel((const void *)0x1000, DIM(1), DIM(1), args, 0, 0));
+    GIVES(cudaErrorInvalidDeviceFunction, cudaGetLastError());
+    dim3 a, b;
+    size_t shared;
+    cudaStream_t stream;
+    GIVES(cudaErrorMissingConfiguration, __cudaPopCallConfiguration(&a, &b, &shared, &stream));
+    GIVES(cudaErrorMissingConfiguration, cudaGetLastError());
+    CHECK(__cudaInitModule(fat_binary) == 1);
+    OK(cudaFree(data));
+}
+
+static void other_ways_to_launch(void)
+{
+    unsigned long long us = 10;
+    void *args[] = {&us};
+    cudaStream_t stream;
+    OK(cudaStreamCreate(&stream));
+    cudaLaunchConfig_t config = {.gridDim = {1, 1, 1}, .blockDim = {32, 1, 1}, .stream = stream};
+    OK(cudaLaunchKernelExC(&config, (const void *)host_spin, args));
+    GIVES(cudaErrorInvalidValue, cudaLaunchKernelExC(NULL, (const void *)host_spin, args));
+    OK(cudaLaunchCooperativeKernel((const void *)host_spin, DIM(1), DIM(32), args, 0, stream));
+    OK(cudaLaunchKernel_ptsz((const void *)host_spin, DIM(1), DIM(32), args, 0, 0));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamDestroy(stream));
+}
+
+static void what_is_known_of_a_kernel(void)
+{
+    struct cudaFuncAttributes what;
+    cudaFunction_t function = NULL;
+    cudaKernel_t kernel = NULL;
+    int blocks = 0;
+    size_t bytes = 0;
+    OK(cudaFuncGetAttributes(&what, (const void *)host_scale));
+    CHECK(what.maxThreadsPerBlock == 1024 && what.numRegs > 0);
+    OK(cudaFuncSetAttribute((const void *)host_scale, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536));
+    OK(cudaFuncGetAttributes(&what, (const void *)host_scale));
+    CHECK(what.maxDynamicSharedSizeBytes == 65536);
+    OK(cudaFuncSetCacheConfig((const void *)host_scale, 1));
+    OK(cudaGetFuncBySymbol(&function, (const void *)host_scale));
+    OK(cudaGetKernel(&kernel, (const void *)host_scale));
+    CHECK(function != NULL && kernel != NULL);
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)host_scale, 256, 0));
+    CHECK(blocks > 0);
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, (const void *)host_scale, 1024, 0, 1));
+    CHECK(blocks > 0);
+    OK(cudaOccupancyAvailableDynamicSMemPerBlock(&bytes, (const void *)host_scale, 1, 256));
+    CHECK(bytes > 0);
+    GIVES(cudaErrorInvalidDeviceFunction, cudaFuncGetAttributes(&what, &what));
+}
+
+static void device_variables(void)
+{
+    int in[4] = {1, 2, 3, 4}, out[4] = {0};
+    void *address = NULL;
+    size_t bytes = 0;
+    OK(cudaGetSymbolAddress(&address, host_counter));
+    OK(cudaGetSymbolSize(&bytes, host_counter));
+    CHECK(address != NULL && bytes == sizeof in);
+    OK(cudaMemcpyToSymbol(host_counter, in, sizeof in, 0, cudaMemcpyHostToDevice));
+    OK(cudaMemcpyFromSymbol(out, host_counter, 8, 8, cudaMemcpyDeviceToHost));
+    CHECK(out[0] == 3 && out[1] == 4);
+    OK(cudaMemcpyToSymbolAsync(host_counter, &in[3], 4, 0, cudaMemcpyHostToDevice, 0));
+    OK(cudaMemcpyFromSymbolAsync(out, host_counter, 4, 0, cudaMemcpyDeviceToHost, 0));
+    OK(cudaDeviceSynchronize());
+    CHECK(out[0] == 4);
+    GIVES(cudaErrorInvalidValue, cudaMemcpyToSymbol(host_counter, in, sizeof in, 4, cudaMemcpyHostToDevice));
+    GIVES(cudaErrorInvalidSymbol, cudaGetSymbolAddress(&address, &in));
+}
+
+static void count_call(void *counter)
+{
+    atomic_fetch_add((_Atomic int *)counter, 1);
+}
+
+static void count_callback(cudaStream_t stream, cudaError_t status, void *counter)
+{
+    (void)stream;
+    atomic_fetch_add((_Atomic int *)counter, status == cudaSuccess ? 10 : 1000);
+}
+
+static void streams_and_events(void)
+{
+    _Atomic int counter = 0;
+    int priority = 99;
+    unsigned flags = 0;
+    unsigned long long id = 0, own = 0;
+    float ms = -1;
+    cudaStream_t stream, other;
+    cudaEvent_t start, stop, plain;
+    OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, -1));
+    OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    OK(cudaStreamGetPriority(stream, &priority));
+    OK(cudaStreamGetFlags(stream, &flags));
+    OK(cudaStreamGetId(stream, &id));
+    OK(cudaStreamGetId_ptsz(0, &own));
+    CHECK(priority == -1 && flags == cudaStreamNonBlocking && id != own);
+    OK(cudaEventCreate(&start));
+    OK(cudaEventCreateWithFlags(&stop, 0));
+    OK(cudaEventCreateWithFlags(&plain, cudaEventDisableTiming));
+    OK(cudaEventRecord(start, stream));
+    LAUNCH(DIM(1), DIM(32), stream, host_spin(20000));
+    OK(cudaEventRecordWithFlags(stop, stream, 0));
+    GIVES(cudaErrorNotReady, cudaStreamQuery(stream));
+    GIVES(cudaErrorNotReady, cudaEventQuery(stop));
+    GIVES(cudaSuccess, cudaPeekAtLastError()); /* "not ready" is an answer */
+    OK(cudaStreamWaitEvent(other, stop, 0));
+    OK(cudaLaunchHostFunc(other, count_call, &counter));
+    OK(cudaStreamAddCallback(other, count_callback, &counter, 0));
+    CHECK(atomic_load(&counter) == 0);
+    OK(cudaEventSynchronize(stop));
+    OK(cudaStreamSynchronize(other));
+    CHECK(atomic_load(&counter) == 11);
+    OK(cudaEventElapsedTime(&ms, start, stop));
+    CHECK(ms >= 19.0f && ms < 5000.0f);
+    OK(cudaStreamQuery(stream));
+    OK(cudaStreamQuery_ptsz(0));
+    OK(cudaEventRecord(plain, stream));
+    OK(cudaEventSynchronize(plain));
+    CHECK(cudaEventElapsedTime(&ms, start, plain) == cudaErrorInvalidResourceHandle);
+    cudaGetLastError();
+    OK(cudaEventDestroy(start));
+    OK(cudaEventDestroy(stop));
+    OK(cudaEventDestroy(plain));
+    OK(cudaStreamDestroy(stream));
+    OK(cudaStreamDestroy(other));
+}
+
+int main(void)
+{
+    a_launch_goes_through_the_stub();
+    other_ways_to_launch();
+    what_is_known_of_a_kernel();
+    device_variables();
+    streams_and_events();
+    return failures != 0;
+}

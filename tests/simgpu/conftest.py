@@ -1,0 +1,88 @@
+"""A simulated node per test: its own directory, its own settings, children that run on it."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nvshare.simgpu.config import SimGpu
+from nvshare.simgpu.trace import ProcessTrace, read_traces
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECKS = Path(os.environ.get("NVSHARE_CHECKS", ROOT / "build" / "native" / "checks"))
+TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Node:
+    """The settings of one simulated node."""
+
+    settings: SimGpu
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.settings.values["directory"])
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return self.settings.environment({**os.environ, "PYTHONPATH": str(ROOT / "src"), **more})
+
+    def start(self, *command: str | Path, **more: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [str(part) for part in command],
+            env=self.environment(**more),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *command: str | Path, **more: str) -> str:
+        """What the command printed; a failure shows everything it said."""
+        child = self.start(*command, **more)
+        try:
+            out, err = child.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            out, err = child.communicate()
+            raise AssertionError(f"{command} did not end in {TIMEOUT_S} s\n{out}\n{err}") from None
+        assert child.returncode == 0, f"{command} ended with {child.returncode}\n{out}\n{err}"
+        return out
+
+    def python(self, script: str, **more: str) -> str:
+        return self.run(sys.executable, "-c", textwrap.dedent(script), **more)
+
+    def start_python(self, script: str, **more: str) -> "subprocess.Popen[str]":
+        return self.start(sys.executable, "-c", textwrap.dedent(script), **more)
+
+    def traces(self) -> list[ProcessTrace]:
+        return read_traces(self.directory)
+
+
+@pytest.fixture
+def make_node(tmp_path: Path) -> Callable[..., Node]:
+    """A node with settings of the test's choice."""
+
+    def make(**settings: object) -> Node:
+        directory = tmp_path / "node"
+        directory.mkdir(exist_ok=True)
+        return Node(SimGpu().with_values(directory=str(directory), **settings))
+
+    return make
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    """Two cards of 16 GiB, a hundred times faster than life, with a trace."""
+    return make_node(gpus=2, memory="16Gi", scale=0.01, trace=1)
+
+
+@pytest.fixture(scope="session")
+def checks() -> Path:
+    """Where the compiled C programs are."""
+    assert CHECKS.is_dir(), f"no C checks in {CHECKS}: build them with `make -C native checks`"
+    return CHECKS
