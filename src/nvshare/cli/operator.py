@@ -1,0 +1,73 @@
+"""A plain, blocking connection to the operator's socket."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+from nvshare import admin
+from nvshare.config import DEFAULT_OPERATOR_SOCKET, OPERATOR_SOCKET_VARIABLE
+
+PATIENCE_S = 10.0
+
+
+class UnreachableError(Exception):
+    """No scheduler answers; the text names the remedy."""
+
+
+class RefusedError(Exception):
+    """The scheduler said no; the text is its reason."""
+
+
+def default_socket() -> str:
+    """Where the scheduler is: as the environment says, else this user's private one, else the machine's."""
+    named = os.environ.get(OPERATOR_SOCKET_VARIABLE)
+    if named:
+        return named
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    private = Path(runtime, "nvshare", "operator", "control.sock") if runtime else None
+    if private is not None and private.exists() and not Path(DEFAULT_OPERATOR_SOCKET).exists():
+        return str(private)
+    return DEFAULT_OPERATOR_SOCKET
+
+
+def ask(path: str, request: admin.Request) -> admin.AnyAnswer:
+    """One question, one answer; raises RefusedError if that is a no."""
+    with contextlib.closing(answers(path, request, patience_s=PATIENCE_S)) as lines:
+        answer = next(lines, None)
+    if answer is None:
+        raise UnreachableError(f"the scheduler at {path} closed the connection; see its log")
+    if isinstance(answer, admin.Failed):
+        raise RefusedError(answer.reason)
+    return answer
+
+
+def answers(path: str, request: admin.Request, *, patience_s: float | None) -> Generator[admin.AnyAnswer, None, None]:
+    """One question, answers until the scheduler closes. `patience_s` None: wait for each as long as it takes."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(PATIENCE_S)
+        _connect(connection, path)
+        connection.sendall(admin.encode(request))
+        connection.settimeout(patience_s)
+        with connection.makefile("rb") as lines:
+            try:
+                for line in lines:
+                    yield admin.decode_answer(line)
+            except TimeoutError:
+                raise UnreachableError(f"the scheduler at {path} does not answer; is it stopped?") from None
+            except ConnectionError:
+                raise UnreachableError(f"the scheduler at {path} went away") from None
+
+
+def _connect(connection: socket.socket, path: str) -> None:
+    try:
+        connection.connect(path)
+    except FileNotFoundError:
+        raise UnreachableError(f"no scheduler at {path}; start nvshare-scheduler, or name its --socket") from None
+    except ConnectionRefusedError:
+        raise UnreachableError(f"the scheduler at {path} is not running; start nvshare-scheduler") from None
+    except PermissionError:
+        raise UnreachableError(f"{path} may not be opened by this user; try sudo") from None
+    except OSError as error:
+        raise UnreachableError(f"{path} cannot be used: {error.strerror or error}") from None
