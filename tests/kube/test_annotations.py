@@ -7,7 +7,17 @@ import msgspec
 import pytest
 from fake_apiserver import pod
 
-from nvshare.kube.annotations import MEMORY_LIMIT, PRIORITY, SPEC_LIMIT, WEIGHT, Pod, Wishes, label, read_wishes
+from nvshare.kube.annotations import (
+    MEMORY_LIMIT,
+    PRIORITY,
+    SPEC_LIMIT,
+    WEIGHT,
+    Pod,
+    Wishes,
+    has_slot,
+    label,
+    read_wishes,
+)
 
 GIB = 1 << 30
 
@@ -71,3 +81,13 @@ def test_containers_that_differ_give_the_pod_the_largest(containers: list[list[s
         {"env": [{"name": SPEC_LIMIT, "value": value} for value in values]} for values in containers
     ]
     assert read_wishes(decode(item), Wishes())[0].spec_limit == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [({"nvshare.com/gpu": "1"}, True), ({"nvshare.com/gpu": "0"}, False), ({"cpu": 1}, False), (None, False)],
+)
+def test_a_pod_with_a_shared_gpu_is_told_from_others(limits: dict[str, Any] | None, expected: bool) -> None:
+    item = pod("p")
+    item["spec"]["containers"].append({"resources": {"limits": limits}})
+    assert has_slot(decode(item)) is expected

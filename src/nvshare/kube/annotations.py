@@ -12,6 +12,7 @@ MEMORY_LIMIT = "nvshare.com/gpu-memory-limit"
 PRIORITY = "nvshare.com/gpu-priority"
 WEIGHT = "nvshare.com/gpu-weight"
 SPEC_LIMIT = "NVSHARE_GPU_MEMORY_LIMIT"
+RESOURCE = "nvshare.com/gpu"
 
 MOST_PRIORITY = 1000
 MOST_WEIGHT = 1000
@@ -35,10 +36,17 @@ class EnvVar(Record, frozen=True):
     value: str = ""
 
 
+class Resources(Record, frozen=True):
+    """What a container may have."""
+
+    limits: dict[str, str | int | float] | None = None
+
+
 class Container(Record, frozen=True):
     """One container of the specification."""
 
     env: list[EnvVar] | None = None
+    resources: Resources | None = None
 
 
 class PodSpec(Record, frozen=True):
@@ -79,6 +87,13 @@ class Wishes(Record, frozen=True):
 def label(pod: Pod) -> str:
     """`namespace/name`, as people and logs call it."""
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def has_slot(pod: Pod) -> bool:
+    """Whether any container of the pod was given a shared GPU."""
+    containers = [*(pod.spec.containers or []), *(pod.spec.initContainers or [])] if pod.spec else []
+    limits = [container.resources.limits or {} for container in containers if container.resources]
+    return any(str(limit.get(RESOURCE, 0)) != "0" for limit in limits)
 
 
 def read_wishes(pod: Pod, before: Wishes) -> tuple[Wishes, list[Complaint]]:

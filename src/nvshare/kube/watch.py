@@ -24,7 +24,7 @@ from collections.abc import Callable
 import msgspec
 
 from nvshare.core.events import PodChanged, PodRemoved, PodsListed
-from nvshare.kube.annotations import Complaint, Metadata, Pod, Wishes, label, read_wishes
+from nvshare.kube.annotations import Complaint, Metadata, Pod, Wishes, has_slot, label, read_wishes
 from nvshare.kube.client import Api, ApiError
 from nvshare.record import Record
 
@@ -74,6 +74,10 @@ class PodTable:
         self._wishes: dict[str, Wishes] = {}
         self._complaints: dict[str, list[Complaint]] = {}
         self._listed = False
+        self.labels: dict[str, str] = {}
+        """Pods of this node, by uid."""
+        self.sharers: set[str] = set()
+        """Those of them that were given a shared GPU."""
 
     def listed(self, pods: list[Pod]) -> None:
         """The whole truth of one moment."""
@@ -88,6 +92,9 @@ class PodTable:
     def changed(self, pod: Pod) -> None:
         """A pod was added or modified; most modifications are of its status and say nothing new."""
         uid = pod.metadata.uid
+        self.labels[uid] = label(pod)
+        if has_slot(pod):
+            self.sharers.add(uid)
         before = self._wishes.get(uid)
         wishes, complaints = read_wishes(pod, before or Wishes())
         if wishes != before:
@@ -101,6 +108,8 @@ class PodTable:
     def removed(self, uid: str) -> None:
         """A pod is gone."""
         self._complaints.pop(uid, None)
+        self.labels.pop(uid, None)
+        self.sharers.discard(uid)
         if self._wishes.pop(uid, None) is not None:
             self._post(PodRemoved(pod=uid))
 
@@ -111,7 +120,7 @@ class PodWatch:
     def __init__(self, api: Api, node: str, *, post: Post, complain: Complain) -> None:
         self._api = api
         self._selector = {"fieldSelector": f"spec.nodeName={node}"}
-        self._table = PodTable(post, complain)
+        self.table = PodTable(post, complain)
         self._version = ""
         self._pause_s = 0.0
         self._said = ""
@@ -137,7 +146,7 @@ class PodWatch:
     async def _list(self) -> None:
         self.lists += 1
         answer = _decode_list(await self._api.request("GET", _PODS, self._selector))
-        self._table.listed(answer.items or [])
+        self.table.listed(answer.items or [])
         self._version = answer.metadata.resourceVersion
 
     async def _watch(self) -> None:
@@ -169,9 +178,9 @@ class PodWatch:
         pod = _decode_pod(change.object)
         match change.type:
             case "ADDED" | "MODIFIED":
-                self._table.changed(pod)
+                self.table.changed(pod)
             case "DELETED":
-                self._table.removed(pod.metadata.uid)
+                self.table.removed(pod.metadata.uid)
             case _:
                 pass  # BOOKMARK: nothing but a version
         self._version = pod.metadata.resourceVersion

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvloop
@@ -27,6 +28,9 @@ from nvshare.scheduler.listener import BACKLOG, Lease, Listener
 from nvshare.scheduler.log import log
 from nvshare.scheduler.metrics import Metrics
 from nvshare.scheduler.step import Step
+
+if TYPE_CHECKING:
+    from nvshare.scheduler.kubernetes import Kubernetes
 
 EXIT_CONFIG = 2
 EXIT_BUG = 70
@@ -67,6 +71,7 @@ class Daemon:
         self._metrics = Metrics(self._clients)
         self._file: JournalFile | None = None
         self._unused: asyncio.TimerHandle | None = None
+        self._kubernetes: Kubernetes | None = None
 
     async def run(self) -> int:
         """Serve until a signal comes; the exit code."""
@@ -75,6 +80,7 @@ class Daemon:
         control = Control(self._engine, self._journal)
         operators = await asyncio.start_unix_server(control.serve, sock=self._operator.socket, limit=admin.MAX_LINE)
         web = await self._serve_http()
+        self._follow_pods()
         self._start_measuring()
         self._watch_use()
         log.info(f"nvshare-scheduler listens at {self._config.socket}")
@@ -127,6 +133,22 @@ class Daemon:
         log.info(f"http at {self._config.http}")
         return [server]
 
+    def _follow_pods(self) -> None:
+        if self._config.kubernetes == "off":
+            return
+        from nvshare.scheduler.kubernetes import Kubernetes, find_cluster
+
+        server = find_cluster(self._config.kubernetes)
+        if server is None:
+            if self._config.kubernetes == "on":
+                raise ConfigError("--kubernetes on, but this is no pod with a service account")
+            return
+        if not self._config.node_name:
+            raise ConfigError("--node-name is missing: set NVSHARE_NODE_NAME from spec.nodeName, or --kubernetes off")
+        self._kubernetes = Kubernetes(self._engine, self._metrics, server, self._config.node_name)
+        self._engine.observers.append(self._kubernetes.observe)
+        self._tasks.extend(self._kubernetes.start())
+
     def _start_measuring(self) -> None:
         if self._config.nvml == "off":
             return
@@ -134,7 +156,8 @@ class Daemon:
         from nvshare.scheduler.measure import Measurements
 
         try:
-            measurements = Measurements(self._engine, Nvml())
+            strangers = self._kubernetes.see_strangers if self._kubernetes else None
+            measurements = Measurements(self._engine, Nvml(), see_strangers=strangers)
             found = measurements.discover()
         except NvmlUnavailableError as error:
             if self._config.nvml == "on":

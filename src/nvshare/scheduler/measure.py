@@ -1,7 +1,7 @@
 """What NVML sees: the GPUs at start, and, while there are clients, memory of processes that are not ours."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nvshare.core.events import ClientRegistered, GpuFound, MemoryMeasured
 from nvshare.core.node import Client
@@ -32,11 +32,16 @@ def measured(gpu: str, sample: Sample, clients: Mapping[int, Client]) -> MemoryM
 
 
 class Measurements:
-    """Samples every GPU that NVML knows, as long as somebody is registered; otherwise it sleeps."""
+    """Samples every GPU that NVML knows, as long as somebody is registered; otherwise it sleeps.
 
-    def __init__(self, engine: Engine, nvml: Nvml) -> None:
+    Where strangers are to be looked for it never sleeps: a process without the library registers nowhere."""
+
+    def __init__(
+        self, engine: Engine, nvml: Nvml, *, see_strangers: Callable[[str, Iterable[int]], None] | None = None
+    ) -> None:
         self._engine = engine
         self._nvml = nvml
+        self._see_strangers = see_strangers
         self._somebody = asyncio.Event()
         self._last: dict[str, MemoryMeasured] = {}
         self._lost: set[str] = set()
@@ -54,7 +59,8 @@ class Measurements:
 
     async def run(self) -> None:
         while True:
-            await self._somebody.wait()
+            if self._see_strangers is None:
+                await self._somebody.wait()
             for gpu in list(self._engine.node.gpus):
                 await self._sample(gpu)
             if not self._engine.node.clients:
@@ -71,6 +77,9 @@ class Measurements:
                 log.warning(f"NVML no longer tells about {gpu}: {error}")
             return
         self._lost.discard(gpu)
+        if self._see_strangers is not None:
+            clients = {client.pid for client in self._engine.node.clients.values()}
+            self._see_strangers(gpu, sample.processes.keys() - clients)
         event = measured(gpu, sample, self._engine.node.clients)
         last = self._last.get(gpu, MemoryMeasured(gpu, 0))
         is_news = abs(event.foreign - last.foreign) >= NOISE_BYTES or event.context_bytes not in (
