@@ -157,7 +157,8 @@ def test_a_working_card_shows_its_utilisation(make_node) -> None:
         assert cuda.cuInit(0) == 0
         assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
         assert cuda.cuCtxSetCurrent(context) == 0
-        image = b".version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry sim_spin_us(.param .u64 us) { ret; }\\n\\0"
+        entry = b".visible .entry sim_spin_us(.param .u64 us) { ret; }\\n\\0"
+        image = b".version 8.0\\n.target sm_80\\n.address_size 64\\n" + entry
         assert cuda.cuModuleLoadData(ctypes.byref(module), image) == 0
         assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"sim_spin_us") == 0
         us = ctypes.c_uint64(1_500_000)
