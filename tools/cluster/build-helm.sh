@@ -10,6 +10,7 @@ command -v go >/dev/null || { echo "cluster: go is needed to build helm (apt-get
 mkdir -p "$CLUSTER_BIN"
 echo "cluster: building helm $HELM_VERSION"
 CGO_ENABLED=0 GOWORK=off GOMAXPROCS="${GOMAXPROCS:-2}" GOBIN="$CLUSTER_BIN" nice -n 10 \
-  go install -trimpath -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=$HELM_VERSION" \
+  go install -trimpath -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=$HELM_VERSION
+            -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34" \
   "helm.sh/helm/v3/cmd/helm@$HELM_VERSION"
 touch "$stamp"
