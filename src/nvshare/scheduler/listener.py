@@ -39,6 +39,22 @@ class Lease:
         self.had_predecessor = last > 0
         self.epoch = max(last + 1, int(time.time())) & 0xFFFF_FFFF
         os.pwrite(self._lock, f"{self.epoch}\n".encode(), 0)
+        self._users = Path(f"{operator_socket}.users")
+
+    def is_wanted(self) -> bool:
+        """Whether a program that has not registered yet counts on us: it holds a shared lock on the users' file.
+
+        If nobody does, the file stays locked until this process ends, and a newcomer waits to start a successor."""
+        try:
+            descriptor = os.open(self._users, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return True
+        return False
 
     def close(self) -> None:
         """Let others have the place."""

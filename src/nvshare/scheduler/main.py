@@ -182,7 +182,13 @@ class Daemon:
             self._unused.cancel()
             self._unused = None
         if not self._clients.registered:
-            self._unused = self._loop.call_later(self._config.exit_when_unused, self._stop)
+            self._unused = self._loop.call_later(self._config.exit_when_unused, self._stop_unless_wanted)
+
+    def _stop_unless_wanted(self) -> None:
+        if self._lease.is_wanted():
+            self._unused = self._loop.call_later(self._config.exit_when_unused, self._stop_unless_wanted)
+        else:
+            self._stop()
 
     # Ends.
 

@@ -1,0 +1,194 @@
+"""A scheduler of one's own, for machines that have none: started with the first program, ended after the last.
+
+Everything lives in one directory that only this user can enter. Three locks keep it simple:
+
+  starting    held while somebody looks for the scheduler and starts it, so that ten programs started at once
+              get one scheduler;
+  users       shared by every program that `nvshare run` started, through a descriptor that it inherits. The
+              scheduler ends only when nobody holds it: a program that loads for a minute before it touches
+              the GPU still finds its scheduler there;
+  the lease   the scheduler's own, see scheduler/listener.py.
+
+The scheduler says that it is ready as it would to systemd, so nothing here polls."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nvshare.cli.failure import EXIT_OURS, FrontError
+from nvshare.record import Record
+
+PATIENCE_S = 30.0
+UNUSED_S = 2
+HIGH_DESCRIPTOR = 200
+"""Programs count on small descriptor numbers; the one that they inherit from us is out of their way."""
+
+
+class Place(Record, frozen=True):
+    """Where a private scheduler lives."""
+
+    directory: str
+
+    @property
+    def socket(self) -> str:
+        return f"{self.directory}/clients/scheduler.sock"  # The scheduler opens this folder to all; ours stays shut.
+
+    @property
+    def operator_socket(self) -> str:
+        return f"{self.directory}/operator/control.sock"
+
+    @property
+    def users(self) -> str:
+        return f"{self.operator_socket}.users"
+
+    @property
+    def log(self) -> str:
+        return f"{self.directory}/scheduler.log"
+
+
+def runtime_directory() -> Path:
+    """This user's own directory for sockets; checked to be nobody else's."""
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if base.startswith("/") and os.access(base, os.W_OK | os.X_OK):
+        path = Path(base, "nvshare")
+    else:
+        path = Path(tempfile.gettempdir(), f"nvshare-{os.getuid()}")
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError as error:
+        raise FrontError(f"cannot make {path}: {error.strerror}; set XDG_RUNTIME_DIR", EXIT_OURS) from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise FrontError(f"{path} is not a directory of this user's alone; set XDG_RUNTIME_DIR", EXIT_OURS)
+    return path
+
+
+def answers(path: str) -> bool:
+    """Whether a scheduler listens there. A full backlog is an answer; no permission is an error."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True
+        except PermissionError:
+            raise FrontError(
+                f"a scheduler is at {path}, but this user may not connect to it: ask for access, or use --private",
+                EXIT_OURS,
+            ) from None
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.ENOTSOCK):
+                return False
+            raise FrontError(f"{path} cannot be used: {error.strerror or error}", EXIT_OURS) from None
+    return True
+
+
+def join(place: Place, environment: Mapping[str, str], options: tuple[str, ...] = ()) -> bool:
+    """Become a user of the scheduler there, starting it if need be; whether this call started it.
+
+    What makes us a user is an inheritable descriptor that stays open on purpose, also in what we exec."""
+    Path(place.operator_socket).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _starting(place):
+        is_first = _hold(place)
+        if answers(place.socket):
+            return False
+        _start(place, environment, (*options, *(("--settle-seconds", "0") if is_first else ())))
+        return True
+
+
+def _hold(place: Place) -> bool:
+    """Hold the users' lock for as long as this program lives; whether nobody else did."""
+    opened = os.open(place.users, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD, HIGH_DESCRIPTOR)
+    os.close(opened)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)  # Waits for a scheduler that is just ending.
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_first = True
+    except OSError:
+        is_first = False
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    os.set_inheritable(descriptor, True)
+    return is_first
+
+
+@contextlib.contextmanager
+def _starting(place: Place) -> Iterator[None]:
+    descriptor = os.open(f"{place.directory}/starting.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _start(place: Place, environment: Mapping[str, str], options: tuple[str, ...]) -> None:
+    with tempfile.TemporaryDirectory(prefix="n", dir=place.directory) as folder, _inbox(f"{folder}/n") as inbox:
+        command = [
+            *(sys.executable, "-P", "-m", "nvshare.scheduler.main"),
+            *("--socket", place.socket, "--operator-socket", place.operator_socket),
+            *("--exit-when-unused", str(UNUSED_S), "--kubernetes", "off"),
+            *options,
+        ]
+        with Path(place.log).open("wb") as log:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_daemon_environment(environment, f"{folder}/n"),
+                start_new_session=True,
+            )
+        _await_ready(process, inbox, place)
+
+
+@contextlib.contextmanager
+def _inbox(path: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox:
+        try:
+            inbox.bind(path)
+        except OSError as error:
+            raise FrontError(f"cannot make a socket at {path}: {error.strerror or error}", EXIT_OURS) from None
+        yield inbox
+
+
+def _daemon_environment(environment: Mapping[str, str], inbox: str) -> dict[str, str]:
+    """The program's environment without what is meant for the program, so that both see the same GPUs."""
+    made = {name: value for name, value in environment.items() if name not in ("LD_PRELOAD", "NVSHARE_CONFIG")}
+    made["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
+    made["NOTIFY_SOCKET"] = inbox
+    return made
+
+
+def _await_ready(process: subprocess.Popen[bytes], inbox: socket.socket, place: Place) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    pidfd = os.pidfd_open(process.pid)
+    poller = select.poll()
+    poller.register(inbox, select.POLLIN)
+    poller.register(pidfd, select.POLLIN)
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poller.poll(left * 1000):
+                if descriptor == inbox.fileno() and b"READY=1" in inbox.recv(4096):
+                    return
+                if descriptor == pidfd:
+                    raise FrontError(f"the private scheduler ended at once: {_last_line(place.log)}", EXIT_OURS)
+        process.send_signal(signal.SIGTERM)
+        raise FrontError(f"the private scheduler did not start in {PATIENCE_S:g} s; see {place.log}", EXIT_OURS)
+    finally:
+        os.close(pidfd)
+
+
+def _last_line(path: str) -> str:
+    lines = Path(path).read_text(errors="replace").strip().splitlines()
+    return "".join(char if char.isprintable() else "?" for char in lines[-1]) if lines else f"see {path}"

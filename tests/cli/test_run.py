@@ -1,0 +1,181 @@
+"""`nvshare run`: the program gets its environment, its scheduler, its signals and its exit code."""
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nvshare.cli import private
+
+Front = Callable[..., subprocess.CompletedProcess[str]]
+SHOW = ("sh", "-c", "env")
+
+
+def variables(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    assert result.returncode == 0, result.stderr
+    return dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+
+
+def wait_until_gone(path: Path, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while path.exists():
+        assert time.monotonic() < deadline, f"{path} is still there"
+        time.sleep(0.05)
+
+
+def test_a_program_gets_the_library_a_scheduler_and_its_terms(nvshare: Front, runtime: Path) -> None:
+    given = variables(
+        nvshare("run", "--limit", "4Gi", "--priority", "3", "--weight", "200", "--name", "job", "--", *SHOW)
+    )
+    assert given["LD_PRELOAD"].endswith("libnvshare.so")
+    assert given["NVSHARE_SOCKET"] == str(runtime / "nvshare" / "clients" / "scheduler.sock")
+    assert given["NVSHARE_GPU_MEMORY_LIMIT"] == str(4 << 30)
+    assert (given["NVSHARE_PRIORITY"], given["NVSHARE_WEIGHT"], given["NVSHARE_NAME"]) == ("3", "200", "job")
+    assert re.fullmatch("[0-9a-f]{32}", given["NVSHARE_RUN_ID"])
+
+
+def test_what_was_preloaded_before_stays_behind_the_library(nvshare: Front) -> None:
+    given = variables(nvshare("run", "--", *SHOW, LD_PRELOAD="libm.so.6 libdl.so.2"))
+    assert given["LD_PRELOAD"].split(":")[1:] == ["libm.so.6", "libdl.so.2"]
+
+
+def test_two_runs_have_two_ids(nvshare: Front) -> None:
+    ids = [variables(nvshare("run", "--", *SHOW))["NVSHARE_RUN_ID"] for _ in range(2)]
+    assert ids[0] != ids[1]
+
+
+def test_the_exit_code_is_the_programs(nvshare: Front) -> None:
+    assert nvshare("run", "--", "sh", "-c", "exit 42").returncode == 42
+
+
+def test_a_signal_reaches_the_program_and_its_death_is_seen(environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "nvshare.cli.nvshare", "run", "--", "sh", "-c", "echo up; exec sleep 60"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == -signal.SIGTERM
+
+
+def test_options_after_the_command_are_the_commands(nvshare: Front) -> None:
+    assert nvshare("run", "echo", "--limit", "x").stdout == "--limit x\n"
+
+
+def test_ten_programs_started_at_once_get_one_scheduler_that_ends_after_them(
+    environment: dict[str, str], runtime: Path
+) -> None:
+    command = [sys.executable, "-m", "nvshare.cli.nvshare", "run", "--", "sh", "-c", "echo up; read line"]
+    programs = [
+        subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(10)
+    ]
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"up\n"
+    path = runtime / "nvshare" / "clients" / "scheduler.sock"
+    inode = path.stat().st_ino
+    time.sleep(2.5)  # Longer than an unused private scheduler lives.
+    assert path.stat().st_ino == inode
+    for program in programs:
+        program.communicate(b"\n", timeout=10)
+    wait_until_gone(path)
+
+
+def test_the_private_place_is_shut_to_other_users(nvshare: Front, runtime: Path) -> None:
+    variables(nvshare("run", "--", *SHOW))
+    assert stat.S_IMODE((runtime / "nvshare").stat().st_mode) == 0o700
+
+
+def test_without_a_runtime_directory_tmp_is_used(nvshare: Front, tmp_path: Path) -> None:
+    given = variables(nvshare("run", "--", *SHOW, XDG_RUNTIME_DIR="", TMPDIR=str(tmp_path)))
+    assert given["NVSHARE_SOCKET"].startswith(str(tmp_path / f"nvshare-{os.getuid()}"))
+
+
+def test_a_directory_that_others_can_write_is_not_trusted(nvshare: Front, runtime: Path) -> None:
+    (runtime / "nvshare").mkdir()
+    (runtime / "nvshare").chmod(0o777)
+    result = nvshare("run", "--", "true")
+    assert result.returncode == 125
+    assert "not a directory of this user's alone" in result.stderr
+
+
+BAD = {
+    "no command": (("run",), 2, "no command given"),
+    "no command after --": (("run", "--"), 2, "no command given"),
+    "not found": (("run", "--", "no-such-program"), 127, "no-such-program: No such file or directory"),
+    "not a program": (("run", "--", "/etc/passwd"), 126, "/etc/passwd: Permission denied"),
+    "a directory": (("run", "--", "/etc"), 126, "/etc: Permission denied"),
+    "a bad size": (("run", "--limit", "4GB", "--", "true"), 2, "'4GB' has an unknown suffix"),
+    "a bad priority": (("run", "--priority", "99", "--", "true"), 2, "99 is not in the range"),
+    "a long name": (("run", "--name", "n" * 60, "--", "true"), 2, "shorter than 48 bytes"),
+    "no scheduler there": (("run", "--socket", "/nowhere/s", "--", "true"), 125, "no scheduler listens at /nowhere/s"),
+    "two schedulers": (("run", "--private", "--socket", "/x", "--", "true"), 2, "either --socket or --private"),
+    "no such command": (("walk",), 2, "No such command"),
+    "escape sequences": (("run", "--", "\x1b]0;x\x07no"), 127, "No such file"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_the_right_code(nvshare: Front, case: str) -> None:
+    args, code, text = BAD[case]
+    result = nvshare(*args)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert text in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "\x1b" not in result.stderr
+
+
+def test_a_library_that_is_not_there_is_named(nvshare: Front) -> None:
+    result = nvshare("run", "--", "true", NVSHARE_LIBRARY="/nowhere/libnvshare.so")
+    assert result.returncode == 125
+    assert "/nowhere/libnvshare.so" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not connect")
+def test_a_scheduler_that_may_not_be_used_is_an_error_not_a_private_one(runtime: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(runtime / "s"))
+        listening.listen()
+        assert private.answers(str(runtime / "s"))
+        assert "this user may not connect to it" in _said_as_nobody(lambda: private.answers(str(runtime / "s")))
+
+
+def _said_as_nobody(call: Callable[[], object]) -> str:
+    """What a call says when it is not root who makes it; in a child, because there is no way back."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setresuid(65534, 65534, 65534)
+        try:
+            call()
+        except BaseException as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        said = lines.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_docker_gets_two_read_only_directories_and_the_terms(nvshare: Front, environment: dict[str, str]) -> None:
+    script = f'{sys.executable} -m nvshare.cli.nvshare docker-args --limit 1Gi --socket "$NVSHARE_SOCKET"'
+    words = nvshare("run", "--", "sh", "-c", script).stdout.split()
+    mounts = [word for word in words if word.startswith("type=bind")]
+    assert len(mounts) == 2
+    assert all(mount.endswith(",readonly") for mount in mounts)
+    assert {"LD_PRELOAD=/usr/lib/nvshare/libnvshare.so", "NVSHARE_GPU_MEMORY_LIMIT=1073741824"} <= set(words)
+    assert "NVSHARE_SOCKET=/var/run/nvshare/scheduler.sock" in words
+
+
+def test_docker_args_without_a_scheduler_says_what_to_start(nvshare: Front) -> None:
+    result = nvshare("docker-args", "--socket", "/nowhere/s")
+    assert result.returncode == 1
+    assert "start nvshare-scheduler" in result.stderr
