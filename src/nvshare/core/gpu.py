@@ -11,8 +11,9 @@ reordered messages need no code of their own:
     take back   an idle holder goes when that lets the first in the queue in and pays
     admit       the first in the queue, as long as it fits or would be alone; others may pass it, a few times
 
-The quantum. One timer, started when the first of a running set comes in, and again when a switch lets the next in. If
-nobody waits when it ends, nobody is disturbed, and whoever comes later and does not fit triggers the switch at once."""
+The quantum. One timer, started when the first of a running set comes in, and again when a switch lets the next in;
+whoever fits beside comes in without touching it. If nobody waits when it ends, nobody is disturbed, and whoever comes
+later and does not fit triggers the switch at once."""
 
 from nvshare.core.actions import (
     Action,
@@ -77,7 +78,9 @@ class Gpu(Room):
         if is_first:
             self._start_timer(now)
         if not lock:
-            out.append(GiveLock(seat.client, self.uuid, seat.lock, bool(self.queue)))
+            out.append(GiveLock(seat.client, self.uuid, seat.lock, self.is_contended))
+        elif self.is_contended:
+            out.append(TellContended(seat.client, self.uuid, True))
 
     def note_request(self, now: int, seat: Seat, out: list[Action]) -> None:
         if seat.is_waiting:
@@ -102,7 +105,8 @@ class Gpu(Room):
                 self._dequeue(now, seat)
 
     def note_idle(self, now: int, seat: Seat) -> None:
-        if seat.lock and self.is_contended and seat.idle_since is None:
+        """Only who stays can be idle: who drains has nothing left to do because we said so."""
+        if seat.client in self.staying and self.is_contended and seat.idle_since is None:
             seat.idle_since = now
 
     def note_busy(self, now: int, seat: Seat) -> None:
@@ -164,10 +168,10 @@ class Gpu(Room):
             self._drop(now, next(reversed(self.staying.values())), "growth", out)
 
     def _switch(self, now: int, out: list[Action]) -> None:
-        if self.timer_ends is not None and now >= self.timer_ends:
+        head = self.queue.head
+        if self.timer_ends is not None and now >= self.timer_ends and not self.fits(head.memory.swappable):
             self.is_switching = True
         if self.is_switching:
-            head = self.queue.head
             while self.staying and not self.would_fit(head.memory.swappable):
                 self._drop(now, next(iter(self.staying.values())), "quantum", out)
 
@@ -317,6 +321,7 @@ class Gpu(Room):
         self._to_staying(seat, lock)
         seat.held_since = seat.last_scheduled = now
         seat.revoked = 0
+        seat.idle_since = None
         seat.turns += 1
         self.virtual_now = max(self.virtual_now, seat.tag)
 

@@ -14,10 +14,12 @@ serial 0 and leaves recalls and `keep` as they are.
 A lowered limit takes nothing that is in use. While the budgets together exceed the limit nobody's grows."""
 
 from collections import deque
-from collections.abc import Iterable
 
 from nvshare.core.actions import Action, GiveBudget, RecallBudget, UpdateLimit
 from nvshare.core.model import UNLIMITED
+
+MOST_ASKS = 64
+"""Questions of one member that may be open at once; one more, and the oldest is answered as things are."""
 
 
 class Share:
@@ -41,7 +43,12 @@ class Share:
     @property
     def foreseen(self) -> int:
         """The budget once an unanswered recall is answered, as far as we know."""
-        return self.budget if self.keep is None else max(self.used, min(self.budget, self.keep))
+        return self.bound if self.keep is None else max(self.used, min(self.budget, self.keep))
+
+    @property
+    def bound(self) -> int:
+        """What must be set aside for this member: more than its budget if it uses more, however that came to be."""
+        return max(self.budget, self.used)
 
 
 class Ask:
@@ -95,7 +102,11 @@ class SharedLimit:
             share.budget = min(share.budget, max(share.keep, used))
 
     def note_ask(self, now: int, client: int, ask: int, need: int) -> None:
-        self.asks.append(Ask(self.shares[client], ask, need, now + self._recall_ns))
+        share = self.shares[client]
+        open_asks = [other for other in self.asks if other.share is share]
+        if len(open_asks) >= MOST_ASKS:
+            open_asks[0].deadline = now
+        self.asks.append(Ask(share, ask, need, now + self._recall_ns))
 
     def note_return(self, client: int, serial: int, budget: int, used: int) -> None:
         share = self.shares[client]
@@ -175,14 +186,14 @@ class SharedLimit:
     def _answered(self, now: int, ask: Ask, *, is_first: bool, frozen: bool, out: list[Action]) -> bool:
         share = ask.share
         most = self._limit_of(share) or UNLIMITED
-        more = min(ask.need, most) - share.budget
-        if more <= 0 or ask.need > most:
+        if ask.need > most or self._is_given(share, ask.need):
             self._keep_as_is(share, ask.ask, out)
             return True
-        spare = self.limit - self._handed_out()
-        if not frozen and share.recall is None and spare >= more:
-            slack = (spare - more) // len(self.shares)
-            self._give(share, min(most, share.budget + more + slack), ask.ask, out)
+        room = self.limit - sum(other.bound for other in self.shares.values() if other is not share)
+        if not frozen and share.recall is None and room >= ask.need:
+            # Some of what is left over goes with it, but not what an earlier question may still need.
+            slack = (room - ask.need) // len(self.shares) if is_first else 0
+            self._give(share, min(most, ask.need + slack), ask.ask, out)
             return True
         if is_first and not frozen and ask.recalled is None:
             ask.recalled = self._recall_for(now, share, out)
@@ -191,6 +202,11 @@ class SharedLimit:
             self._keep_as_is(share, ask.ask, out)
             return True
         return False
+
+    def _is_given(self, share: Share, need: int) -> bool:
+        """True if nothing more need be given: a budget as large is on its way already. With a `keep` we cannot know:
+        each free lowers the member's budget before we hear of it, so that it must be told again."""
+        return need == 0 or (share.keep is None and need <= share.budget)
 
     def _recall_for(self, now: int, asker: Share, out: list[Action]) -> set[int]:
         """Recall what the others do not use; who has left an earlier recall unanswered for long is not waited for."""
@@ -204,9 +220,6 @@ class SharedLimit:
                 awaited.add(share.client)
         return awaited
 
-    def _handed_out(self) -> int:
-        return sum(share.budget for share in self.shares.values())
-
     def _give(self, share: Share, budget: int, ask: int, out: list[Action]) -> None:
         share.serial += 1
         share.budget, share.keep, share.recall = budget, None, None
@@ -219,40 +232,3 @@ class SharedLimit:
         share.serial += 1
         share.keep, share.recall, share.recall_sent = keep, share.serial, now
         out.append(RecallBudget(share.client, self.gpu, share.serial, keep))
-
-
-class Group:
-    """Who shares a limit, and what each authority says it is. The first that speaks, in this order, counts."""
-
-    __slots__ = (
-        "annotation", "environment", "is_listed", "is_pod", "key", "label", "limits", "operator", "priority",
-        "provisional", "weight",
-    )  # fmt: skip
-
-    def __init__(self, key: str, label: str, *, is_pod: bool) -> None:
-        self.key = key
-        self.label = label
-        self.is_pod = is_pod
-        self.is_listed = False
-        """Kubernetes has this pod."""
-        self.priority: int | None = None
-        self.weight: int | None = None
-        self.annotation: int | None = None
-        self.operator: int | None = None
-        self.provisional: int | None = None
-        """What its clients say they were told before a restart, until the pods are listed."""
-        self.environment: int | None = None
-        self.limits: dict[str, SharedLimit] = {}
-
-    @property
-    def limit(self) -> int:
-        for limit in (self.annotation, self.operator, self.provisional, self.environment):
-            if limit is not None:
-                return limit
-        return 0
-
-    def apply(self) -> Iterable[SharedLimit]:
-        """Hand the limit to every GPU that the group is on; they need settling."""
-        for shared in self.limits.values():
-            shared.limit = self.limit
-        return self.limits.values()

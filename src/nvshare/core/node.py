@@ -12,20 +12,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from nvshare.core import events as ev
-from nvshare.core.actions import Action, AdmitClient, Refuse, ReportLimit, SwitchScheduling
+from nvshare.core.actions import Action, AdmitClient, Refuse, SwitchScheduling
 from nvshare.core.gpu import Gpu, Numbers
-from nvshare.core.limits import Group, Share, SharedLimit
-from nvshare.core.model import UNLIMITED, QuantumRule, Seat, Settings
+from nvshare.core.groups import Group, Groups
+from nvshare.core.limits import Share, SharedLimit
+from nvshare.core.model import Claim, QuantumRule, Seat, Settings
 from nvshare.core.policies import USUAL_WEIGHT
-
-POD_PREFIX = "pod/"
-"""How the group of a pod's processes is named, before the pod's UID."""
 
 
 class Client:
     """A registered process."""
 
-    __slots__ = ("group", "id", "name", "own_limit", "pid", "seats")
+    __slots__ = ("group", "id", "name", "own_limit", "pid", "priority", "seats", "weight")
 
     def __init__(self, event: ev.ClientRegistered, group: Group) -> None:
         self.id = event.client
@@ -33,6 +31,8 @@ class Client:
         self.name = event.name
         self.pid = event.pid
         self.own_limit = event.own_limit
+        self.priority = event.priority
+        self.weight = event.weight
         self.seats: dict[str, Seat] = {}
 
 
@@ -56,10 +56,9 @@ class Node:
         self.rule: QuantumRule = settings.quantum
         self.gpus: dict[str, Gpu] = {}
         self.clients: dict[int, Client] = {}
-        self.groups: dict[str, Group] = {}
         self.is_scheduling = True
         self._settles_at = settles_at
-        self._pods_unknown = expects_pods
+        self._groups = Groups(expects_pods=expects_pods)
         self._is_paranoid = is_paranoid
         self._numbers = Numbers(epoch)
         self._now = 0
@@ -92,6 +91,8 @@ class Node:
         """What to do about an event. A clock that went back counts as one that stood still."""
         self._now = now = max(now, self._now)
         out: list[Action] = []
+        if self._settles_at is not None and now >= self._settles_at:
+            self._end_settling()
         self._notes[type(event)](now, event, out)
         self._settle(now, out)
         return out
@@ -108,6 +109,11 @@ class Node:
         return deadline
 
     @property
+    def groups(self) -> dict[str, Group]:
+        """Who shares a limit, by key."""
+        return self._groups.by_key
+
+    @property
     def is_settling(self) -> bool:
         """True while claims after a restart come in."""
         return self._settles_at is not None
@@ -115,8 +121,6 @@ class Node:
     # Settle and check.
 
     def _settle(self, now: int, out: list[Action]) -> None:
-        if self._settles_at is not None and now >= self._settles_at:
-            self._end_settling()
         frozen = self._settles_at is not None
         for gpu in self._touched_gpus.values():
             gpu.settle(now, out, frozen=frozen or not self.is_scheduling)
@@ -141,7 +145,7 @@ class Node:
             self._touch(gpu)
         for group in list(self.groups.values()):
             self._touch_limits(group)
-            self._forget_if_unused(group)
+            self._groups.forget_if_unused(group)
 
     def _touch(self, gpu: Gpu) -> None:
         self._touched_gpus[gpu.uuid] = gpu
@@ -170,40 +174,31 @@ class Node:
 
     def _note_registered(self, now: int, event: ev.ClientRegistered, out: list[Action]) -> None:
         assert event.client not in self.clients, "a client registers once"
-        group = self._group_for(event)
+        group = self._groups.note_registered(event)
         client = self.clients[event.client] = Client(event, group)
-        limits: list[Action] = []
         for claim in event.claims:
-            gpu = self._gpu(claim.gpu)
-            gpu.note_size(claim.size, measured=False)
-            seat = client.seats[claim.gpu] = Seat(client.id, event.priority, event.weight)
-            gpu.note_joined(seat, claim.memory)
-            self._touch(gpu)
-            shared = group.limits.setdefault(claim.gpu, SharedLimit(claim.gpu, self.settings.recall_ns))
-            cap = 0 if event.own_limit == group.environment else event.own_limit
-            used = claim.memory.used
-            shared.join(Share(client.id, budget=claim.budget, used=used, limit_told=claim.limit, cap=cap))
-            if self.is_scheduling and (claim.lock or claim.unshared):
-                gpu.note_claim(now, seat, claim.lock, out)
+            self._note_claim(now, client, claim, out)
+        self._note_pod_of(client)
         self._touch_limits(group)
         # A client that has its answer has its terms: limits go out before it, locks after.
-        for shared in self._touched_limits.values():
+        limits: list[Action] = []
+        for shared in group.limits.values():
             shared.settle(now, limits, frozen=self.is_settling)
         out[:0] = [*limits, AdmitClient(client.id, self.is_scheduling)]
 
-    def _group_for(self, event: ev.ClientRegistered) -> Group:
-        group = self.groups.get(event.group)
-        if group is None:
-            is_pod = event.group.startswith(POD_PREFIX)
-            group = self.groups[event.group] = Group(event.group, event.label, is_pod=is_pod)
-        if group.is_pod:
-            if self._pods_unknown and not group.is_listed:
-                told = [claim.limit for claim in event.claims if claim.limit]
-                if told:
-                    group.provisional = min([*told, group.provisional or UNLIMITED])
-        elif group.environment is None and event.own_limit:
-            group.environment = event.own_limit
-        return group
+    def _note_claim(self, now: int, client: Client, claim: Claim, out: list[Action]) -> None:
+        assert claim.gpu not in client.seats, "a client names a GPU once"
+        gpu = self._gpu(claim.gpu)
+        gpu.note_size(claim.size, measured=False)
+        seat = client.seats[claim.gpu] = Seat(client.id, client.priority, client.weight)
+        gpu.note_joined(seat, claim.memory)
+        self._touch(gpu)
+        group = client.group
+        shared = group.limits.setdefault(claim.gpu, SharedLimit(claim.gpu, self.settings.recall_ns))
+        cap = group.cap(client.own_limit)
+        shared.join(Share(client.id, budget=claim.budget, used=claim.memory.used, limit_told=claim.limit, cap=cap))
+        if self.is_scheduling and (claim.lock or claim.unshared):
+            gpu.note_claim(now, seat, claim.lock, out)
 
     def _note_left(self, now: int, event: ev.ClientLeft, out: list[Action]) -> None:
         client = self.clients.pop(event.client)
@@ -216,13 +211,7 @@ class Node:
             self._touch_limit(shared)
             if not shared.shares:
                 del client.group.limits[uuid]
-        self._forget_if_unused(client.group)
-
-    def _forget_if_unused(self, group: Group) -> None:
-        """A group lives while it has clients, a pod also while Kubernetes has it or the operator set its limit."""
-        is_wanted = group.is_pod and (group.is_listed or group.operator is not None)
-        if not group.limits and not is_wanted:
-            self.groups.pop(group.key, None)
+        self._groups.forget_if_unused(client.group)
 
     # Turns.
 
@@ -251,7 +240,8 @@ class Node:
     def _note_used(self, client: int, gpu: Gpu, seat: Seat, event: ev.LockRequested | ev.MemoryChanged) -> None:
         if seat.memory != event.memory:
             gpu.note_memory(seat, event.memory)
-            shared = self.clients[client].group.limits[gpu.uuid]
+        shared = self.clients[client].group.limits[gpu.uuid]
+        if shared.shares[client].used != event.memory.used:
             shared.note_used(client, event.memory.used)
             self._touch_limit(shared)
 
@@ -268,60 +258,34 @@ class Node:
         self._touch_limit(shared)
 
     def _note_limit(self, now: int, event: ev.LimitSet, out: list[Action]) -> None:
-        group = self.groups.get(event.group)
-        if group is None:
-            is_pod = event.group.startswith(POD_PREFIX)
-            group = self.groups[event.group] = Group(event.group, event.group, is_pod=is_pod)
-        if group.annotation is not None:
-            out.append(Refuse(f"{group.label} has an annotation, which counts; change that: kubectl annotate pod"))
-        else:
-            old = group.limit
-            group.operator = event.limit
-            self._report_limit(group, old, out)
-            if not self.is_settling:
-                self._forget_if_unused(group)
+        group = self._groups.note_limit(event, out)
+        self._touch_limits(group)
+        if not self.is_settling:
+            self._groups.forget_if_unused(group)
 
     def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:
-        key = POD_PREFIX + event.pod
-        group = self.groups.get(key)
-        if group is None:
-            group = self.groups[key] = Group(key, event.label, is_pod=True)
-        old = group.limit
-        group.label, group.is_listed = event.label, True
-        group.annotation, group.environment, group.provisional = event.limit, event.spec_limit, None
-        group.priority, group.weight = event.priority, event.weight
-        self._report_limit(group, old, out)
+        group = self._groups.note_pod(event, out)
         for client in self.clients.values():
             if client.group is group:
                 self._note_pod_of(client)
+        self._touch_limits(group)
 
     def _note_pod_of(self, client: Client) -> None:
         """A pod's own annotations decide its clients' place in the queue, and which limit is the process's own."""
         group = client.group
+        if not group.is_listed:
+            return
         for uuid, seat in client.seats.items():
             seat.priority = group.priority or 0
             seat.weight = group.weight or USUAL_WEIGHT
-            cap = 0 if client.own_limit == group.environment else client.own_limit
-            group.limits[uuid].shares[client.id].cap = cap
+            group.limits[uuid].shares[client.id].cap = group.cap(client.own_limit)
 
     def _note_pod_removed(self, now: int, event: ev.PodRemoved, out: list[Action]) -> None:
-        group = self.groups.get(POD_PREFIX + event.pod)
-        if group is not None:
-            group.is_listed = False
-            self._forget_if_unused(group)
+        self._groups.note_pod_removed(event.pod)
 
     def _note_pods_listed(self, now: int, event: ev.PodsListed, out: list[Action]) -> None:
-        self._pods_unknown = False
-        for group in self.groups.values():
-            if group.provisional is not None:
-                old = group.limit
-                group.provisional = None
-                self._report_limit(group, old, out)
-
-    def _report_limit(self, group: Group, old: int, out: list[Action]) -> None:
-        if group.limit != old:
-            out.append(ReportLimit(group.key, group.label, old, group.limit))
-        self._touch_limits(group)
+        for group in self._groups.note_pods_listed(out):
+            self._touch_limits(group)
 
     # The operator.
 

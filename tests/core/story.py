@@ -1,0 +1,282 @@
+"""Runs a scenario: a text that says what happens and what follows.
+
+    at 2s B asks g0 10Gi          one thing that happens on each line
+    ----
+    B waits for g0 at place 1     what the core does about all of them
+
+Time moves as in a daemon: before anything happens `at` a time, every alarm due by then rings at its own time, and what
+it does is shown behind that time. `late` in place of `at` moves the clock without ringing anything. Lines that start
+with # are for the reader. A scenario runs with the core's full checks on."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from words import Teller, parse_number, parse_size, parse_time, time
+
+from nvshare.core import events as ev
+from nvshare.core.actions import Action, GiveLock
+from nvshare.core.model import Claim, Memory, QuantumRule, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
+
+NOTHING = "nothing happens"
+_MOST_ALARMS = 1000
+
+
+@dataclass
+class Block:
+    """Comment lines, commands, and the result that is written under them."""
+
+    before: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    result: list[str] = field(default_factory=list)
+
+
+def parse(text: str) -> tuple[list[Block], list[str]]:
+    """The blocks of a scenario, and the lines behind the last one."""
+    blocks: list[Block] = []
+    block, in_result = Block(), False
+    for line in text.splitlines():
+        if in_result and line.strip():
+            block.result.append(line)
+        elif line.strip() == "----":
+            in_result = True
+        elif not line.strip() or line.startswith("#"):
+            if in_result:
+                blocks.append(block)
+                block, in_result = Block(), False
+            block.before.append(line)
+        else:
+            block.commands.append(line)
+    if in_result:
+        blocks.append(block)
+        block = Block()
+    assert not block.commands, f"commands without a result: {block.commands}"
+    return blocks, block.before
+
+
+def run(path: Path) -> tuple[str, str]:
+    """What the scenario says and what it should say."""
+    text = path.read_text()
+    blocks, rest = parse(text)
+    stage = Stage()
+    lines: list[str] = []
+    for block in blocks:
+        result = [line for command in block.commands for line in stage.play(command)]
+        lines += [*block.before, *block.commands, "----", *(result or [NOTHING])]
+    return text, "\n".join([*lines, *rest]) + "\n"
+
+
+class Stage:
+    """A node, and the clients of a story by name."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.ids: dict[str, int] = {}
+        self.locks: dict[tuple[str, str], int] = {}
+        self.asks = 0
+        self.epoch = 1
+        self._start(Settings(), {}, set())
+
+    def play(self, line: str) -> list[str]:
+        """Carry out one line and tell what follows."""
+        told: list[str] = []
+        if match := re.match(r"(at|late) (\S+) ?", line):
+            then = parse_time(match[2])
+            assert then >= self.now, f"time goes back: {line}"
+            if match[1] == "at":
+                told += self._ring_until(then)
+            self.now = then
+            line = line[match.end() :]
+        if not line:
+            return told
+        for pattern, action in _COMMANDS:
+            if match := re.fullmatch(pattern, line):
+                return told + action(self, match)
+        raise AssertionError(f"nobody understands: {line}")
+
+    def _ring_until(self, then: int) -> list[str]:
+        told: list[str] = []
+        for _ in range(_MOST_ALARMS):
+            deadline = self.node.next_deadline()
+            if deadline is None or deadline > then:
+                return told
+            self.now = max(self.now, deadline)
+            told += [f"{time(self.now)}: {line}" for line in self.handle(ev.AlarmRang())]
+        raise AssertionError("the alarm never stops ringing")
+
+    def handle(self, event: ev.Event) -> list[str]:
+        actions = self.node.handle(self.now, event)
+        for action in actions:
+            if isinstance(action, GiveLock):
+                self.locks[self._name_of(action.client), action.gpu] = action.lock
+        return [self.teller.tell(action) for action in actions]
+
+    def _name_of(self, client: int) -> str:
+        return next(name for name, one in self.ids.items() if one == client)
+
+    # What can happen.
+
+    def _start(self, settings: Settings, options: dict[str, str], flags: set[str]) -> None:
+        settles_at = self.now + settings.settle_ns if "restarted" in flags else None
+        self.epoch = int(options.get("epoch", self.epoch))
+        expects_pods = "expects-pods" in flags
+        self.node = Node(settings, epoch=self.epoch, settles_at=settles_at, expects_pods=expects_pods, is_paranoid=True)
+        self.ids.clear()
+        self.teller = Teller(self._name_of, self.epoch)
+
+    def restart(self, match: re.Match[str]) -> list[str]:
+        options, flags = _options(match["rest"])
+        changes: dict[str, object] = {}
+        if "policy" in options:
+            changes["policy"] = options["policy"]
+        if "reserve" in options:
+            changes["reserve_percent"] = int(options["reserve"])
+        if "quantum" in options:
+            changes["quantum"] = QuantumRule(mode="fixed", fixed_ns=parse_time(options["quantum"]))
+        self._start(Settings(**changes), options, flags)  # type: ignore[arg-type]
+        return []
+
+    def join(self, match: re.Match[str]) -> list[str]:
+        name, words = match["who"], match["rest"].split()
+        self.ids[name] = max(self.ids.values(), default=0) + 1
+        common: dict[str, str] = {}
+        gpus: list[tuple[str, dict[str, str]]] = []
+        for word in words:
+            key, is_option, value = word.partition("=")
+            if is_option and key in ("in", "own", "priority", "weight"):
+                common[key] = value
+            elif is_option or key == "unshared":
+                gpus[-1][1][key] = value
+            else:
+                gpus.append((word, {}))
+        group = common.get("in", f"run/{name}")
+        event = ev.ClientRegistered(
+            client=self.ids[name],
+            group=group,
+            label=group,
+            name=name,
+            claims=tuple(self._claim(name, gpu, options) for gpu, options in gpus),
+            own_limit=parse_size(common.get("own", "0")),
+            priority=int(common.get("priority", "0")),
+            weight=int(common.get("weight", "100")),
+        )
+        return self.handle(event)
+
+    def _claim(self, name: str, gpu: str, options: dict[str, str]) -> Claim:
+        lock = parse_number(options["holding"], self.epoch) if "holding" in options else 0
+        self.locks[name, gpu] = lock
+        known = self.node.gpus.get(gpu)
+        return Claim(
+            gpu=gpu,
+            size=parse_size(options["size"]) if "size" in options else (known.size if known else 10 << 30),
+            lock=lock,
+            unshared="unshared" in options,
+            memory=_memory(options.get("has", "0"), options),
+            limit=parse_size(options.get("told", "0")),
+            budget=parse_size(options.get("budget", "unlimited")),
+        )
+
+    def release(self, match: re.Match[str]) -> list[str]:
+        who, gpu = match["who"], match["gpu"]
+        lock = parse_number(match["lock"], self.epoch) if match["lock"] else self.locks[who, gpu]
+        return self.handle(ev.LockReleased(self.ids[who], gpu, lock, bool(match["again"])))
+
+    def ask_budget(self, match: re.Match[str]) -> list[str]:
+        self.asks += 1
+        return self.handle(ev.BudgetAsked(self.ids[match["who"]], match["gpu"], self.asks, parse_size(match["size"])))
+
+    def show(self, match: re.Match[str]) -> list[str]:
+        shown = snapshot(self.node, self.now)
+        lines = []
+        for gpu in shown.gpus:
+            parts = {"running": [], "dropping": [], "waiting": [], "idle": []}  # type: dict[str, list[str]]
+            seats = [(seat.place, client.name, seat) for client in shown.clients for seat in client.seats]
+            for _, name, seat in sorted((entry for entry in seats if entry[2].gpu == gpu.uuid), key=lambda e: e[:2]):
+                parts[seat.state].append(name)
+            told = [f"{', '.join(names)} {state}" for state, names in parts.items() if names]
+            left = (
+                "" if gpu.quantum_left_ns is None else f"; {time(gpu.quantum_left_ns)} of {time(gpu.quantum_ns)} left"
+            )
+            lines.append(f"{gpu.uuid}: {'; '.join(told) or 'nobody'}{left}")
+        return lines
+
+
+def _options(text: str) -> tuple[dict[str, str], set[str]]:
+    words = text.split()
+    return dict(word.split("=", 1) for word in words if "=" in word), {word for word in words if "=" not in word}
+
+
+def _memory(swappable: str, options: dict[str, str]) -> Memory:
+    fixed, contexts = parse_size(options.get("fixed", "0")), int(options.get("contexts", "0"))
+    return Memory(swappable=parse_size(swappable), unswappable=fixed, contexts=contexts)
+
+
+def _size_or_none(options: dict[str, str], key: str) -> int | None:
+    return parse_size(options[key]) if key in options else None
+
+
+def _pod(stage: Stage, match: re.Match[str]) -> list[str]:
+    options, _ = _options(match["rest"])
+    event = ev.PodChanged(
+        pod=match["pod"],
+        label=f"team/{match['pod']}",
+        limit=_size_or_none(options, "limit"),
+        spec_limit=_size_or_none(options, "spec"),
+        priority=int(options["priority"]) if "priority" in options else None,
+        weight=int(options["weight"]) if "weight" in options else None,
+    )
+    return stage.handle(event)
+
+
+def _with_memory(kind: Callable[[int, str, Memory], ev.Event]) -> Callable[[Stage, re.Match[str]], list[str]]:
+    def play(stage: Stage, match: re.Match[str]) -> list[str]:
+        memory = _memory(match["size"], _options(match["rest"] or "")[0])
+        return stage.handle(kind(stage.ids[match["who"]], match["gpu"], memory))
+
+    return play
+
+
+def _event(make: Callable[[Stage, re.Match[str]], ev.Event]) -> Callable[[Stage, re.Match[str]], list[str]]:
+    return lambda stage, match: stage.handle(make(stage, match))
+
+
+def _measured(stage: Stage, match: re.Match[str]) -> ev.Event:
+    options, _ = _options(match["rest"])
+    return ev.MemoryMeasured(match["gpu"], parse_size(options.get("foreign", "0")), _size_or_none(options, "context"))
+
+
+_WHO = r"(?P<who>\w+)"
+_AT = r"(?P<gpu>\S+)"
+_SIZE = r"(?P<size>\S+)"
+_COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
+    (r"a daemon starts(?P<rest>.*)", Stage.restart),
+    (rf"card {_AT} {_SIZE}", _event(lambda s, m: ev.GpuFound(m["gpu"], parse_size(m["size"])))),
+    (rf"{_AT} is measured(?P<rest>.*)", _event(_measured)),
+    (r"show", Stage.show),
+    (r"the alarm rings", _event(lambda s, m: ev.AlarmRang())),
+    (r"pods are listed", _event(lambda s, m: ev.PodsListed())),
+    (r"pod (?P<pod>\S+) is gone", _event(lambda s, m: ev.PodRemoved(m["pod"]))),
+    (r"pod (?P<pod>\S+)(?P<rest>.*)", _pod),
+    (r"operator sets quantum (?P<time>\S+)( on (?P<gpu>\S+))?",
+     _event(lambda s, m: ev.QuantumSet(parse_time(m["time"]), m["gpu"]))),
+    (r"operator sets mode (?P<mode>auto|fixed)( on (?P<gpu>\S+))?",
+     _event(lambda s, m: ev.ModeSet(m["mode"], m["gpu"]))),  # type: ignore[arg-type]
+    (r"operator switches (?P<on>on|off)", _event(lambda s, m: ev.SchedulingSwitched(m["on"] == "on"))),
+    (r"operator limits (?P<group>\S+) to (?P<size>\S+)",
+     _event(lambda s, m: ev.LimitSet(m["group"], parse_size(m["size"])))),
+    (r"operator clears the limit of (?P<group>\S+)", _event(lambda s, m: ev.LimitSet(m["group"], None))),
+    (rf"{_WHO} joins (?P<rest>.*)", Stage.join),
+    (rf"{_WHO} leaves", _event(lambda s, m: ev.ClientLeft(s.ids[m["who"]]))),
+    (rf"{_WHO} asks {_AT} {_SIZE}( (?P<rest>.*))?", _with_memory(ev.LockRequested)),
+    (rf"{_WHO} has {_SIZE} on {_AT}( (?P<rest>.*))?", _with_memory(ev.MemoryChanged)),
+    (rf"{_WHO} releases {_AT}( (?P<lock>#\S+))?(?P<again>, again)?", Stage.release),
+    (rf"{_WHO} is idle on {_AT}", _event(lambda s, m: ev.WorkFinished(s.ids[m["who"]], m["gpu"]))),
+    (rf"{_WHO} is busy on {_AT}", _event(lambda s, m: ev.WorkResumed(s.ids[m["who"]], m["gpu"]))),
+    (rf"{_WHO} needs {_SIZE} on {_AT}", Stage.ask_budget),
+    (rf"{_WHO} returns {_AT} serial (?P<serial>\d+), has {_SIZE}, uses (?P<used>\S+)",
+     _event(lambda s, m: ev.BudgetReturned(s.ids[m["who"]], m["gpu"], int(m["serial"]), parse_size(m["size"]),
+                                           parse_size(m["used"])))),
+]  # fmt: skip
