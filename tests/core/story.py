@@ -16,7 +16,7 @@ from pathlib import Path
 from words import Teller, parse_number, parse_size, parse_time, time
 
 from nvshare.core import events as ev
-from nvshare.core.actions import Action, GiveLock
+from nvshare.core.actions import GiveLock
 from nvshare.core.model import Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
@@ -197,10 +197,9 @@ class Stage:
             for _, name, seat in sorted((entry for entry in seats if entry[2].gpu == gpu.uuid), key=lambda e: e[:2]):
                 parts[seat.state].append(name)
             told = [f"{', '.join(names)} {state}" for state, names in parts.items() if names]
-            left = (
-                "" if gpu.quantum_left_ns is None else f"; {time(gpu.quantum_left_ns)} of {time(gpu.quantum_ns)} left"
-            )
-            lines.append(f"{gpu.uuid}: {'; '.join(told) or 'nobody'}{left}")
+            if gpu.quantum_left_ns is not None:
+                told.append(f"{time(gpu.quantum_left_ns)} of {time(gpu.quantum_ns)} left")
+            lines.append(f"{gpu.uuid}: {'; '.join(told) or 'nobody'}")
         return lines
 
 

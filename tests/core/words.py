@@ -88,6 +88,10 @@ def _give_budget(t: Teller, a: ac.GiveBudget) -> str:
     return f"{t.who(a)} {verb} {size(a.budget)} on {a.gpu} (serial {a.serial}{ask}; others use {size(a.others)})"
 
 
+def _update_limit(t: Teller, a: ac.UpdateLimit) -> str:
+    return f"{t.who(a)} has {'a limit of ' + size(a.limit) if a.limit else 'no limit'} on {a.gpu}"
+
+
 def _contended(t: Teller, a: ac.TellContended) -> str:
     return f"{t.who(a)} hears that {'somebody waits' if a.contended else 'nobody waits any more'} for {a.gpu}"
 
@@ -101,9 +105,7 @@ _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ac.AnnounceRoom: lambda t, a: f"{t.who(a)} hears of room on {a.gpu}",
     ac.TellContended: _contended,
     ac.ReportLongWait: _long_wait,
-    ac.UpdateLimit: lambda t, a: (
-        f"{t.who(a)} has {'a limit of ' + size(a.limit) if a.limit else 'no limit'} on {a.gpu}"
-    ),
+    ac.UpdateLimit: _update_limit,
     ac.GiveBudget: _give_budget,
     ac.RecallBudget: lambda t, a: f"{t.who(a)} should fall back to {size(a.keep)} on {a.gpu} (serial {a.serial})",
     ac.EndTurn: lambda t, a: f"{t.who(a)}'s turn {t.lock(a.lock)} on {a.gpu} ends after {time(a.held_ns)}: {a.end}",

@@ -16,7 +16,7 @@ A lowered limit takes nothing that is in use. While the budgets together exceed 
 from collections import deque
 
 from nvshare.core.actions import Action, GiveBudget, RecallBudget, UpdateLimit
-from nvshare.core.model import UNLIMITED
+from nvshare.core.model import MIB, UNLIMITED
 
 MOST_ASKS = 64
 """Questions of one member that may be open at once; one more, and the oldest is answered as things are."""
@@ -192,7 +192,7 @@ class SharedLimit:
         room = self.limit - sum(other.bound for other in self.shares.values() if other is not share)
         if not frozen and share.recall is None and room >= ask.need:
             # Some of what is left over goes with it, but not what an earlier question may still need.
-            slack = (room - ask.need) // len(self.shares) if is_first else 0
+            slack = (room - ask.need) // len(self.shares) // MIB * MIB if is_first else 0
             self._give(share, min(most, ask.need + slack), ask.ask, out)
             return True
         if is_first and not frozen and ask.recalled is None:
