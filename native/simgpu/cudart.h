@@ -35,9 +35,16 @@ int rt_current_device(void);
 cudaError_t rt_check_device(int device);
 cudaError_t rt_primary_context(int device, CUcontext *context);
 
-/* The kernel behind the host function that nvcc registered (or behind a cudaKernel_t passed as one); NULL if none. */
+/* The kernel behind what a launch names: a host function that nvcc registered, or a kernel handle that was noted. */
 cudaError_t rt_kernel_of(const void *function, CUkernel *kernel);
 cudaError_t rt_symbol_of(const void *symbol, CUdeviceptr *address, size_t *bytes);
+/* From now on the kernel's handle may stand where a host function is expected; and no longer. */
+void rt_note_kernel(CUkernel kernel);
+void rt_forget_kernel(CUkernel kernel);
+/* The host function that was registered for a kernel; NULL if it came another way. */
+const void *rt_host_of(CUfunction function);
+/* A kernel node as the driver wants it. */
+cudaError_t rt_kernel_node(CUDA_KERNEL_NODE_PARAMS *out, const struct cudaKernelNodeParams *params);
 /* A runtime copy in three dimensions as the driver wants it. */
 cudaError_t rt_plan_3d(CUDA_MEMCPY3D *plan, const struct cudaMemcpy3DParms *params);
 

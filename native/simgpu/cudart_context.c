@@ -133,6 +133,7 @@ RT_CALL(cudaDeviceGetLimit, (size_t *value, int limit), RT_PASS(CtxGetLimit, val
 RT_CALL(cudaDeviceSetCacheConfig, (int config), RT_PASS(CtxSetCacheConfig, config))
 RT_CALL(cudaDeviceGetCacheConfig, (int *config), RT_PASS(CtxGetCacheConfig, config))
 RT_CALL(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest), RT_PASS(CtxGetStreamPriorityRange, least, greatest))
+RT_CALL(cudaCtxResetPersistingL2Cache, (void), RT_PASS(CtxResetPersistingL2Cache))
 #if NVS_CUDART_MAJOR == 12
 RT_CALL(cudaThreadSynchronize, (void), RT_PASS(CtxSynchronize))
 #endif

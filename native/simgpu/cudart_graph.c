@@ -4,23 +4,29 @@
 
 #include "cudart.h"
 
-static cudaError_t add_kernel(const struct rt_driver *d, cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *after,
-                              size_t count, const struct cudaKernelNodeParams *p)
+cudaError_t rt_kernel_node(CUDA_KERNEL_NODE_PARAMS *out, const struct cudaKernelNodeParams *p)
 {
     CUkernel kernel;
     cudaError_t error = p == NULL ? cudaErrorInvalidValue : rt_kernel_of(p->func, &kernel);
     if (error)
         return error;
-    CUDA_KERNEL_NODE_PARAMS params = {.gridDimX = p->gridDim.x,
-                                      .gridDimY = p->gridDim.y,
-                                      .gridDimZ = p->gridDim.z,
-                                      .blockDimX = p->blockDim.x,
-                                      .blockDimY = p->blockDim.y,
-                                      .blockDimZ = p->blockDim.z,
-                                      .sharedMemBytes = p->sharedMemBytes,
-                                      .kernelParams = p->kernelParams,
-                                      .extra = p->extra};
-    error = rt_error(d->KernelGetFunction(&params.func, kernel));
+    *out = (CUDA_KERNEL_NODE_PARAMS){.gridDimX = p->gridDim.x,
+                                     .gridDimY = p->gridDim.y,
+                                     .gridDimZ = p->gridDim.z,
+                                     .blockDimX = p->blockDim.x,
+                                     .blockDimY = p->blockDim.y,
+                                     .blockDimZ = p->blockDim.z,
+                                     .sharedMemBytes = p->sharedMemBytes,
+                                     .kernelParams = p->kernelParams,
+                                     .extra = p->extra};
+    return rt_error(rt_legacy.KernelGetFunction(&out->func, kernel));
+}
+
+static cudaError_t add_kernel(const struct rt_driver *d, cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *after,
+                              size_t count, const struct cudaKernelNodeParams *p)
+{
+    CUDA_KERNEL_NODE_PARAMS params;
+    cudaError_t error = rt_kernel_node(&params, p);
     return error ? error : rt_error(d->GraphAddKernelNode(node, graph, after, count, &params));
 }
 
@@ -109,6 +115,9 @@ RT_CALL(cudaGraphInstantiateWithFlags, (cudaGraphExec_t * exec, cudaGraph_t grap
 RT_CALL(cudaGraphExecUpdate, (cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo *info),
         RT_PASS(GraphExecUpdate, exec, graph, (CUgraphExecUpdateResultInfo *)info))
 RT_CALL(cudaGraphExecDestroy, (cudaGraphExec_t exec), RT_PASS(GraphExecDestroy, exec))
+RT_CALL2(cudaGraphInstantiateWithParams, _ptsz, (cudaGraphExec_t * exec, cudaGraph_t graph, void *params),
+         RT_PASS(GraphInstantiateWithParams, exec, graph, (CUDA_GRAPH_INSTANTIATE_PARAMS *)params))
+RT_CALL(cudaGraphExecGetFlags, (cudaGraphExec_t exec, unsigned long long *flags), RT_PASS(GraphExecGetFlags, exec, (cuuint64_t *)flags))
 RT_CALL2(cudaGraphLaunch, _ptsz, (cudaGraphExec_t exec, cudaStream_t stream), RT_PASS(GraphLaunch, exec, stream))
 RT_CALL2(cudaGraphUpload, _ptsz, (cudaGraphExec_t exec, cudaStream_t stream), RT_PASS(GraphUpload, exec, stream))
 RT_CALL0(cudaGraphDebugDotPrint, (cudaGraph_t graph, const char *path, unsigned flags), RT_PASS(GraphDebugDotPrint, graph, path, flags))

@@ -132,6 +132,8 @@ RT_CALL(cudaMemGetInfo, (size_t *free_bytes, size_t *total_bytes), RT_PASS(MemGe
 RT_CALL(cudaPointerGetAttributes, (struct cudaPointerAttributes * out, const void *pointer), describe(d, out, pointer))
 RT_CALL(cudaMemRangeGetAttribute, (void *data, size_t size, int which, const void *pointer, size_t count),
         RT_PASS(MemRangeGetAttribute, data, size, which, dptr(pointer), count))
+RT_CALL(cudaMemRangeGetAttributes, (void **data, size_t *sizes, int *which, size_t number, const void *pointer, size_t count),
+        RT_PASS(MemRangeGetAttributes, data, sizes, (CUmem_range_attribute *)which, number, dptr(pointer), count))
 RT_CALL2(cudaMallocAsync, _ptsz, (void **pointer, size_t size, cudaStream_t stream), allocate_async(d, pointer, size, NULL, stream))
 RT_CALL2(cudaMallocFromPoolAsync, _ptsz, (void **pointer, size_t size, cudaMemPool_t pool, cudaStream_t stream),
          allocate_async(d, pointer, size, &pool, stream))

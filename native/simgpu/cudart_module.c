@@ -33,9 +33,8 @@ enum kind { KERNEL, VARIABLE, MANAGED };
 
 struct entry {
     const void *_Atomic host;
-    struct image *image;
+    struct image *image; /* NULL for a noted kernel handle */
     const char *name;
-    size_t bytes;
     enum kind kind;
     _Atomic(CUkernel) kernel; /* NULL until first launched */
     struct entry *next;
@@ -59,17 +58,38 @@ static struct entry *find(const void *host)
     return e;
 }
 
-static void add(void **handle, const void *host, const char *name, size_t bytes, enum kind kind)
+static void insert(struct entry *e)
+{
+    pthread_mutex_lock(&registry);
+    _Atomic(struct entry *) *head = bucket(e->host);
+    e->next = atomic_load_explicit(head, memory_order_relaxed);
+    atomic_store_explicit(head, e, memory_order_release);
+    pthread_mutex_unlock(&registry);
+}
+
+static void add(void **handle, const void *host, const char *name, enum kind kind)
 {
     struct entry *e = calloc(1, sizeof *e);
     if (e == NULL || handle == NULL)
         return;
-    *e = (struct entry){.host = host, .image = (struct image *)handle, .name = name, .bytes = bytes, .kind = kind};
-    pthread_mutex_lock(&registry);
-    _Atomic(struct entry *) *head = bucket(host);
-    e->next = atomic_load_explicit(head, memory_order_relaxed);
-    atomic_store_explicit(head, e, memory_order_release);
-    pthread_mutex_unlock(&registry);
+    *e = (struct entry){.host = host, .image = (struct image *)handle, .name = name, .kind = kind};
+    insert(e);
+}
+
+void rt_note_kernel(CUkernel kernel)
+{
+    struct entry *e = find(kernel) == NULL ? calloc(1, sizeof *e) : NULL;
+    if (e == NULL)
+        return;
+    *e = (struct entry){.host = kernel, .kernel = kernel, .kind = KERNEL};
+    insert(e);
+}
+
+void rt_forget_kernel(CUkernel kernel)
+{
+    struct entry *e = find(kernel);
+    if (e != NULL && e->image == NULL)
+        atomic_store(&e->host, NULL);
 }
 
 /* With the registry locked. */
@@ -101,6 +121,19 @@ cudaError_t rt_kernel_of(const void *function, CUkernel *kernel)
         return cudaErrorInvalidDeviceFunction;
     *kernel = atomic_load_explicit(&e->kernel, memory_order_acquire);
     return *kernel != NULL ? cudaSuccess : resolve(e, kernel);
+}
+
+const void *rt_host_of(CUfunction wanted)
+{
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct entry *e = atomic_load(&table[i]); e != NULL; e = e->next) {
+            CUkernel kernel = atomic_load(&e->kernel);
+            CUfunction function = NULL;
+            if (kernel != NULL && ((CUfunction)kernel == wanted ||
+                                   (rt_legacy.KernelGetFunction(&function, kernel) == CUDA_SUCCESS && function == wanted)))
+                return atomic_load(&e->host);
+        }
+    return NULL;
 }
 
 cudaError_t rt_symbol_of(const void *symbol, CUdeviceptr *address, size_t *bytes)
@@ -162,14 +195,14 @@ RT_API void __cudaRegisterFunction(void **handle, const char *host, char *device
                                    void *tid, void *bid, void *block, void *grid, int *warp)
 {
     (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
-    add(handle, host, name, 0, KERNEL);
+    add(handle, host, name, KERNEL);
 }
 
 RT_API void __cudaRegisterVar(void **handle, char *host, char *address, const char *name, int ext, size_t bytes, int constant, int global);
 RT_API void __cudaRegisterVar(void **handle, char *host, char *address, const char *name, int ext, size_t bytes, int constant, int global)
 {
-    (void)address, (void)ext, (void)constant, (void)global;
-    add(handle, host, name, bytes, VARIABLE);
+    (void)address, (void)ext, (void)bytes, (void)constant, (void)global;
+    add(handle, host, name, VARIABLE);
 }
 
 RT_API void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name, int ext, size_t bytes, int constant,
@@ -177,8 +210,8 @@ RT_API void __cudaRegisterManagedVar(void **handle, void **host, char *address, 
 RT_API void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name, int ext, size_t bytes, int constant,
                                      int global)
 {
-    (void)address, (void)ext, (void)constant, (void)global;
-    add(handle, host, name, bytes, MANAGED);
+    (void)address, (void)ext, (void)bytes, (void)constant, (void)global;
+    add(handle, host, name, MANAGED);
 }
 
 /* Before main's first use of a managed variable: its host pointer gets the address. */

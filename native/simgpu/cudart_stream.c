@@ -23,6 +23,12 @@ RT_CALL2(cudaStreamAttachMemAsync, _ptsz, (cudaStream_t stream, void *pointer, s
 RT_CALL2(cudaLaunchHostFunc, _ptsz, (cudaStream_t stream, cudaHostFn_t function, void *user),
          RT_PASS(LaunchHostFunc, stream, function, user))
 
+RT_CALL2(cudaStreamGetAttribute, _ptsz, (cudaStream_t stream, int which, void *value),
+         RT_PASS(StreamGetAttribute, stream, which, (CUstreamAttrValue *)value))
+RT_CALL2(cudaStreamSetAttribute, _ptsz, (cudaStream_t stream, int which, const void *value),
+         RT_PASS(StreamSetAttribute, stream, which, (const CUstreamAttrValue *)value))
+RT_CALL2(cudaStreamCopyAttributes, _ptsz, (cudaStream_t to, cudaStream_t from), RT_PASS(StreamCopyAttributes, to, from))
+
 RT_CALL(cudaEventCreate, (cudaEvent_t * event), RT_PASS(EventCreate, event, 0))
 RT_CALL(cudaEventCreateWithFlags, (cudaEvent_t * event, unsigned flags), RT_PASS(EventCreate, event, flags))
 RT_CALL(cudaEventDestroy, (cudaEvent_t event), RT_PASS(EventDestroy, event))

@@ -169,10 +169,103 @@ static void a_graph_can_be_built_by_hand(void)
     unlink(path);
 }
 
+static void nodes_can_be_looked_at_and_changed(void)
+{
+    enum { BYTES = 64 };
+    static unsigned char out[BYTES];
+    _Atomic int first = 0, second = 0;
+    void *device;
+    unsigned enabled = 9;
+    unsigned long long flags = 99;
+    struct cudaKernelNodeParams kernel;
+    struct cudaMemsetParams set;
+    struct cudaHostNodeParams host;
+    CUDA_GRAPH_INSTANTIATE_PARAMS how = {0};
+    cudaGraphExec_t exec;
+    OK(cudaMalloc(&device, BYTES));
+    struct built b = build(device, out, BYTES, &first);
+    OK(cudaGraphKernelNodeGetParams(b.kernel, &kernel));
+    CHECK(kernel.func == (void *)host_spin && kernel.blockDim.x == 32);
+    kernel.blockDim.x = 64;
+    OK(cudaGraphKernelNodeSetParams(b.kernel, &kernel));
+    OK(cudaGraphMemsetNodeGetParams(b.memset, &set));
+    CHECK(set.dst == device && set.value == 0x42 && set.width == BYTES);
+    set.value = 0x43;
+    OK(cudaGraphMemsetNodeSetParams(b.memset, &set));
+    OK(cudaGraphHostNodeGetParams(b.host, &host));
+    CHECK(host.fn == count_call && host.userData == (void *)&first);
+    OK(cudaGraphHostNodeSetParams(b.host, &host));
+    OK(cudaGraphInstantiateWithParams(&exec, b.graph, &how));
+    OK(cudaGraphExecGetFlags(exec, &flags));
+    CHECK(flags == 0);
+    set.value = 0x44;
+    host.userData = (void *)&second;
+    OK(cudaGraphExecKernelNodeSetParams(exec, b.kernel, &kernel));
+    OK(cudaGraphExecMemsetNodeSetParams(exec, b.memset, &set));
+    OK(cudaGraphExecHostNodeSetParams(exec, b.host, &host));
+    OK(cudaGraphNodeSetEnabled(exec, b.kernel, 0));
+    OK(cudaGraphNodeGetEnabled(exec, b.kernel, &enabled));
+    CHECK(enabled == 0);
+    OK(cudaGraphLaunch(exec, 0));
+    OK(cudaDeviceSynchronize());
+    CHECK(out[0] == 0x44 && first == 0 && second == 1);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(b.graph));
+    OK(cudaFree(device));
+}
+
+static void events_memory_and_owners_in_graphs(void)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS memory = {.poolProps = {.allocType = 1, .location = {1, 0}}, .bytesize = 1 << 20}, seen;
+    _Atomic int destroyed = 0;
+    cudaGraph_t graph, child, found = NULL;
+    cudaGraphNode_t record, wait, allocate, release, boxed;
+    cudaGraphExec_t exec;
+    cudaEvent_t event, got = NULL;
+    CUuserObject object;
+    CUdeviceptr freed = 0;
+    OK(cudaEventCreate(&event));
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphCreate(&child, 0));
+    OK(cudaGraphAddChildGraphNode(&boxed, graph, NULL, 0, child));
+    OK(cudaGraphChildGraphNodeGetGraph(boxed, &found));
+    CHECK(found != NULL);
+    OK(cudaGraphAddEventRecordNode(&record, graph, NULL, 0, event));
+    OK(cudaGraphEventRecordNodeGetEvent(record, &got));
+    CHECK(got == event);
+    got = NULL;
+    OK(cudaGraphAddEventWaitNode(&wait, graph, &record, 1, event));
+    OK(cudaGraphEventWaitNodeGetEvent(wait, &got));
+    CHECK(got == event);
+    OK(cudaGraphAddMemAllocNode(&allocate, graph, &wait, 1, &memory));
+    OK(cudaGraphMemAllocNodeGetParams(allocate, &seen));
+    CHECK(memory.dptr != 0 && seen.dptr == memory.dptr && seen.bytesize == 1 << 20);
+    OK(cudaGraphAddMemFreeNode(&release, graph, &allocate, 1, (void *)(uintptr_t)memory.dptr));
+    OK(cudaGraphMemFreeNodeGetParams(release, &freed));
+    CHECK(freed == memory.dptr);
+    OK(cudaUserObjectCreate(&object, (void *)&destroyed, count_call, 1, 1));
+    OK(cudaUserObjectRetain(object, 1));
+    OK(cudaUserObjectRelease(object, 1));
+    OK(cudaGraphRetainUserObject(graph, object, 1, 1 /* the caller's reference moves */));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, 0));
+    OK(cudaDeviceSynchronize());
+    OK(cudaEventQuery(event));
+    OK(cudaGraphExecDestroy(exec));
+    CHECK(atomic_load(&destroyed) == 0);
+    OK(cudaGraphReleaseUserObject(graph, object, 1));
+    CHECK(atomic_load(&destroyed) == 1);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphDestroy(child));
+    OK(cudaEventDestroy(event));
+}
+
 int main(void)
 {
     a_capture_becomes_a_graph_that_can_be_replayed();
     synchronising_spoils_a_capture();
     a_graph_can_be_built_by_hand();
+    nodes_can_be_looked_at_and_changed();
+    events_memory_and_owners_in_graphs();
     return failures != 0;
 }

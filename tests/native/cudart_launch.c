@@ -86,6 +86,44 @@ static void device_variables(void)
     CHECK(out[0] == 4);
     GIVES(cudaErrorInvalidValue, cudaMemcpyToSymbol(host_counter, in, sizeof in, 4, cudaMemcpyHostToDevice));
     GIVES(cudaErrorInvalidSymbol, cudaGetSymbolAddress(&address, &in));
+    /* A managed variable is the host's as well: its pointer is set when the module is initialised. */
+    CHECK(__cudaInitModule(fat_binary) == 1);
+    CHECK(host_shared != NULL);
+    if (host_shared != NULL) {
+        *host_shared = 41;
+        OK(cudaMemcpyFromSymbol(out, &host_shared, 4, 0, cudaMemcpyDefault));
+        CHECK(out[0] == 41);
+    }
+}
+
+static void code_loaded_at_run_time(void)
+{
+    cudaLibrary_t library;
+    cudaKernel_t kernel = NULL, all[4];
+    unsigned count = 0;
+    unsigned long long us = 5;
+    void *args[] = {&us}, *address = NULL;
+    size_t bytes = 0;
+    const char *name = NULL;
+    OK(cudaLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cudaLibraryGetKernel(&kernel, library, "sim_spin_us"));
+    GIVES(cudaErrorSymbolNotFound, cudaLibraryGetKernel(&all[0], library, "absent"));
+    OK(cudaLibraryGetKernelCount(&count, library));
+    CHECK(count == 2);
+    OK(cudaLibraryEnumerateKernels(all, 2, library));
+    CHECK(all[0] == kernel || all[1] == kernel);
+    OK(cudaLibraryGetGlobal(&address, &bytes, library, "counter"));
+    CHECK(address != NULL && bytes == 16);
+    OK(cudaLibraryGetManaged(&address, &bytes, library, "shared_counter"));
+    CHECK(address != NULL && bytes == 4);
+    OK(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 50, 0));
+    OK(cudaLaunchKernel((const void *)kernel, DIM(1), DIM(32), args, 0, 0)); /* a handle stands for a host function */
+    OK(cudaDeviceSynchronize());
+    OK(cudaFuncGetName(&name, (const void *)host_scale));
+    CHECK(name != NULL && strcmp(name, "scale") == 0);
+    OK(cudaLibraryUnload(library));
+    GIVES(cudaErrorInvalidDeviceFunction, cudaLaunchKernel((const void *)kernel, DIM(1), DIM(32), args, 0, 0));
+    GIVES(cudaErrorFileNotFound, cudaLibraryLoadFromFile(&library, "/nowhere/code.cubin", NULL, NULL, 0, NULL, NULL, 0));
 }
 
 static void count_call(void *counter)
@@ -135,6 +173,16 @@ static void streams_and_events(void)
     CHECK(ms >= 19.0f && ms < 5000.0f);
     OK(cudaStreamQuery(stream));
     OK(cudaStreamQuery_ptsz(0));
+    char value[64] = {0}, other_value[64] = {0};
+    *(int *)value = 2; /* synchronisation policy: yield */
+    OK(cudaStreamSetAttribute(stream, 3, value));
+    OK(cudaStreamCopyAttributes(other, stream));
+    OK(cudaStreamGetAttribute(other, 3, other_value));
+    CHECK(*(int *)other_value == 2);
+    OK(cudaCtxResetPersistingL2Cache());
+#if NVS_CUDART_MAJOR == 12
+    OK(cudaThreadSynchronize());
+#endif
     OK(cudaEventRecord(plain, stream));
     OK(cudaEventSynchronize(plain));
     CHECK(cudaEventElapsedTime(&ms, start, plain) == cudaErrorInvalidResourceHandle);
@@ -152,6 +200,7 @@ int main(void)
     other_ways_to_launch();
     what_is_known_of_a_kernel();
     device_variables();
+    code_loaded_at_run_time();
     streams_and_events();
     return failures != 0;
 }

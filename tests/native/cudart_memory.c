@@ -226,6 +226,11 @@ static void hints(void)
     OK(cudaDeviceSynchronize());
     OK(cudaMemRangeGetAttribute(&where, sizeof where, 2 /* preferred location */, managed, 4 << 20));
     CHECK(where == 0);
+    int preferred = 99, read_mostly = 99, which[] = {2, 1};
+    void *answers[] = {&preferred, &read_mostly};
+    size_t sizes[] = {sizeof preferred, sizeof read_mostly};
+    OK(cudaMemRangeGetAttributes(answers, sizes, which, 2, managed, 4 << 20));
+    CHECK(preferred == 0 && read_mostly == 0);
     OK(cudaStreamAttachMemAsync(0, managed, 0, cudaMemAttachGlobal));
     OK(cudaFree(managed));
 }

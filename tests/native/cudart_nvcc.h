@@ -3,6 +3,7 @@
  *     __global__ void scale(float *data, float by);           SCALE's stub: host_scale
  *     __global__ void sim_spin_us(unsigned long long us);     a kernel the simulator knows: takes that long
  *     __device__ int counter[4];                              host_counter stands for it
+ *     __managed__ int shared_counter;                         host_shared points to it once the module is initialised
  *
  * `kernel<<<grid, block, shared, stream>>>(args)` is: push the configuration, call the stub; the stub pops it and calls
  * cudaLaunchKernel with its own address.
@@ -16,6 +17,7 @@
 
 static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
                           ".visible .global .align 4 .b8 counter[16];\n"
+                          ".visible .global .attribute(.managed) .align 4 .b8 shared_counter[4];\n"
                           ".visible .entry scale(.param .u64 data, .param .f32 by)\n{\n\tret;\n}\n"
                           ".visible .entry sim_spin_us(.param .u64 us)\n{\n\tret;\n}\n";
 
@@ -50,6 +52,7 @@ static struct {
 
 static void **fat_binary;
 static int host_counter[4];
+static int *host_shared;
 
 static void host_scale(float *data, float by)
 {
@@ -87,6 +90,7 @@ static void __attribute__((constructor)) registered(void)
     __cudaRegisterFunction(fat_binary, (const char *)host_scale, (char *)"scale", "scale", -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterFunction(fat_binary, (const char *)host_spin, (char *)"sim_spin_us", "sim_spin_us", -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterVar(fat_binary, (char *)host_counter, (char *)"counter", "counter", 0, sizeof host_counter, 0, 0);
+    __cudaRegisterManagedVar(fat_binary, (void **)&host_shared, (char *)"shared_counter", "shared_counter", 0, 4, 0, 0);
     __cudaRegisterFatBinaryEnd(fat_binary);
 }
 

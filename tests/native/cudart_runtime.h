@@ -12,6 +12,7 @@ void __cudaUnregisterFatBinary(void **handle);
 void __cudaRegisterFunction(void **handle, const char *host, char *device_function, const char *name, int thread_limit, void *tid,
                             void *bid, void *block, void *grid, int *warp);
 void __cudaRegisterVar(void **handle, char *host, char *address, const char *name, int ext, size_t bytes, int constant, int global);
+void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name, int ext, size_t bytes, int constant, int global);
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream);
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
 char __cudaInitModule(void **handle);
@@ -74,6 +75,7 @@ RT(cudaHostGetFlags, unsigned *, void *);
 RT(cudaMemGetInfo, size_t *, size_t *);
 RT(cudaPointerGetAttributes, struct cudaPointerAttributes *, const void *);
 RT(cudaMemRangeGetAttribute, void *, size_t, int, const void *, size_t);
+RT(cudaMemRangeGetAttributes, void **, size_t *, int *, size_t, const void *, size_t);
 RT(cudaMallocAsync, void **, size_t, cudaStream_t);
 RT(cudaMallocFromPoolAsync, void **, size_t, cudaMemPool_t, cudaStream_t);
 RT(cudaFreeAsync, void *, cudaStream_t);
@@ -203,6 +205,52 @@ RT(cudaGetKernel, cudaKernel_t *, const void *);
 RT(cudaOccupancyMaxActiveBlocksPerMultiprocessor, int *, const void *, int, size_t);
 RT(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *, const void *, int, size_t, unsigned);
 RT(cudaOccupancyAvailableDynamicSMemPerBlock, size_t *, const void *, int, int);
+
+RT(cudaLibraryLoadData, cudaLibrary_t *, const void *, int *, void **, unsigned, int *, void **, unsigned);
+RT(cudaLibraryLoadFromFile, cudaLibrary_t *, const char *, int *, void **, unsigned, int *, void **, unsigned);
+RT(cudaLibraryUnload, cudaLibrary_t);
+RT(cudaLibraryGetKernel, cudaKernel_t *, cudaLibrary_t, const char *);
+RT(cudaLibraryGetKernelCount, unsigned *, cudaLibrary_t);
+RT(cudaLibraryEnumerateKernels, cudaKernel_t *, unsigned, cudaLibrary_t);
+RT(cudaLibraryGetGlobal, void **, size_t *, cudaLibrary_t, const char *);
+RT(cudaLibraryGetManaged, void **, size_t *, cudaLibrary_t, const char *);
+RT(cudaFuncGetName, const char **, const void *);
+RT(cudaKernelSetAttributeForDevice, cudaKernel_t, int, int, int);
+
+RT(cudaGraphKernelNodeGetParams, cudaGraphNode_t, struct cudaKernelNodeParams *);
+RT(cudaGraphKernelNodeSetParams, cudaGraphNode_t, const struct cudaKernelNodeParams *);
+RT(cudaGraphExecKernelNodeSetParams, cudaGraphExec_t, cudaGraphNode_t, const struct cudaKernelNodeParams *);
+RT(cudaGraphMemsetNodeGetParams, cudaGraphNode_t, struct cudaMemsetParams *);
+RT(cudaGraphMemsetNodeSetParams, cudaGraphNode_t, const struct cudaMemsetParams *);
+RT(cudaGraphExecMemsetNodeSetParams, cudaGraphExec_t, cudaGraphNode_t, const struct cudaMemsetParams *);
+RT(cudaGraphHostNodeGetParams, cudaGraphNode_t, struct cudaHostNodeParams *);
+RT(cudaGraphHostNodeSetParams, cudaGraphNode_t, const struct cudaHostNodeParams *);
+RT(cudaGraphExecHostNodeSetParams, cudaGraphExec_t, cudaGraphNode_t, const struct cudaHostNodeParams *);
+RT(cudaGraphChildGraphNodeGetGraph, cudaGraphNode_t, cudaGraph_t *);
+RT(cudaGraphAddEventRecordNode, cudaGraphNode_t *, cudaGraph_t, const cudaGraphNode_t *, size_t, cudaEvent_t);
+RT(cudaGraphEventRecordNodeGetEvent, cudaGraphNode_t, cudaEvent_t *);
+RT(cudaGraphAddEventWaitNode, cudaGraphNode_t *, cudaGraph_t, const cudaGraphNode_t *, size_t, cudaEvent_t);
+RT(cudaGraphEventWaitNodeGetEvent, cudaGraphNode_t, cudaEvent_t *);
+RT(cudaGraphAddMemAllocNode, cudaGraphNode_t *, cudaGraph_t, const cudaGraphNode_t *, size_t, void *);
+RT(cudaGraphMemAllocNodeGetParams, cudaGraphNode_t, void *);
+RT(cudaGraphAddMemFreeNode, cudaGraphNode_t *, cudaGraph_t, const cudaGraphNode_t *, size_t, void *);
+RT(cudaGraphMemFreeNodeGetParams, cudaGraphNode_t, void *);
+RT(cudaGraphNodeSetEnabled, cudaGraphExec_t, cudaGraphNode_t, unsigned);
+RT(cudaGraphNodeGetEnabled, cudaGraphExec_t, cudaGraphNode_t, unsigned *);
+RT(cudaGraphInstantiateWithParams, cudaGraphExec_t *, cudaGraph_t, void *);
+RT(cudaGraphExecGetFlags, cudaGraphExec_t, unsigned long long *);
+RT(cudaUserObjectCreate, CUuserObject *, void *, cudaHostFn_t, unsigned, unsigned);
+RT(cudaUserObjectRetain, CUuserObject, unsigned);
+RT(cudaUserObjectRelease, CUuserObject, unsigned);
+RT(cudaGraphRetainUserObject, cudaGraph_t, CUuserObject, unsigned, unsigned);
+RT(cudaGraphReleaseUserObject, cudaGraph_t, CUuserObject, unsigned);
+RT(cudaStreamGetAttribute, cudaStream_t, int, void *);
+RT(cudaStreamSetAttribute, cudaStream_t, int, const void *);
+RT(cudaStreamCopyAttributes, cudaStream_t, cudaStream_t);
+RT(cudaCtxResetPersistingL2Cache, void);
+#if NVS_CUDART_MAJOR == 12
+RT(cudaThreadSynchronize, void);
+#endif
 
 #undef RT
 #endif

@@ -1,5 +1,6 @@
 """Settings of the simulated GPU: where they may come from, what is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,5 +71,5 @@ def test_the_environment_of_a_child_names_the_settings_and_the_libraries() -> No
 
 def test_every_setting_the_simulator_reads_is_in_the_table_and_the_other_way_round() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "native" / "simgpu").glob("*.c"))
-    read = {word for word in sources.replace('"', " ").split() if word.startswith("NVSHARE_SIM_")}
+    read = set(re.findall(r'"(NVSHARE_SIM_[A-Z_]+)"', sources))
     assert {setting.variable for setting in SETTINGS.values()} == read

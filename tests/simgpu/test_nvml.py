@@ -73,11 +73,11 @@ def test_the_card_describes_itself(make_node) -> None:
         nvmlInit()
         card = nvmlDeviceGetHandleByIndex(0)
         assert nvmlDeviceGetName(card) == "NVIDIA Test 9000"
-        assert nvmlDeviceGetCudaComputeCapability(card) == (9, 0) or nvmlDeviceGetCudaComputeCapability(card) == [9, 0]
+        assert tuple(nvmlDeviceGetCudaComputeCapability(card)) == (9, 0)
         assert nvmlDeviceGetArchitecture(card) == NVML_DEVICE_ARCH_HOPPER
         assert list(nvmlDeviceGetMigMode(card)) == [0, 0]
         assert nvmlDeviceGetMaxMigDeviceCount(card) == 0
-        assert nvmlDeviceIsMigDeviceHandle(card) == 0
+        assert not nvmlDeviceIsMigDeviceHandle(card)
         assert nvmlDeviceGetComputeMode(card) == NVML_COMPUTEMODE_DEFAULT
         assert nvmlDeviceGetPersistenceMode(card) == 1
         assert nvmlDeviceGetBrand(card) == NVML_BRAND_NVIDIA
