@@ -73,3 +73,9 @@ def test_every_setting_the_simulator_reads_is_in_the_table_and_the_other_way_rou
     sources = "\n".join(path.read_text() for path in (ROOT / "native" / "simgpu").glob("*.c"))
     read = set(re.findall(r'"(NVSHARE_SIM_[A-Z_]+)"', sources))
     assert {setting.variable for setting in SETTINGS.values()} == read
+
+
+def test_the_documented_table_of_settings_is_the_real_one() -> None:
+    page = (ROOT / "docs" / "simulated-clients.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `(NVSHARE_SIM_\w+)` \| (.+) \|$", page, re.MULTILINE)
+    assert rows == [(name, setting.variable, setting.meaning) for name, setting in SETTINGS.items()]
