@@ -17,7 +17,7 @@ enum nvs_kind {
     NVS_KIND_HANDLE,  /* cuMemCreate */
     NVS_KIND_MAPPING, /* cuMemMap */
     NVS_KIND_GRAPH_EXEC,
-    NVS_KIND_POOL,
+    NVS_KIND_BLOCK, /* what a handle stands for: lives until the last handle and mapping are gone */
 };
 
 struct nvs_entry {

@@ -68,13 +68,12 @@ void *nvs_real_nvml(const char *symbol)
 static int load(void)
 {
     void *handle = loaded_library("libcuda.so.1", true);
-    if (!handle || !nvs_real_dlsym())
-        return -1;
+    bool is_there = handle && nvs_real_dlsym();
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *function = nvs_real_dlsym()(handle, functions[i].symbol);
+        void *function = is_there ? nvs_real_dlsym()(handle, functions[i].symbol) : NULL;
         *functions[i].slot = function ? function : (void *)missing;
     }
-    return 0;
+    return is_there ? 0 : -1;
 }
 
 int nvs_real_load(void)

@@ -1,0 +1,124 @@
+/* Virtual memory management: programs release the handle right after mapping it, and the driver may hand the same number out again while the
+ * memory still is mapped. So a handle and a mapping each refer to a block of ours, and the block is what is charged. */
+#include <stdatomic.h>
+
+#include "hooks.h"
+#include "memory.h"
+
+static _Atomic uint64_t last_block;
+
+static void block_less(uint64_t block)
+{
+    struct nvs_entry entry;
+    if (nvs_memory_count(NVS_KIND_BLOCK, block, -1, &entry) == 0)
+        nvs_memory_return(&nvs_gpus[entry.gpu], entry.bytes, entry.swappable);
+}
+
+static void block_more(uint64_t block)
+{
+    struct nvs_entry entry;
+    nvs_memory_count(NVS_KIND_BLOCK, block, 1, &entry);
+}
+
+static struct nvs_gpu *gpu_of(const CUmemAllocationProp *prop)
+{
+    if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->location.id < 0 || prop->location.id >= nvs_gpu_count)
+        return NULL; /* on the host, or an error that the driver will name */
+    return &nvs_gpus[prop->location.id];
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    NVS_PASS_UNLESS_READY(cuMemCreate(h, n, prop, flags));
+    struct nvs_gpu *gpu = gpu_of(prop);
+    if (!gpu)
+        return nvs_real.cuMemCreate(h, n, prop, flags);
+    bool swappable = prop->type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    CUresult result = nvs_memory_reserve(gpu, n, swappable);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = nvs_real.cuMemCreate(h, n, prop, flags);
+    if (result != CUDA_SUCCESS) {
+        nvs_memory_return(gpu, n, swappable);
+        return result;
+    }
+    uint64_t block = atomic_fetch_add(&last_block, 1) + 1;
+    nvs_memory_note(&(struct nvs_entry){
+        .key = block, .bytes = n, .gpu = (uint16_t)gpu->index, .kind = NVS_KIND_BLOCK, .swappable = swappable, .count = 1});
+    nvs_memory_note(&(struct nvs_entry){.key = *h, .owner = block, .kind = NVS_KIND_HANDLE, .count = 1});
+    return result;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle h)
+{
+    NVS_PASS_UNLESS_READY(cuMemRelease(h));
+    struct nvs_entry entry;
+    int left = nvs_memory_count(NVS_KIND_HANDLE, h, -1, &entry);
+    CUresult result = nvs_real.cuMemRelease(h);
+    if (left < 0)
+        return result; /* imported, or the host's */
+    if (result == CUDA_SUCCESS) {
+        block_less(entry.owner);
+    } else if (left > 0) {
+        nvs_memory_count(NVS_KIND_HANDLE, h, 1, &entry);
+    } else {
+        entry.count = 1;
+        nvs_memory_note(&entry);
+    }
+    return result;
+}
+
+CUresult cuMemMap(CUdeviceptr d, size_t n, size_t off, CUmemGenericAllocationHandle h, unsigned long long flags)
+{
+    NVS_PASS_UNLESS_READY(cuMemMap(d, n, off, h, flags));
+    struct nvs_entry handle;
+    CUresult result = nvs_real.cuMemMap(d, n, off, h, flags);
+    if (result == CUDA_SUCCESS && nvs_memory_look(NVS_KIND_HANDLE, h, &handle)) {
+        block_more(handle.owner);
+        nvs_memory_note(&(struct nvs_entry){.key = d, .bytes = n, .owner = handle.owner, .kind = NVS_KIND_MAPPING});
+    }
+    return result;
+}
+
+/* The smallest step between two mappings. */
+static uint64_t step_at(CUdeviceptr d) { return d % (2 << 20) ? 64 << 10 : 2 << 20; }
+
+CUresult cuMemUnmap(CUdeviceptr d, size_t n)
+{
+    NVS_PASS_UNLESS_READY(cuMemUnmap(d, n));
+    CUresult result = nvs_real.cuMemUnmap(d, n);
+    for (CUdeviceptr at = d; result == CUDA_SUCCESS && at - d < n;) {
+        struct nvs_entry mapping;
+        bool found = nvs_memory_take(NVS_KIND_MAPPING, at, &mapping);
+        if (found)
+            block_less(mapping.owner);
+        at += found && mapping.bytes ? mapping.bytes : step_at(at);
+    }
+    return result;
+}
+
+static bool mapping_at(CUdeviceptr address, struct nvs_entry *mapping)
+{
+    enum { MOST_STEPS = 8192 };
+    CUdeviceptr at = address & ~(CUdeviceptr)((64 << 10) - 1);
+    for (int i = 0; i < MOST_STEPS && at; i++, at -= 64 << 10)
+        if (nvs_memory_look(NVS_KIND_MAPPING, at, mapping))
+            return address - at < mapping->bytes;
+    return false;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *addr)
+{
+    NVS_PASS_UNLESS_READY(cuMemRetainAllocationHandle(h, addr));
+    struct nvs_entry entry;
+    CUresult result = nvs_real.cuMemRetainAllocationHandle(h, addr);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (nvs_memory_count(NVS_KIND_HANDLE, *h, 1, &entry) > 0) {
+        block_more(entry.owner);
+    } else if (mapping_at((CUdeviceptr)(uintptr_t)addr, &entry)) {
+        block_more(entry.owner);
+        nvs_memory_note(&(struct nvs_entry){.key = *h, .owner = entry.owner, .kind = NVS_KIND_HANDLE, .count = 1});
+    }
+    return result;
+}

@@ -1,0 +1,89 @@
+#include "socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+int nvs_link_connect(struct nvs_link *link, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strncpy(address.sun_path, path, sizeof address.sun_path - 1);
+    link->in_bytes = link->out_bytes = 0;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return errno;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        int error = errno;
+        close(fd);
+        return error;
+    }
+    link->fd = nvs_own_fd(fd);
+    return link->fd.fd < 0 ? EBADF : 0;
+}
+
+void nvs_link_close(struct nvs_link *link)
+{
+    nvs_fd_close(&link->fd);
+    link->in_bytes = link->out_bytes = 0;
+}
+
+bool nvs_link_is_up(const struct nvs_link *link) { return link->fd.fd >= 0; }
+
+bool nvs_link_put(struct nvs_link *link, const void *frame, size_t bytes)
+{
+    if (!nvs_link_is_up(link) || bytes > sizeof link->out - link->out_bytes)
+        return false;
+    memcpy(link->out + link->out_bytes, frame, bytes);
+    link->out_bytes += bytes;
+    return true;
+}
+
+bool nvs_link_flush(struct nvs_link *link)
+{
+    while (link->out_bytes) {
+        if (!nvs_fd_is_ours(&link->fd))
+            return false; /* a program that closes everything has closed us too, and the number may be its own by now */
+        ssize_t sent = send(link->fd.fd, link->out, link->out_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0)
+            return errno == EAGAIN || errno == EINTR;
+        link->out_bytes -= (size_t)sent;
+        memmove(link->out, link->out + sent, link->out_bytes);
+    }
+    return true;
+}
+
+bool nvs_link_receive(struct nvs_link *link)
+{
+    if (!nvs_fd_is_ours(&link->fd))
+        return false;
+    ssize_t got = recv(link->fd.fd, link->in + link->in_bytes, sizeof link->in - link->in_bytes, MSG_DONTWAIT);
+    if (got > 0)
+        link->in_bytes += (size_t)got;
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+const struct nvs_head *nvs_link_next(struct nvs_link *link, size_t *at, bool *broken)
+{
+    struct nvs_head head;
+    size_t left = link->in_bytes - *at;
+    if (left < sizeof head)
+        return NULL;
+    memcpy(&head, link->in + *at, sizeof head);
+    if (head.length < sizeof head || head.length > NVS_MAX_FRAME) {
+        *broken = true;
+        return NULL;
+    }
+    if (left < head.length)
+        return NULL;
+    const struct nvs_head *frame = (const void *)(link->in + *at);
+    *at += head.length;
+    return frame;
+}
+
+void nvs_link_consume(struct nvs_link *link, size_t at)
+{
+    link->in_bytes -= at;
+    memmove(link->in, link->in + at, link->in_bytes);
+}
