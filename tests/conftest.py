@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["support.fixtures"]
+
 # A busy machine must not fail a property: no deadlines. CI is repeatable: the same examples every time.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("default", derandomize=True, **_COMMON)
