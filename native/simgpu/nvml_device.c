@@ -129,6 +129,10 @@ UNSUPPORTED(nvmlDeviceGetEncoderUtilization)
 UNSUPPORTED(nvmlDeviceGetDecoderUtilization)
 UNSUPPORTED(nvmlDeviceGetDisplayActive)
 UNSUPPORTED(nvmlDeviceGetDisplayMode)
+UNSUPPORTED(nvmlDeviceGetNvLinkRemoteDeviceType)
+UNSUPPORTED(nvmlDeviceGetNvLinkRemotePciInfo_v2)
+UNSUPPORTED(nvmlDeviceGetGpuFabricInfoV)
+UNSUPPORTED(nvmlDeviceGetP2PStatus)
 
 NVML_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t card, int *major, int *minor);
 NVML_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t card, int *major, int *minor)
