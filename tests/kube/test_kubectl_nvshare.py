@@ -1,0 +1,99 @@
+"""kubectl nvshare against a stand-in kubectl that answers from files and keeps what it was asked."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nvshare.cli.kubectl_nvshare import cli
+
+GIB = 1 << 30
+
+
+def gpu(uuid: str) -> dict[str, Any]:
+    client = {
+        "id": "00a1", "group": "pod/u", "label": "team/train", "name": "python", "pid": 7, "gpu": uuid,
+        "state": "waiting", "place": 2, "since_ns": 90 * 10**9, "memory_allocated": 3 * GIB, "limit": 4 * GIB,
+    }  # fmt: skip
+    return {
+        "uuid": uuid, "total_memory": 16 * GIB, "running_memory_usage": 2 * GIB, "available_memory": 12 * GIB,
+        "running": 1, "waiting": 1, "clients": [client],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two nodes; the scheduler of the second does not answer."""
+    pods = [
+        {"metadata": {"name": f"scheduler-{at}"}, "spec": {"nodeName": f"node-{at}"}, "status": {"phase": "Running"}}
+        for at in (1, 2)
+    ]
+    (tmp_path / "pods.json").write_text(json.dumps({"items": pods}))
+    (tmp_path / "status.json").write_text(json.dumps({"gpus": [gpu("GPU-1")]}))
+    program = tmp_path / "kubectl"
+    program.write_text(
+        f"""#!/bin/sh
+echo "$@" >> {tmp_path}/asked
+case "$*" in
+  *annotate*forbidden*) echo 'pods "forbidden" is forbidden' >&2; exit 1 ;;
+  *annotate*) echo "pod/x annotated" ;;
+  *"get pods"*) cat {tmp_path}/pods.json ;;
+  *scheduler-1*) cat {tmp_path}/status.json ;;
+  *) echo "container not found" >&2; exit 1 ;;
+esac
+"""
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("KUBECTL", str(program))
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, args)
+
+
+def test_status_shows_all_nodes_and_who_did_not_answer(kubectl: Path) -> None:
+    result = run("status")
+    assert result.exit_code == 1
+    assert "node-1  GPU-1  16.00Gi  2.00Gi   12.00Gi  1    1" in result.output
+    assert "team/train  00a1    python  GPU-1  waiting 2  1m30s  3.00Gi  4.00Gi" in result.output
+    assert "node-2: container not found" in result.output
+
+
+def test_status_of_one_node_as_json(kubectl: Path) -> None:
+    result = run("status", "--node", "node-1", "-o", "json")
+    assert result.exit_code == 0
+    assert json.loads(result.output)["node-1"]["gpus"][0]["uuid"] == "GPU-1"
+
+
+def test_a_node_without_scheduler_is_said(kubectl: Path) -> None:
+    result = run("status", "--node", "node-9")
+    assert result.exit_code == 1
+    assert "no scheduler runs on node node-9" in result.output
+
+
+def test_limit_annotates_with_the_users_kubectl(kubectl: Path) -> None:
+    assert run("--context", "prod", "limit", "-n", "team", "train", "8Gi").exit_code == 0
+    assert run("limit", "train", "none").exit_code == 0
+    assert (kubectl / "asked").read_text().splitlines() == [
+        "--context=prod annotate pod train nvshare.com/gpu-memory-limit=8Gi --overwrite -n team",
+        "annotate pod train nvshare.com/gpu-memory-limit- --overwrite",
+    ]
+
+
+def test_a_limit_that_is_none_is_refused_before_anything_is_asked(kubectl: Path) -> None:
+    result = run("limit", "train", "8GB")
+    assert result.exit_code == 2
+    assert "was Gi meant?" in result.output
+    assert not (kubectl / "asked").exists()
+
+
+def test_kubectls_own_refusal_is_passed_on(kubectl: Path) -> None:
+    result = run("limit", "forbidden", "8Gi")
+    assert result.exit_code == 1
+    assert 'pods "forbidden" is forbidden' in result.output
