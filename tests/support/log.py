@@ -38,7 +38,9 @@ class LogReader:
                     return found[-1]
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._is_open:
-                    raise AssertionError(f"{len(found)} of {times} lines like {pattern!r} in:\n" + "\n".join(self._lines))
+                    raise AssertionError(
+                        f"{len(found)} of {times} lines like {pattern!r} in:\n" + "\n".join(self._lines)
+                    )
                 self._changed.wait(left)
 
     def wait_end(self, timeout: float = 20) -> None:

@@ -55,8 +55,8 @@ def peer_of(connection: socket.socket, proc: Path = Path("/proc")) -> Peer:
         )
     pidfd = _pidfd(connection, pid)
     try:
-        place = place_of((proc / str(pid) / "cgroup").read_text())
-        command = printable((proc / str(pid) / "comm").read_text().strip())
+        place = place_of(proc_text(proc / str(pid) / "cgroup"))
+        command = printable(proc_text(proc / str(pid) / "comm").strip())
         if _has_ended(pidfd):
             raise IdentityError(f"process {pid} ended while connecting")
     except OSError as error:
@@ -66,6 +66,11 @@ def peer_of(connection: socket.socket, proc: Path = Path("/proc")) -> Peer:
         os.close(pidfd)
         raise
     return Peer(pid, uid, pidfd, place.pod, place.container, command)
+
+
+def proc_text(path: Path) -> str:
+    """A file of /proc. A process names itself and its cgroups as it likes, in any bytes."""
+    return path.read_bytes().decode("utf-8", "replace")
 
 
 def place_of(cgroups: str) -> Place:
@@ -96,26 +101,34 @@ def printable(text: str, length: int = NAME_LENGTH) -> str:
 def _paths(cgroups: str) -> list[str]:
     """The cgroup paths to look at: the v1 controllers in a fixed order, then the unified one."""
     by_controller: dict[str, str] = {}
-    for line in cgroups.splitlines():
+    for line in cgroups.split("\n"):  # splitlines() also splits at characters that a cgroup's name may hold
         _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        for controller in controllers.split(","):
-            by_controller[controller] = path
+        controllers, colon, path = rest.partition(":")
+        if colon:
+            by_controller.update(dict.fromkeys(controllers.split(","), path))
     return [by_controller[name] for name in (*_V1_ORDER, "") if name in by_controller]
 
 
 def _place_in(path: str) -> Place:
-    segments = [segment for segment in path.split("/") if segment]
+    # kubelet and containerd with different drivers give one name `POD.slice:cri-containerd:CONTAINER`.
+    segments = [segment for segment in path.replace(":", "/").split("/") if segment]
+    if _is_users(segments):
+        return Place(None, _container_in(segments))
     is_below_pods = False
     for index, segment in enumerate(segments):
         if segment == ".." or _KUBEPODS.fullmatch(segment):
             # Seen from the scheduler's own cgroup namespace a neighbour's path starts with `/..`.
             is_below_pods = True
         pod = _POD.fullmatch(segment)
-        if pod and is_below_pods:
+        if pod and (is_below_pods or "kubepods" in segment):
             uid = pod["uid"].replace("_", "-")
             return Place(uid, _container_in(segments[index + 1 :]))
     return Place(None, _container_in(segments))
+
+
+def _is_users(segments: list[str]) -> bool:
+    """Below user.slice a user makes cgroups as it likes; kubelet's are never there."""
+    return next((segment for segment in segments if segment != ".."), "") == "user.slice"
 
 
 def _container_in(segments: list[str]) -> str | None:

@@ -15,7 +15,7 @@ from nvshare.kube.client import Api, Server, in_cluster
 from nvshare.kube.events import PodNote, Recorder
 from nvshare.kube.watch import PodEvent, PodWatch
 from nvshare.scheduler.engine import Engine
-from nvshare.scheduler.identity import place_of
+from nvshare.scheduler.identity import place_of, proc_text
 from nvshare.scheduler.log import log
 from nvshare.scheduler.metrics import Metrics
 from nvshare.scheduler.step import Step, client_name
@@ -78,7 +78,7 @@ class Kubernetes:
         self._strangers = (self._strangers - before) | now
         for _, pid in sorted(now & before):
             try:
-                pod = place_of((proc / str(pid) / "cgroup").read_text()).pod
+                pod = place_of(proc_text(proc / str(pid) / "cgroup")).pod
             except OSError:
                 continue  # it has ended meanwhile
             if pod in self._watch.table.sharers:
