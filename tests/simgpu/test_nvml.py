@@ -1,10 +1,16 @@
 """The simulated NVML through nvidia-ml-py, the binding that everybody uses."""
 
 import json
+import re
 import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
+from nvshare.simgpu.config import library_directory
 from nvshare.simgpu.events import RECOVERED, inject_xid
 
+ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """
     import ctypes, sys
     cuda = ctypes.CDLL("libcuda.so.1")
@@ -36,6 +42,18 @@ def uuids(node) -> list[str]:
             print(json.dumps([nvmlDeviceGetUUID(nvmlDeviceGetHandleByIndex(i)) for i in range(nvmlDeviceGetCount())]))
         """)
     )
+
+
+def test_every_function_answers_as_nvml_does(node, checks: Path) -> None:
+    node.run(checks / "nvml_calls")
+
+
+def test_every_function_is_called_by_the_check() -> None:
+    library = library_directory() / "libnvidia-ml.so.1"
+    table = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    exported = {line.split()[-1] for line in table.splitlines()}
+    calls = (ROOT / "tests" / "native" / "nvml_calls.c").read_text().split("static nvmlDevice_t first", 1)[1]
+    assert sorted(name for name in exported if not re.search(rf"\b{name}\b", calls)) == []
 
 
 def test_devices_are_found_by_index_uuid_and_bus(node) -> None:
@@ -129,9 +147,6 @@ def test_memory_and_processes_are_those_of_the_programs_on_the_card(node) -> Non
 
 
 def test_a_process_in_another_pid_namespace_is_listed_by_the_readers_pid(node) -> None:
-    import sys
-    import textwrap
-
     child = node.start("unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", textwrap.dedent(HOLDER))
     ready(child)
     pid = node.python("""
