@@ -191,7 +191,7 @@ def test_names_that_are_not_utf8_are_no_trouble(tmp_path: Path) -> None:
 
 def test_a_process_that_cannot_be_looked_up_is_refused(tmp_path: Path) -> None:
     here, there = socket.socketpair()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with here, there, pytest.raises(IdentityError, match="cannot be looked up"):
         peer_of(here, tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before - 2
+    assert len(list(Path("/proc/self/fd").iterdir())) == before - 2

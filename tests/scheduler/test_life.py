@@ -8,11 +8,10 @@ import stat
 import time
 from pathlib import Path
 
+from nvshare.wire import messages as wire
 from support.client import GIB, WireClient, entry
 from support.daemon import Daemon, run_scheduler
 from support.fixtures import StartDaemon
-
-from nvshare.wire import messages as wire
 
 
 def options_of(daemon: Daemon) -> list[str]:

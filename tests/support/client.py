@@ -137,7 +137,7 @@ class WireClient:
         return message
 
     def hear_all(self) -> list[wire.Message]:
-        """All that the scheduler had to say up to now: a question is asked, and what came before its answer returned."""
+        """All that the scheduler had to say up to now: what comes before the answer to a question."""
         self._asks += 1
         self.send(wire.BudgetAsk(0, self._asks, 0))
         heard: list[wire.Message] = []

@@ -127,6 +127,8 @@ class Node:
             assert frozen or gpu.is_within_limit(), f"{gpu.uuid} holds more than the safe limit"
             if self._is_paranoid:
                 gpu.check()
+            if not gpu.seats and not gpu.is_known and gpu.rule == self.rule:
+                del self.gpus[gpu.uuid]
         for key, shared in self._touched_limits.items():
             shared.settle(now, out, frozen=frozen)
             if shared.asks:

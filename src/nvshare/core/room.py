@@ -24,6 +24,8 @@ class Room:
         self.unswappable = 0
         self.staying_bytes = 0
         self.dropping_bytes = 0
+        self.is_known = False
+        """The machine spoke of this GPU. Of others we have only their clients' word, and forget them with those."""
         self._size_is_measured = False
 
     @property
@@ -64,12 +66,12 @@ class Room:
     def note_size(self, size: int, *, measured: bool) -> None:
         """NVML's figure counts; without it the smallest one that a client reported."""
         if measured:
-            self.size, self._size_is_measured = size, True
+            self.size, self._size_is_measured, self.is_known = size, True, True
         elif not self._size_is_measured:
             self.size = min(self.size or size, size)
 
     def note_measured(self, foreign: int, context_bytes: int | None) -> None:
-        self.foreign = foreign
+        self.foreign, self.is_known = foreign, True
         if context_bytes is not None and context_bytes != self.context_bytes:
             self.context_bytes = context_bytes
             self.unswappable = sum(self._unswappable_of(seat.memory) for seat in self.seats.values())
