@@ -7,7 +7,7 @@
 #include "pools.h"
 #include "session.h"
 
-enum { SHARDS = 64 };
+enum { SHARDS = 64, MOST_ASKS = 1000 };
 #define REPORT_AT_ONCE_BYTES (UINT64_C(64) << 20)
 
 static struct shard {
@@ -42,7 +42,7 @@ CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
 {
     bool looked_at_pools = false;
     nvs_session_wait_joined();
-    for (;;) {
+    for (int asked = 0; asked < MOST_ASKS; asked++) {
         uint64_t need, granted;
         enum nvs_verdict verdict = try(gpu, bytes, swappable, &need);
         if (verdict == NVS_ROOM)
@@ -53,12 +53,12 @@ CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
             continue;
         }
         /* Granted what we asked for but another thread was quicker: ask again. Only a grant that is too small is a no. */
-        if (verdict == NVS_REFUSE || !nvs_session_ask(gpu, need, &granted) || granted < need) {
-            nvs_debug("%s: allocation of %llu bytes refused: the limit is %llu", gpu->label, (unsigned long long)bytes,
-                      (unsigned long long)gpu->account.limit);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
+        if (verdict == NVS_REFUSE || !nvs_session_ask(gpu, need, &granted) || granted < need)
+            break;
     }
+    nvs_debug("%s: allocation of %llu bytes refused: the limit is %llu", gpu->label, (unsigned long long)bytes,
+              (unsigned long long)gpu->account.limit);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void nvs_memory_add(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)

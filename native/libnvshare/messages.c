@@ -73,7 +73,10 @@ static void on_limit(struct nvs_gpu *gpu, uint64_t limit)
 static void on_budget(struct nvs_gpu *gpu, const struct nvs_msg_budget *budget)
 {
     nvs_lock_take(&gpu->account_lock);
-    nvs_account_budget(&gpu->account, budget->budget, budget->others);
+    if (budget->serial)
+        nvs_account_budget(&gpu->account, budget->budget, budget->others);
+    else
+        gpu->account.others = budget->others; /* only an answer: what we have stays as it is */
     nvs_lock_give(&gpu->account_lock);
     nvs_session_answer(budget->ask, budget->budget);
 }

@@ -140,6 +140,13 @@ struct nvs_stream *nvs_stream_after(const struct nvs_stream *stream)
     return stream->next ? stream->next : first_from((int)(bucket_of(stream->handle, stream->context) - buckets) + 1);
 }
 
+static uint32_t window_of(const struct nvs_stream *stream)
+{
+    if (!nvs_session_paces())
+        return NVS_PACE_MOST; /* nobody to make way for */
+    return stream->pace.window ? stream->pace.window : 1;
+}
+
 bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use)
 {
     nvs_lock_take(&nvs_streams_lock);
@@ -149,13 +156,14 @@ bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use
         return false;
     }
     stream->submitted += spent;
-    if (stream->submitted >= (stream->pace.window ? stream->pace.window : 1) && !stream->is_pacing && nvs_session_paces()) {
+    if (stream->submitted >= window_of(stream) && !stream->is_pacing) {
         stream->submitted = 0;
-        nvs_stream_pace(stream); /* gives and takes the lock */
+        if (nvs_session_paces())
+            nvs_stream_pace(stream); /* gives and takes the lock */
         stream = nvs_stream_find(handle, true);
     }
     if (stream) {
-        uint32_t window = stream->pace.window ? stream->pace.window : 1;
+        uint32_t window = window_of(stream);
         *use = (struct nvs_stream_use){.gpu = stream->gpu, .stream = stream, .handle = handle};
         use->window = stream->submitted < window ? window - stream->submitted : 1;
     }

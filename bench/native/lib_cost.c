@@ -1,0 +1,95 @@
+/* What one call costs, in nanoseconds, through whatever LD_PRELOAD put in front of the driver.
+ *
+ *   lib_cost launch THREADS COUNT       launches on the default stream, per call, all threads at once
+ *   lib_cost alloc LIVE COUNT           allocate and free COUNT times while LIVE allocations are alive
+ *   lib_cost start                      from before cuInit to after the first launch
+ * Prints one number; alloc prints two (allocate, free). */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cuda_types.h"
+
+static CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+static CUresult (*allocate)(CUdeviceptr *, size_t);
+static CUresult (*release)(CUdeviceptr);
+static long count;
+static pthread_barrier_t barrier;
+
+static double now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static void *launcher(void *result)
+{
+    for (int i = 0; i < 20000; i++)
+        launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    pthread_barrier_wait(&barrier);
+    double began = now_ns();
+    for (long i = 0; i < count; i++)
+        launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    *(double *)result = (now_ns() - began) / (double)count;
+    return NULL;
+}
+
+static void launches(int threads)
+{
+    pthread_t ids[64];
+    double results[64] = {0}, sum = 0;
+    pthread_barrier_init(&barrier, NULL, (unsigned)threads);
+    for (int i = 0; i < threads; i++)
+        pthread_create(&ids[i], NULL, launcher, &results[i]);
+    for (int i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+        sum += results[i];
+    }
+    printf("%.2f\n", sum / threads);
+}
+
+static void allocations(long live)
+{
+    CUdeviceptr *old = calloc((size_t)live, sizeof *old), *fresh = calloc((size_t)count, sizeof *fresh);
+    for (long i = 0; i < live; i++)
+        allocate(&old[i], 512);
+    double began = now_ns();
+    for (long i = 0; i < count; i++)
+        allocate(&fresh[i], 512);
+    double between = now_ns();
+    for (long i = 0; i < count; i++)
+        release(fresh[i]);
+    double ended = now_ns();
+    printf("%.1f %.1f\n", (between - began) / (double)count, (ended - between) / (double)count);
+}
+
+int main(int argc, char **argv)
+{
+    double began = now_ns();
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver || argc < 2)
+        return 2;
+    CUresult (*init)(unsigned) = (CUresult(*)(unsigned))dlsym(driver, "cuInit");
+    CUresult (*context)(CUcontext *, unsigned, CUdevice) = (CUresult(*)(CUcontext *, unsigned, CUdevice))dlsym(driver, "cuCtxCreate_v2");
+    *(void **)&launch = dlsym(driver, "cuLaunchKernel");
+    *(void **)&allocate = dlsym(driver, "cuMemAlloc_v2");
+    *(void **)&release = dlsym(driver, "cuMemFree_v2");
+    CUcontext made;
+    if (init(0) || context(&made, 0, 0))
+        return 1;
+    count = argc > 3 ? atol(argv[3]) : 0;
+    if (!strcmp(argv[1], "launch"))
+        launches(atoi(argv[2]));
+    else if (!strcmp(argv[1], "alloc"))
+        allocations(atol(argv[2]));
+    else {
+        launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        printf("%.0f\n", now_ns() - began);
+    }
+    return 0;
+}
