@@ -35,6 +35,7 @@ struct entry {
     const void *_Atomic host;
     struct image *image; /* NULL for a noted kernel handle */
     const char *name;
+    size_t bytes; /* of a variable, as the compiler registered it */
     enum kind kind;
     _Atomic(CUkernel) kernel; /* NULL until first launched */
     struct entry *next;
@@ -67,12 +68,12 @@ static void insert(struct entry *e)
     pthread_mutex_unlock(&registry);
 }
 
-static void add(void **handle, const void *host, const char *name, enum kind kind)
+static void add(void **handle, const void *host, const char *name, size_t bytes, enum kind kind)
 {
     struct entry *e = calloc(1, sizeof *e);
     if (e == NULL || handle == NULL)
         return;
-    *e = (struct entry){.host = host, .image = (struct image *)handle, .name = name, .kind = kind};
+    *e = (struct entry){.host = host, .image = (struct image *)handle, .name = name, .bytes = bytes, .kind = kind};
     insert(e);
 }
 
@@ -147,6 +148,10 @@ cudaError_t rt_symbol_of(const void *symbol, CUdeviceptr *address, size_t *bytes
         error = rt_error(e->kind == MANAGED ? rt_legacy.LibraryGetManaged(address, bytes, e->image->library, e->name)
                                             : rt_legacy.LibraryGetGlobal(address, bytes, e->image->library, e->name));
     pthread_mutex_unlock(&registry);
+    if (!error && *bytes < e->bytes)
+        error = cudaErrorInvalidSymbol; /* the image has a smaller one of that name */
+    if (!error)
+        *bytes = e->bytes;
     return error == cudaErrorSymbolNotFound ? cudaErrorInvalidSymbol : error;
 }
 
@@ -195,14 +200,14 @@ RT_API void __cudaRegisterFunction(void **handle, const char *host, char *device
                                    void *tid, void *bid, void *block, void *grid, int *warp)
 {
     (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
-    add(handle, host, name, KERNEL);
+    add(handle, host, name, 0, KERNEL);
 }
 
 RT_API void __cudaRegisterVar(void **handle, char *host, char *address, const char *name, int ext, size_t bytes, int constant, int global);
 RT_API void __cudaRegisterVar(void **handle, char *host, char *address, const char *name, int ext, size_t bytes, int constant, int global)
 {
-    (void)address, (void)ext, (void)bytes, (void)constant, (void)global;
-    add(handle, host, name, VARIABLE);
+    (void)address, (void)ext, (void)constant, (void)global;
+    add(handle, host, name, bytes, VARIABLE);
 }
 
 RT_API void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name, int ext, size_t bytes, int constant,
@@ -210,8 +215,8 @@ RT_API void __cudaRegisterManagedVar(void **handle, void **host, char *address, 
 RT_API void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name, int ext, size_t bytes, int constant,
                                      int global)
 {
-    (void)address, (void)ext, (void)bytes, (void)constant, (void)global;
-    add(handle, host, name, MANAGED);
+    (void)address, (void)ext, (void)constant, (void)global;
+    add(handle, host, name, bytes, MANAGED);
 }
 
 /* Before main's first use of a managed variable: its host pointer gets the address. */

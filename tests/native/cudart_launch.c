@@ -113,9 +113,9 @@ static void code_loaded_at_run_time(void)
     OK(cudaLibraryEnumerateKernels(all, 2, library));
     CHECK(all[0] == kernel || all[1] == kernel);
     OK(cudaLibraryGetGlobal(&address, &bytes, library, "counter"));
-    CHECK(address != NULL && bytes == 16);
+    CHECK(address != NULL && bytes >= 16);
     OK(cudaLibraryGetManaged(&address, &bytes, library, "shared_counter"));
-    CHECK(address != NULL && bytes == 4);
+    CHECK(address != NULL && bytes >= 4);
     OK(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 50, 0));
     OK(cudaLaunchKernel((const void *)kernel, DIM(1), DIM(32), args, 0, 0)); /* a handle stands for a host function */
     OK(cudaDeviceSynchronize());
