@@ -53,19 +53,25 @@ static void launches(int threads)
     printf("%.2f\n", sum / threads);
 }
 
+/* In batches, so that the number alive stays what was asked for. */
 static void allocations(long live)
 {
-    CUdeviceptr *old = calloc((size_t)live, sizeof *old), *fresh = calloc((size_t)count, sizeof *fresh);
+    enum { BATCH = 64 };
+    CUdeviceptr *old = calloc((size_t)live, sizeof *old), fresh[BATCH];
+    double allocating = 0, freeing = 0;
     for (long i = 0; i < live; i++)
         allocate(&old[i], 512);
-    double began = now_ns();
-    for (long i = 0; i < count; i++)
-        allocate(&fresh[i], 512);
-    double between = now_ns();
-    for (long i = 0; i < count; i++)
-        release(fresh[i]);
-    double ended = now_ns();
-    printf("%.1f %.1f\n", (between - began) / (double)count, (ended - between) / (double)count);
+    for (long done = 0; done < count; done += BATCH) {
+        double began = now_ns();
+        for (int i = 0; i < BATCH; i++)
+            allocate(&fresh[i], 512);
+        double between = now_ns();
+        for (int i = 0; i < BATCH; i++)
+            release(fresh[i]);
+        allocating += between - began;
+        freeing += now_ns() - between;
+    }
+    printf("%.1f %.1f\n", allocating / (double)count, freeing / (double)count);
 }
 
 int main(int argc, char **argv)

@@ -8,8 +8,10 @@ enum { FIRST_CAPACITY = 64 };
 
 uint64_t nvs_ledger_hash(enum nvs_kind kind, uint64_t key)
 {
+    /* Addresses differ in few, regular bits: they need mixing twice before low and high bits are both good. */
     uint64_t hash = (key ^ (uint64_t)kind << 58) * UINT64_C(0x9E3779B97F4A7C15);
-    return hash ^ hash >> 29;
+    hash = (hash ^ hash >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+    return hash ^ hash >> 32;
 }
 
 static size_t home(const struct nvs_table *table, enum nvs_kind kind, uint64_t key)
