@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import uvloop
 
 from nvshare import admin
@@ -112,25 +111,30 @@ class Daemon:
             self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
 
     def _connection(self) -> ClientConnection:
-        return ClientConnection(self._engine, self._clients, grace_ms=self._settings.grace_ns // 1_000_000)
+        grace_ms = self._settings.grace_ns // 1_000_000
+        patience_s = self._config.patience_seconds
+        return ClientConnection(self._engine, self._clients, grace_ms=grace_ms, patience_s=patience_s)
 
     async def _serve_http(self) -> list[asyncio.Server]:
         if not self._config.http:
             return []
-        from nvshare.scheduler.web import Web  # only who asked for it pays for it
+        from nvshare.scheduler.live import Feed  # only who asked for it pays for it
+        from nvshare.scheduler.page import assets
+        from nvshare.scheduler.web import Page, Web
 
-        pages = Web(
-            {
-                "/metrics": lambda: (
-                    "text/plain; version=0.0.4; charset=utf-8",
-                    self._metrics.render(self._engine.snapshot()),
-                ),
-                "/healthz": lambda: ("text/plain", [b"ok\n"]),
-                "/api/v1/status": lambda: ("application/json", [msgspec.json.encode(self._engine.snapshot())]),
-            }
-        )
+        feed = Feed(self._engine, self._journal)
+        table: dict[str, Page] = {
+            "/metrics": lambda: (
+                "text/plain; version=0.0.4; charset=utf-8",
+                self._metrics.render(self._engine.snapshot()),
+            ),
+            "/healthz": lambda: ("text/plain", [b"ok\n"]),
+            "/api/v1/status": lambda: ("application/json", [feed.status()]),
+        }
+        pages = Web(table | assets(), {"/api/v1/events": feed.stream})
         server = await pages.listen(self._config.http)
-        log.info(f"http at {self._config.http}")
+        host, port = server.sockets[0].getsockname()[:2]
+        log.info(f"http at {f'[{host}]' if ':' in host else host}:{port}")
         return [server]
 
     def _follow_pods(self) -> None:

@@ -1,0 +1,124 @@
+"""What the live page is fed with: server-sent events, made from the journal's steps and the node's snapshot.
+
+    event: status   the whole state (admin.Status), at once, and then once a second while anything changes
+    event: steps    a list of what happened: {"time", "text", "event", "actions"}, oldest first; the remembered
+                    past at once, then the present ten times a second
+    : alive         a comment, so that a peer that has gone is noticed
+
+A page must never cost a GPU anything. A step is only put into a bounded box here; words and JSON are made later, for
+all pages together, at most MOST_STEPS at a time. What a box could not hold is counted and told (`lost`), and the next
+status sets the page right."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+
+import msgspec
+
+from nvshare import __version__, admin
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.journal import Journal
+from nvshare.scheduler.step import Step, describe
+
+MOST_STEPS = 1000
+PAST_STEPS = 2000
+BEAT_S = 0.1
+STATUS_EVERY = 10
+"""Beats between two statuses."""
+ALIVE_EVERY = 150
+"""Beats of silence after which the peer is sent a sign of life."""
+
+_SHOWN_EVENTS = (ev.ClientRegistered, ev.ClientLeft)
+_SHOWN_ACTIONS = (ac.GiveLock, ac.DropLock, ac.QueueClient, ac.EndTurn, ac.ReportLimit)
+
+
+class StepView(msgspec.Struct, frozen=True):
+    """A step as the page gets it; kinds are named as in the journal file."""
+
+    time: float
+    text: list[str]
+    event: dict[str, ev.Event]
+    actions: list[dict[str, ac.Action]]
+
+
+class Steps(msgspec.Struct, frozen=True):
+    steps: list[StepView]
+    lost: int = 0
+    is_past: bool = False
+    """These are the remembered ones: start anew."""
+
+
+class Feed:
+    """Makes the streams of all pages."""
+
+    def __init__(self, engine: Engine, journal: Journal) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._started = engine.wall(engine.now())
+
+    def status(self) -> bytes:
+        """The state now, as JSON."""
+        now = self._engine.wall(self._engine.now())
+        return msgspec.json.encode(admin.Status(__version__, self._started, now, self._engine.snapshot()))
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """One page's events, for as long as it listens."""
+        box: deque[Step] = deque(maxlen=MOST_STEPS)
+        seen = 0
+
+        def keep(step: Step) -> None:
+            nonlocal seen
+            seen += 1
+            box.append(step)
+
+        stop = self._journal.follow(keep)
+        try:
+            yield _message("steps", _steps(self._journal.last(PAST_STEPS), is_past=True))
+            yield _message("status", self.status())
+            async with contextlib.aclosing(self._present(box, lambda: seen)) as present:
+                async for message in present:
+                    yield message
+        finally:
+            stop()
+
+    async def _present(self, box: deque[Step], seen: Callable[[], int]) -> AsyncGenerator[bytes, None]:
+        told = silence = since_status = 0
+        steps_at_status = self._engine.steps
+        while True:
+            await asyncio.sleep(BEAT_S)
+            silence, since_status = silence + 1, since_status + 1
+            if box:
+                batch, lost = list(box), seen() - told - len(box)
+                told = seen()
+                box.clear()
+                yield _message("steps", _steps(batch, lost=lost))
+                silence = 0
+            if since_status >= STATUS_EVERY and self._engine.steps != steps_at_status:
+                steps_at_status, since_status = self._engine.steps, 0
+                yield _message("status", self.status())
+                silence = 0
+            if silence >= ALIVE_EVERY:
+                yield b": alive\n\n"
+                silence = 0
+
+
+def _message(kind: str, data: bytes) -> bytes:
+    # JSON as msgspec writes it has no line breaks, which would end the field.
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)
+
+
+def _steps(steps: list[Step], *, lost: int = 0, is_past: bool = False) -> bytes:
+    return msgspec.json.encode(Steps([view for step in steps if (view := _view(step))], lost, is_past))
+
+
+def _view(step: Step) -> StepView | None:
+    """What a page can show of a step; None if that is nothing."""
+    text = describe(step)
+    actions: list[dict[str, ac.Action]] = [
+        {type(action).__name__: action} for action in step.actions if isinstance(action, _SHOWN_ACTIONS)
+    ]
+    event: dict[str, ev.Event] = {type(step.event).__name__: step.event} if isinstance(step.event, _SHOWN_EVENTS) else {}
+    return StepView(step.time, text, event, actions) if text or actions else None

@@ -1,0 +1,37 @@
+// Figures for people. Pure.
+
+const GIB = 2 ** 30;
+const MIB = 2 ** 20;
+
+export function size(bytes) {
+  return bytes >= GIB ? `${(bytes / GIB).toFixed(bytes >= 100 * GIB ? 0 : 1)} GiB` : `${Math.round(bytes / MIB)} MiB`;
+}
+
+export function span(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds % 3600 / 60)} min`;
+}
+
+export function clock(seconds) {
+  const time = new Date(seconds * 1000);
+  return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
+}
+
+export function percent(part, whole) {
+  return whole > 0 ? `${Math.round(100 * part / whole)} %` : "–";
+}
+
+export function clientName(id) {
+  return id.toString(16).padStart(4, "0");
+}
+
+// Why a client waits, from what is known of its GPU; the scheduler's own words are `nvsharectl story`.
+export function obstacle(seat, gpu, node) {
+  if (node.settling) return "the scheduler has just started and lets earlier programs claim their turns first";
+  const holders = node.clients
+    .filter((client) => client.seats.some((other) => other.gpu === gpu.uuid && other.is_running))
+    .map((client) => `${client.name} ${clientName(client.id)}`);
+  const beside = holders.length > 3 ? `${holders.length} programs` : holders.join(", ") || "nobody";
+  return `needs ${size(seat.swappable)}, ${size(gpu.available_memory)} free beside ${beside}`;
+}

@@ -1,0 +1,55 @@
+"""A real scheduler that serves HTTP, and players at it."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Where a running scheduler is."""
+
+    socket: str
+    operator_socket: str
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def start(folder: Path, *options: str, http: str = "127.0.0.1:0") -> Scheduler:
+    """Start one and wait until it says that it is ready."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox, socket.socket() as probe:
+        inbox.bind(str(folder / "n"))
+        inbox.settimeout(30)
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        paths = (str(folder / "c" / "s.sock"), str(folder / "o" / "c.sock"))
+        command = [sys.executable, "-m", "nvshare.scheduler.main", "--socket", paths[0], "--operator-socket", paths[1]]
+        command += ["--http", http.replace(":0", f":{port}"), "--nvml", "off", *options]
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "NOTIFY_SOCKET": str(folder / "n")}
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(command, env=environment, stderr=log)
+        assert inbox.recv(100) == b"READY=1"
+    return Scheduler(*paths, port, process)
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
+    """With turns of a second."""
+    running = start(tmp_path, "--switch-time-mode", "fixed", "--switch-time-fixed", "1")
+    yield running
+    running.process.terminate()
+    assert running.process.wait(10) == 0

@@ -1,0 +1,139 @@
+"""The live page in a real browser: what a person sees, on a desk and on a phone, by day and by night."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from players import CARDS, Player
+
+Scheduler = Any
+SHUT = os.environ.get("NVSHARE_TEST_NO_BROWSER") == "1"
+pytestmark = pytest.mark.skipif(SHUT, reason="NVSHARE_TEST_NO_BROWSER=1")
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium")
+    assert chromium, "the browser tests need chromium (apt-get install chromium), or NVSHARE_TEST_NO_BROWSER=1"
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Any, scheduler: Scheduler) -> Iterator[Any]:
+    opened = browser.new_page(viewport={"width": 1100, "height": 900})
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda message: faults.append(message.text) if _is_fault(message) else None)
+    opened.goto(scheduler.url)
+    yield opened
+    opened.close()
+    assert faults == []
+
+
+def test_the_page_shows_who_runs_who_waits_and_why(page: Any, scheduler: Scheduler) -> None:
+    with Player(scheduler.socket, "train-a", gib=10) as first, Player(scheduler.socket, "train-b", gib=12) as second:
+        first.ask()
+        assert first.runs.wait(10)
+        second.ask()
+        gpu = page.locator("section.gpu", has_text=f"GPU-{CARDS[0]}")
+        waiting = gpu.locator("tr", has=page.locator(".state.waiting"))
+        waiting.first.wait_for()
+        assert "free beside" in waiting.first.locator(".why").inner_text()
+        page.locator("#log li", has_text="taken back (quantum)").first.wait_for()
+        assert "runs" in page.locator(".legend").inner_text()
+        assert "running now: train-" in gpu.locator("canvas").get_attribute("aria-label")
+
+
+def test_the_lanes_are_drawn(page: Any, scheduler: Scheduler) -> None:
+    with Player(scheduler.socket, "alone", gib=4) as alone:
+        alone.ask()
+        assert alone.runs.wait(10)
+        page.wait_for_function(
+            """() => {
+                const canvas = document.querySelector("canvas");
+                if (!canvas || !canvas.height) return false;
+                const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+                let green = 0;
+                for (let i = 0; i < data.length; i += 4) if (data[i] === 0x1a && data[i + 1] === 0x9a) green += 1;
+                return green > 20;
+            }""",
+            timeout=15_000,
+        )
+
+
+def test_pointing_at_a_lane_tells_what_it_is(page: Any, scheduler: Scheduler) -> None:
+    with Player(scheduler.socket, "alone", gib=4) as alone:
+        alone.ask()
+        assert alone.runs.wait(10)
+        page.locator("td.who", has_text="alone").wait_for()
+        box = page.locator("canvas").bounding_box()
+        page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 22)
+        page.locator("#tip", has_text="ran for").wait_for()
+
+
+def test_a_name_with_markup_in_it_is_only_text(page: Any, scheduler: Scheduler) -> None:
+    with Player(scheduler.socket, HOSTILE, gib=1) as hostile:
+        hostile.ask()
+        page.locator("td.who", has_text=HOSTILE).wait_for()
+        assert page.locator("td.who img").count() == 0
+
+
+def test_pausing_holds_the_picture_still(page: Any, scheduler: Scheduler) -> None:
+    page.locator("#headline", has_text="up ").wait_for()
+    page.locator("#pause").click()
+    assert page.locator("#pause").get_attribute("aria-pressed") == "true"
+    page.locator("#headline", has_text="paused at").wait_for()
+    before = page.locator("#headline").inner_text()
+    with Player(scheduler.socket, "unseen", gib=1) as unseen:
+        unseen.ask()
+        assert unseen.runs.wait(10)
+        page.wait_for_timeout(1500)
+        assert page.locator("td.who", has_text="unseen").count() == 0
+        assert page.locator("#headline").inner_text() == before
+        page.locator("#pause").click()
+        page.locator("td.who", has_text="unseen").wait_for()
+
+
+def test_a_scheduler_that_goes_away_is_said_so(page: Any, scheduler: Scheduler) -> None:
+    page.locator("#headline", has_text="up ").wait_for()
+    scheduler.process.terminate()
+    page.locator("#headline.bad", has_text="does not answer").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_readable_on_a_phone(browser: Any, scheduler: Scheduler, scheme: str, tmp_path: Path) -> None:
+    phone = browser.new_page(viewport={"width": 375, "height": 720}, color_scheme=scheme)
+    phone.goto(scheduler.url)
+    with Player(scheduler.socket, "a-name-as-long-as-names-may-be-0123456789", gib=1) as player:
+        player.ask()
+        phone.locator("td.who").wait_for()
+        assert phone.evaluate("document.documentElement.scrollWidth") <= 375
+        ground, ink = phone.evaluate(
+            "(() => { const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]; })()"
+        )
+        assert (_brightness(ground) > _brightness(ink)) == (scheme == "light")
+        assert abs(_brightness(ground) - _brightness(ink)) > 120
+    phone.close()
+
+
+def _is_fault(message: Any) -> bool:
+    """The browser's own words about a connection that was lost are no fault of the page."""
+    return message.type == "error" and "net::ERR" not in message.text
+
+
+def _brightness(colour: str) -> float:
+    parts = [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+    return sum(parts) / 3
