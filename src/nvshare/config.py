@@ -35,6 +35,7 @@ class Config(Record, frozen=True):
     grace_seconds: float
     settle_seconds: float
     long_wait_seconds: float
+    patience_seconds: float
     max_clients: int
     max_clients_per_group: int
     journal_steps: int
@@ -135,6 +136,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("grace_seconds", "10", _seconds(0.1, 600), "how long a program may take to give a lock back", "SECONDS"),
     Option("settle_seconds", "2", _seconds(0, 60), "after a restart: how long programs may claim locks", "SECONDS"),
     Option("long_wait_seconds", "30", _seconds(1, 3600), "when a wait is reported to the user", "SECONDS"),
+    Option("patience_seconds", "5", _seconds(0.1, 600), "how long a program may take to register", "SECONDS"),
     Option("max_clients", "4096", _integer(1, 100_000), "connections at most", "N"),
     Option(
         "max_clients_per_group", "1024", _integer(1, 100_000), "connections at most for a pod, container or user", "N"

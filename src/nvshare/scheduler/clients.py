@@ -24,13 +24,12 @@ class Clients:
         self.rejected: Counter[str] = Counter()
         self._most = min(most, self._affordable())
         self._most_per_group = most_per_group
-        self._holders: dict[int, tuple[str, str]] = {}
         self._names: dict[int, str] = {}
         self._per_holder: Counter[str] = Counter()
 
     @property
     def registered(self) -> int:
-        return len(self._holders)
+        return len(self._names)
 
     def admit(self) -> None:
         """Count one connection more."""
@@ -38,37 +37,40 @@ class Clients:
         if self.connections > self._most:
             raise RefusedError(f"{self._most} connections are open already (max-clients, or the limit of open files)")
 
-    def leave(self) -> None:
+    def identify(self, peer: Peer) -> None:
+        """Count it for its pod, container or user: before it registers, or one could fill the house in silence."""
+        holder = _holder_of(peer)
+        self._per_holder[holder] += 1
+        if self._per_holder[holder] > self._most_per_group:
+            raise RefusedError(f"{holder} has {self._most_per_group} connections already (max-clients-per-group)")
+
+    def leave(self, peer: Peer | None) -> None:
+        """One connection less; `peer` if it was counted for one."""
         self.connections -= 1
+        if peer is not None:
+            holder = _holder_of(peer)
+            self._per_holder[holder] -= 1
+            if not self._per_holder[holder]:
+                del self._per_holder[holder]
 
     def register(self, peer: Peer, run: bytes) -> int:
         """An id for a client, short enough to type."""
-        group, label = group_of(peer, run)
-        holders = (group if peer.pod or peer.container else f"uid/{peer.uid}", group)
-        if self._per_holder[holders[0]] >= self._most_per_group:
-            raise RefusedError(f"{label} has {self._most_per_group} clients already (max-clients-per-group)")
         client = self._new_id()
-        self._holders[client] = holders
-        self._names[client] = f"{peer.command} (pid {peer.pid}, {label})"
-        self._per_holder[holders[0]] += 1
+        self._names[client] = f"{peer.command} (pid {peer.pid}, {group_of(peer, run)[1]})"
         return client
 
     def unregister(self, client: int) -> None:
-        holder, _ = self._holders.pop(client)
         del self._names[client]
-        self._per_holder[holder] -= 1
-        if not self._per_holder[holder]:
-            del self._per_holder[holder]
 
     def name_of(self, client: int) -> str:
         """A client in words, for another client's user; empty if it has gone."""
         return self._names.get(client, "")
 
     def _new_id(self) -> int:
-        width = 16 if len(self._holders) < 1 << 14 else 32
+        width = 16 if len(self._names) < 1 << 14 else 32
         while True:
             client = secrets.randbits(width)
-            if client and client not in self._holders:
+            if client and client not in self._names:
                 return client
 
     @staticmethod
@@ -76,3 +78,7 @@ class Clients:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         return max(1, (hard - SPARE_DESCRIPTORS) // DESCRIPTORS_PER_CLIENT)
+
+
+def _holder_of(peer: Peer) -> str:
+    return group_of(peer, b"")[0] if peer.pod or peer.container else f"uid/{peer.uid}"

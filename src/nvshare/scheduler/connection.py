@@ -20,19 +20,23 @@ from nvshare.scheduler.step import client_name
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import Decoder, WireError, encode
 
-PATIENCE_S = 5.0
-"""How long a peer may take to register, or to finish a frame that it has begun."""
 MOST_BUFFERED = 1 << 16
 """A peer that lets this many bytes pile up does not read, and is cut off."""
+MOST_AT_ONCE = 1024
+"""Bytes of one peer that are worked on before others have their turn: a flood slows down only its sender."""
+MOST_GPUS = 128
+"""More are not on one machine, MIG instances included; a client that names more makes them up."""
 
 
 class ClientConnection(asyncio.Protocol):
     """A connection on the clients' socket."""
 
-    def __init__(self, engine: Engine, clients: Clients, *, grace_ms: int) -> None:
+    def __init__(self, engine: Engine, clients: Clients, *, grace_ms: int, patience_s: float) -> None:
         self._engine = engine
         self._clients = clients
         self._grace_ms = grace_ms
+        self._patience_s = patience_s
+        """How long a peer may take to register, or to finish a frame that it has begun."""
         self._decoder = Decoder(wire.FROM_CLIENT)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -41,6 +45,7 @@ class ClientConnection(asyncio.Protocol):
         self._gpus: tuple[str, ...] = ()
         self._index: dict[str, int] = {}
         self._out: list[bytes] = []
+        self._later = b""
         self._impatience: asyncio.TimerHandle | None = None
         self._reason = "closed"
 
@@ -52,6 +57,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             self._clients.admit()
             self._peer = peer_of(cast("socket.socket", transport.get_extra_info("socket")))
+            self._clients.identify(self._peer)
         except (RefusedError, IdentityError) as error:
             self._close("refused", str(error))
             return
@@ -59,25 +65,49 @@ class ClientConnection(asyncio.Protocol):
         self._be_impatient("never registered")
 
     def data_received(self, data: bytes) -> None:
+        if len(data) <= MOST_AT_ONCE:
+            self._feed(data)
+            return
+        assert self._transport is not None
+        self._transport.pause_reading()
+        self._later = data
+        self._feed_part()
+
+    def _feed_part(self) -> None:
+        """A part of what came at once; the rest, and what comes after it, when others have had their turn."""
+        assert self._transport is not None
+        part, self._later = self._later[:MOST_AT_ONCE], self._later[MOST_AT_ONCE:]
+        self._feed(part)
+        if self._transport.is_closing():
+            self._later = b""
+        elif self._later:
+            self._loop.call_soon(self._feed_part)
+        else:
+            self._transport.resume_reading()
+
+    def _feed(self, data: bytes) -> None:
         try:
-            for message in self._decoder.feed(data):
+            messages = self._decoder.feed(data)
+            for message in messages:
                 self._take(message)
         except WireError as error:
             self._close("protocol", str(error))
             return
-        if self._decoder.is_mid_frame:
-            if self._impatience is None:
-                self._be_impatient("half a frame, then silence")
-        elif self._client and self._impatience is not None:
+        if not self._client:
+            return
+        is_mid_frame = self._decoder.is_mid_frame
+        if self._impatience is not None and (messages or not is_mid_frame):
             self._impatience.cancel()
             self._impatience = None
+        if is_mid_frame and self._impatience is None:
+            self._be_impatient("half a frame, then silence")
 
     def pause_writing(self) -> None:
         # Not here and now: this is called from within a step that sends to others too.
         self._loop.call_soon(self._close, "unread", "does not read what it is sent")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._clients.leave()
+        self._clients.leave(self._peer)
         if self._impatience is not None:
             self._impatience.cancel()
         if self._peer is not None:
@@ -120,11 +150,10 @@ class ClientConnection(asyncio.Protocol):
         assert self._peer is not None
         self._gpus = translation.gpus_of(message)
         self._index = {gpu: index for index, gpu in enumerate(self._gpus)}
-        try:
-            client = self._clients.register(self._peer, message.run)
-        except RefusedError as error:
-            self._close("refused", str(error))
+        if len(self._engine.node.gpus.keys() | self._index.keys()) > MOST_GPUS:
+            self._close("refused", f"more than {MOST_GPUS} GPUs are named by programs of this machine")
             return
+        client = self._clients.register(self._peer, message.run)
         self._client = client
         self._engine.peers[client] = self
         self._engine.post(translation.registration(client, self._peer, message))
@@ -136,7 +165,7 @@ class ClientConnection(asyncio.Protocol):
         self._abort()
 
     def _be_impatient(self, why: str) -> None:
-        self._impatience = self._loop.call_later(PATIENCE_S, self._close, "silent", why)
+        self._impatience = self._loop.call_later(self._patience_s, self._close, "silent", why)
 
     def _close(self, kind: str, reason: str) -> None:
         """End this connection for a reason of its peer's making."""

@@ -1,6 +1,7 @@
 """The scheduler's log: one line a step, in the text form that operators know or as JSON.
 
-A line costs more than the step that it tells of. Above 50 lines in a second the rest of that second is one summary."""
+A line costs more than the step that it tells of. Above 50 lines in a second the rest of that second is one summary.
+Complaints about peers are rationed by themselves, so that nobody can hide the steps behind them."""
 
 import sys
 import time
@@ -24,7 +25,7 @@ class Log:
         self.level = "info"
         self.is_json = False
         self._second = 0
-        self._lines = 0
+        self._lines: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
         self.call_later: Callable[[float, Callable[[], None]], object] | None = None
         """The event loop's, so that a summary comes even if nothing is logged after it."""
@@ -69,9 +70,10 @@ class Log:
         second = int(time.monotonic())
         if second != self._second:
             self.flush_summary()
-            self._second, self._lines = second, 0
-        self._lines += 1
-        if self._lines > MOST_LINES_A_SECOND:
+            self._second = second
+            self._lines.clear()
+        self._lines[kind] += 1
+        if self._lines[kind] > MOST_LINES_A_SECOND:
             if not self._left_out and self.call_later is not None:
                 self.call_later(1, self.flush_summary)
             self._left_out[kind] += 1
