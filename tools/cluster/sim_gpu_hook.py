@@ -24,7 +24,9 @@ def edit(spec: dict[str, object]) -> None:
     if visible in ("", "void", "none"):
         return
     if visible.startswith("/"):
-        visible = ",".join(sorted(Path(mount["destination"]).name for mount in mounts if mount["destination"].startswith(visible)))
+        visible = ",".join(
+            sorted(Path(mount["destination"]).name for mount in mounts if mount["destination"].startswith(visible))
+        )
     for library in LIBRARIES:
         for target in TARGETS:
             mounts.append(_bind(SIM / "lib" / library, f"{target}/{library}", "ro"))

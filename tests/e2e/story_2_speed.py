@@ -1,0 +1,51 @@
+"""How quickly a limit is enforced, and that nothing is bought by polling."""
+
+import json
+import time
+from collections.abc import Callable
+
+from kit import annotate, background, cluster, pod, pods, resident_mb, scheduler_pid
+
+ROUNDS = 50
+IDLE_S = 180
+
+
+def test_a_limit_is_enforced_within_milliseconds_of_kubectl_annotate(figure: Callable[[str], None]) -> None:
+    with pods(pod("latency")):
+        annotate("latency", "1Gi")
+        with background("latency", "workload", "watch", "2Gi") as stream:
+            lines = stream.until(lambda seen: len(seen) >= 1)
+            assert lines[0].endswith("oom")
+            taken = []
+            for at in range(ROUNDS):
+                returned = annotate("latency", ("4Gi", "1Gi")[at % 2])
+                line = stream.until(lambda seen, at=at: len(seen) >= at + 2, 5)[at + 1]
+                stamp, answer = line.split()
+                assert answer == ("ok", "oom")[at % 2]
+                taken.append((int(stamp) / 1e9 - returned) * 1000)
+        taken.sort()
+        p50, p99 = taken[len(taken) // 2], taken[-1]
+        figure(
+            f"kubectl annotate -> enforced: p50 {p50:.1f} ms, worst of {ROUNDS} {p99:.1f} ms (before its return: negative)"
+        )
+        assert p50 <= 50
+        assert p99 <= 250
+
+
+def test_the_scheduler_with_kubernetes_stays_small(figure: Callable[[str], None]) -> None:
+    resident = resident_mb(scheduler_pid())
+    figure(f"scheduler with Kubernetes on: {resident:.1f} MB resident")
+    assert resident <= 80
+
+
+def test_three_idle_minutes_show_no_polling() -> None:
+    began = time.time()
+    time.sleep(IDLE_S)  # what is tested is what happens while nothing does
+    asked = []
+    for line in (cluster.LOGS / "audit.log").read_text().splitlines():
+        entry = json.loads(line)
+        at = time.mktime(time.strptime(entry["requestReceivedTimestamp"][:19], "%Y-%m-%dT%H:%M:%S")) - time.timezone
+        if at > began and entry["user"]["username"].startswith("system:serviceaccount:nvshare-system:"):
+            asked.append((entry["verb"], entry["requestURI"]))
+    assert [verb for verb, _ in asked if verb != "watch"] == [], asked
+    assert len(asked) <= 2, asked

@@ -1,0 +1,163 @@
+"""Everything that can be restarted is, while programs compute."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kit import (
+    GIB,
+    LIMIT,
+    NODE,
+    SYSTEM,
+    allocatable,
+    annotate,
+    background,
+    clients,
+    cluster,
+    execute,
+    kubectl,
+    pod,
+    pods,
+    system_pod,
+    wait_for_log,
+    wait_until,
+)
+from story_3_turns import progress
+
+KUBELET_SOCKET = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
+
+
+def test_a_kubelet_restart_brings_the_slots_back_within_two_seconds(figure: Callable[[str], None]) -> None:
+    with pods(pod("computes")), background("computes", "workload", "run", "1000", "0") as stream:
+        stream.until(lambda lines: len(lines) > 2)
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            before = KUBELET_SOCKET.stat().st_ino
+            cluster.restart("kubelet", how=how)
+            wait_until(
+                lambda before=before: KUBELET_SOCKET.exists() and KUBELET_SOCKET.stat().st_ino != before,
+                "its socket",
+                30,
+            )
+            back = time.monotonic()
+            took = wait_until(lambda: registered_after(back), "the plugin registers again", 2)
+            wait_until(lambda: allocatable() == 20, "the node offers 20 slots", 20, step=0.1)
+            for _ in range(10):
+                time.sleep(0.1)
+                assert allocatable() == 20
+            figure(f"kubelet restarted by {how.name}: the plugin was back {took * 1000:.0f} ms after kubelet.sock")
+        done = progress(stream.lines())
+        assert done[-1][1] > done[2][1]
+
+
+def registered_after(_: float) -> bool:
+    """Whether kubelet has our socket again: it is wiped at its start and made anew when we register."""
+    return (KUBELET_SOCKET.parent / "nvshare.sock").exists()
+
+
+def test_the_api_servers_restart_keeps_limits_and_the_watch_goes_on() -> None:
+    with pods(pod("outage", "workload", "serve", annotations={LIMIT: "1Gi"})):
+        wait_until(lambda: bool(clients()), "the process registers")
+        cluster.stop("kube-apiserver")
+        time.sleep(3)  # the outage
+        cluster.start("kube-apiserver")
+        cluster.wait_for("kube-apiserver", lambda: kubectl("get", "--raw", "/readyz", check=False) == "ok")
+        assert execute("outage", "workload", "ask", "alloc", "2Gi") == "OOM (2)\n"
+        annotate("outage", "4Gi")
+        wait_until(lambda: clients()[0]["limit"] == 4 * GIB, "the limit reaches the process", 45)
+        assert execute("outage", "workload", "ask", "alloc", "2Gi") == "Success (0)\n"
+
+
+def test_a_killed_scheduler_is_not_noticed_by_who_computes() -> None:
+    with pods(pod("goes-on", annotations={LIMIT: "2Gi"})):
+        with background("goes-on", "workload", "run", "1000", "0", "1Gi") as stream:
+            stream.until(lambda lines: len(lines) > 2)
+            (before,) = clients()
+            kubectl("delete", "pod", "-n", SYSTEM, "--force", "--grace-period=0", system_pod("scheduler"))
+            killed = len(stream.lines())
+            stream.until(lambda lines: len(lines) > killed + 3, 10)
+            kubectl("rollout", "status", "-n", SYSTEM, "daemonset/nvshare-scheduler", "--timeout=60s")
+            wait_until(lambda: len(clients()) == 1, "the process registers with the new scheduler", 20)
+            (after,) = clients()
+            assert (after["pid"], after["label"], after["limit"]) == (before["pid"], "default/goes-on", 2 * GIB)
+            rows = progress(stream.lines())
+            assert max(b[0] - a[0] for a, b in zip(rows, rows[1:], strict=False)) < 3
+            assert not any("error" in line for line in stream.lines())
+        assert "OOM" in execute("goes-on", "workload", "alloc", "3Gi", code=1)
+
+
+def test_a_scheduler_container_that_crashes_comes_back_in_place() -> None:
+    from kit import scheduler_pid
+
+    with (
+        pods(pod("crash-test", annotations={LIMIT: "2Gi"})),
+        background("crash-test", "workload", "run", "1000", "0", "1Gi") as stream,
+    ):
+        stream.until(lambda lines: len(lines) > 2)
+        first = scheduler_pid()
+        subprocess.run(["kill", "-9", str(first)], check=True)
+        wait_until(lambda: _running_scheduler() not in (None, first), "kubelet starts it again", 60)
+        wait_until(lambda: _has_clients(1), "the process registers again", 30)
+        assert not any("error" in line for line in stream.lines())
+
+
+def _running_scheduler() -> int | None:
+    from kit import scheduler_pid
+
+    try:
+        return scheduler_pid()
+    except AssertionError:
+        return None
+
+
+def _has_clients(count: int) -> bool:
+    try:
+        return len(clients()) == count
+    except (AssertionError, RuntimeError):
+        return False
+
+
+def test_the_plugins_upgrade_leaves_running_pods_alone_and_replaces_the_library_whole() -> None:
+    library = Path("/var/run/nvshare/lib/libnvshare.so")
+    with pods(pod("upgraded")), background("upgraded", "workload", "run", "1000", "0") as stream:
+        stream.until(lambda lines: len(lines) > 2)
+        before = library.stat().st_ino
+        content = library.read_bytes()
+        library.write_bytes(content)  # the same file, so that a later difference is a replacement
+        older = library.with_name("older")
+        older.write_bytes(content + b"\0")
+        older.chmod(0o755)
+        older.rename(library)  # what an older version's plugin had put there
+        kubectl("rollout", "restart", "-n", SYSTEM, "daemonset/nvshare-device-plugin")
+        kubectl("rollout", "status", "-n", SYSTEM, "daemonset/nvshare-device-plugin", "--timeout=90s")
+        wait_until(lambda: library.read_bytes() == content, "the library is replaced")
+        assert library.stat().st_ino != before
+        wait_until(lambda: allocatable() == 20, "the node offers 20 slots")
+        seen = len(stream.lines())
+        stream.until(lambda lines: len(lines) > seen + 2)
+        assert "Success" in execute("upgraded", "workload", "alloc", "1Gi")
+
+
+def test_after_a_wiped_run_directory_the_next_container_start_is_shared() -> None:
+    since_before = pod("wiped", "sh", "-c", "workload run 1000 0", restart="Always")
+    with pods(since_before):
+        wait_until(lambda: bool(clients()), "the process registers")
+        subprocess.run("rm -rf /var/run/nvshare/*", shell=True, check=True)
+        execute("wiped", "sh", "-c", "kill -9 -1", code=None)
+        wait_until(lambda: Path("/var/run/nvshare/lib/libnvshare.so").is_file(), "the plugin puts the library back", 30)
+        wait_until(lambda: Path("/var/run/nvshare/scheduler.sock").is_socket(), "the scheduler's socket is back", 90)
+        wait_until(lambda: _has_clients(1), "the restarted container's process registers", 90)
+
+
+def test_a_drained_node_forgets_its_clients_and_takes_pods_again() -> None:
+    with pods(pod("drained", "workload", "serve")):
+        wait_until(lambda: len(clients()) == 1, "the process registers")
+        kubectl("drain", NODE, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=60s")
+        try:
+            wait_until(lambda: not clients(), "its client has left")
+            wait_for_log("Client .*left")
+        finally:
+            kubectl("uncordon", NODE)
+    with pods(pod("after-drain", "workload", "serve")):
+        wait_until(lambda: len(clients()) == 1, "the process registers")
