@@ -1,4 +1,4 @@
-/* A driver that does nothing: every function of symbols.def answers success at once. What is measured against it is the cost of
+/* A driver that does nothing: every function of symbols.def answers success at once (lib_null_rest.c). What is measured against it is the cost of
  * the library alone. Only what the library needs to know is answered: devices, a context, and addresses that differ. */
 #include <stdatomic.h>
 #include <stdint.h>
@@ -7,17 +7,11 @@
 
 #include "symbols.h"
 
-#define NVS_NULL(symbol, params) NVS_EXPORT __attribute__((weak)) CUresult symbol params;
-#define NVS_STREAM(name, symbol, since, variant, stream, params, args) NVS_NULL(symbol, params)
-#define NVS_SYNC(name, symbol, since, variant, params, args) NVS_NULL(symbol, params)
-#define NVS_HOOK(name, symbol, since, variant, params) NVS_NULL(symbol, params)
+#define NVS_NULL(symbol, params) NVS_EXPORT CUresult symbol params;
 #define NVS_USED(symbol, params) NVS_NULL(symbol, params)
 #include "symbols.def"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define NVS_STREAM(name, symbol, since, variant, stream, params, args) CUresult symbol params { return CUDA_SUCCESS; }
-#define NVS_SYNC(name, symbol, since, variant, params, args) CUresult symbol params { return CUDA_SUCCESS; }
-#include "symbols.def"
 
 static __thread uintptr_t current = 64; /* contexts are device number * 64 + 64 */
 static _Atomic CUdeviceptr next_address = UINT64_C(0x7f0000000000);
@@ -59,3 +53,71 @@ CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n) { return *d = atomic_fetch_add(
 CUresult cuMemAllocManaged(CUdeviceptr *d, size_t n, unsigned flags) { return cuMemAlloc_v2(d, n); }
 CUresult cuMemFree_v2(CUdeviceptr d) { return CUDA_SUCCESS; }
 CUresult cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = *t = (size_t)64 << 30, CUDA_SUCCESS; }
+
+/* What only programs call. */
+#define NVS_EXTRA(symbol, params) NVS_EXPORT CUresult symbol params; CUresult symbol params
+NVS_EXTRA(cuCtxSetCurrent, (CUcontext c)) { return current = (uintptr_t)c, CUDA_SUCCESS; }
+NVS_EXTRA(cuCtxSynchronize, (void)) { return CUDA_SUCCESS; }
+NVS_EXTRA(cuModuleLoadData, (CUmodule *m, const void *image)) { return *m = (CUmodule)64, CUDA_SUCCESS; }
+NVS_EXTRA(cuModuleGetFunction, (CUfunction *f, CUmodule m, const char *name)) { return *f = (CUfunction)64, CUDA_SUCCESS; }
+NVS_EXTRA(cuMemAddressReserve, (CUdeviceptr *d, size_t n, size_t a, CUdeviceptr h, unsigned long long f)) { return cuMemAlloc_v2(d, n); }
+NVS_EXTRA(cuStreamSynchronize, (CUstream st)) { return CUDA_SUCCESS; }
+NVS_EXTRA(cuGraphDestroy, (CUgraph g)) { return CUDA_SUCCESS; }
+
+CUresult cuCtxDestroy_v2(CUcontext c) { return CUDA_SUCCESS; }
+CUresult cuStreamDestroy_v2(CUstream st) { return CUDA_SUCCESS; }
+CUresult cuStreamWaitEvent(CUstream st, CUevent e, unsigned flags) { return CUDA_SUCCESS; }
+CUresult cuStreamCreate(CUstream *st, unsigned flags)
+{
+    static _Atomic uintptr_t last = 4096;
+    return *st = (CUstream)atomic_fetch_add(&last, 256), CUDA_SUCCESS;
+}
+CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t w, size_t h, unsigned e) { return *pitch = w, cuMemAlloc_v2(d, w * h); }
+CUresult cuMemAllocAsync(CUdeviceptr *d, size_t n, CUstream st) { return cuMemAlloc_v2(d, n); }
+CUresult cuMemFreeAsync(CUdeviceptr d, CUstream st) { return CUDA_SUCCESS; }
+CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p, unsigned long long f) { return cuMemAlloc_v2(h, n); }
+CUresult cuMemRelease(CUmemGenericAllocationHandle h) { return CUDA_SUCCESS; }
+CUresult cuMemMap(CUdeviceptr d, size_t n, size_t off, CUmemGenericAllocationHandle h, unsigned long long f) { return CUDA_SUCCESS; }
+CUresult cuMemUnmap(CUdeviceptr d, size_t n) { return CUDA_SUCCESS; }
+CUresult cuArrayCreate_v2(CUarray *a, const CUDA_ARRAY_DESCRIPTOR *desc)
+{
+    CUdeviceptr d;
+    cuMemAlloc_v2(&d, 512);
+    return *a = (CUarray)(uintptr_t)d, CUDA_SUCCESS;
+}
+CUresult cuArrayDestroy(CUarray a) { return CUDA_SUCCESS; }
+
+/* Names by the rule that real drivers document: the newest signature not above the version asked for. */
+static const struct { const char *name; int since; enum nvs_variant variant; void *function; } table[] = {
+#define ROW(name, symbol, since, variant) {#name, since, variant, (void *)symbol},
+#define NVS_STREAM(name, symbol, since, variant, stream, params, args) ROW(name, symbol, since, variant)
+#define NVS_SYNC(name, symbol, since, variant, params, args) ROW(name, symbol, since, variant)
+#define NVS_HOOK(name, symbol, since, variant, params) ROW(name, symbol, since, variant)
+#define NVS_USED(symbol, params) ROW(symbol, symbol, 2000, NVS_ANY)
+#include "symbols.def"
+    ROW(cuCtxSetCurrent, cuCtxSetCurrent, 4000, NVS_ANY)
+    ROW(cuCtxSynchronize, cuCtxSynchronize, 2000, NVS_ANY)
+    ROW(cuModuleLoadData, cuModuleLoadData, 2000, NVS_ANY)
+    ROW(cuModuleGetFunction, cuModuleGetFunction, 2000, NVS_ANY)
+    ROW(cuMemAddressReserve, cuMemAddressReserve, 10020, NVS_ANY)
+    ROW(cuStreamSynchronize, cuStreamSynchronize, 2000, NVS_ANY)
+    ROW(cuGraphDestroy, cuGraphDestroy, 10000, NVS_ANY)
+    ROW(cuEventDestroy, cuEventDestroy_v2, 4000, NVS_ANY)
+};
+
+CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+    enum nvs_variant wanted = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? NVS_PTDS : NVS_LEGACY;
+    int best = 0;
+    *fn = NULL;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].function && !strcmp(table[i].name, name) && table[i].since <= version && table[i].since > best &&
+            (table[i].variant == NVS_ANY || table[i].variant == wanted)) {
+            *fn = table[i].function;
+            best = table[i].since;
+        }
+    if (status)
+        *status = *fn ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return *fn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+CUresult cuGetProcAddress(const char *name, void **fn, int version, cuuint64_t flags) { return cuGetProcAddress_v2(name, fn, version, flags, NULL); }

@@ -1,0 +1,101 @@
+"""A scheduler that does what the test says: it accepts, reads frames into messages, and sends what it is given, well-formed or not."""
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self, TypeVar
+
+from nvshare.wire.codec import Decoder, encode
+from nvshare.wire.messages import FROM_CLIENT, Message, Register, SchedOn
+
+M = TypeVar("M", bound=Message)
+
+
+class Peer:
+    """One client's connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.decoder = Decoder(FROM_CLIENT)
+        self.waiting: list[Message] = []
+        self.seen: list[Message] = []
+
+    def send(self, *messages: Message) -> None:
+        self.connection.sendall(b"".join(encode(message) for message in messages))
+
+    def next(self, timeout: float = 5.0) -> Message | None:
+        """The next message, None if none came in time. EOFError if the client is gone."""
+        end = time.monotonic() + timeout
+        while not self.waiting:
+            left = end - time.monotonic()
+            if left <= 0:
+                return None
+            self.connection.settimeout(left)
+            try:
+                data = self.connection.recv(65536)
+            except TimeoutError:
+                return None
+            if not data:
+                raise EOFError("the client closed the connection")
+            self.waiting += self.decoder.feed(data)
+        message = self.waiting.pop(0)
+        self.seen.append(message)
+        return message
+
+    def expect(self, kind: type[M], timeout: float = 5.0, *, such: Callable[[M], bool] = lambda _: True) -> M:
+        """Skips to the next message of this kind; fails if it does not come."""
+        end = time.monotonic() + timeout
+        skipped = []
+        while (message := self.next(max(0.0, end - time.monotonic()))) is not None:
+            if isinstance(message, kind) and such(message):
+                return message
+            skipped.append(message)
+        raise AssertionError(f"no {kind.__name__} within {timeout} s; came: {skipped}")
+
+    def nothing(self, kind: type[Message], seconds: float) -> None:
+        """Fails if a message of this kind comes within the time."""
+        end = time.monotonic() + seconds
+        while (message := self.next(max(0.0, end - time.monotonic()))) is not None:
+            assert not isinstance(message, kind), message
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class FakeScheduler:
+    """Listens; each accepted client is a Peer."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.peers: list[Peer] = []
+        self.server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path.unlink(missing_ok=True)
+        self.server.bind(str(path))
+        self.server.listen(1024)
+
+    def accept(self, timeout: float = 5.0) -> Peer:
+        self.server.settimeout(timeout)
+        connection, _ = self.server.accept()
+        self.peers.append(Peer(connection))
+        return self.peers[-1]
+
+    def welcome(self, timeout: float = 5.0, client: int = 1) -> tuple[Peer, Register]:
+        """Accepts a client and answers its registration with SCHED_ON."""
+        peer = self.accept(timeout)
+        register = peer.expect(Register, timeout)
+        peer.send(SchedOn(0, 1, client))
+        return peer, register
+
+    def die(self) -> None:
+        """As a killed daemon: every connection closed, the socket file left behind."""
+        self.server.close()
+        for peer in self.peers:
+            peer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.die()
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,272 @@
+/* A CUDA program that does as it is told: one command per line on stdin, one answer per line on stdout ("RESULT VALUE...").
+ * What it calls, it finds as argv[1] says: "dlsym", "procaddress" or, if linked with the driver, "linked". */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib_driver.h"
+
+static CUcontext contexts[16];
+static CUfunction spin[16];
+static CUstream streams[64];
+static int stream_count, context_count, current;
+
+static double now_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec * 1e-6;
+}
+
+static CUresult launch(uint64_t us, CUstream stream)
+{
+    void *params[] = {&us};
+    return cu.LaunchKernel(spin[current], 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+}
+
+static CUresult ready(CUresult result, CUcontext made)
+{
+    CUmodule module;
+    if (result == CUDA_SUCCESS)
+        result = cu.CtxSetCurrent(made);
+    if (result == CUDA_SUCCESS)
+        result = cu.ModuleLoadData(&module, "");
+    if (result == CUDA_SUCCESS)
+        result = cu.ModuleGetFunction(&spin[context_count], module, "sim_spin_us");
+    contexts[context_count] = made;
+    current = context_count++;
+    return result;
+}
+
+static void init(int device)
+{
+    CUcontext made = NULL;
+    CUresult result = cu.Init(0);
+    if (result == CUDA_SUCCESS)
+        result = cu.CtxCreate(&made, 0, device);
+    result = ready(result, made);
+    printf("%d %d\n", result, current);
+}
+
+static void retain(int device)
+{
+    CUcontext made = NULL;
+    CUresult result = cu.Init(0);
+    if (result == CUDA_SUCCESS)
+        result = cu.DevicePrimaryCtxRetain(&made, device);
+    result = ready(result, made);
+    printf("%d %d\n", result, current);
+}
+
+static void allocate(const char *how, size_t n, size_t m)
+{
+    CUdeviceptr d = 0;
+    size_t pitch = 0;
+    CUmemGenericAllocationHandle h = 0;
+    CUarray array = NULL;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUDA_ARRAY_DESCRIPTOR desc = {.Width = n, .Height = m, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!strcmp(how, "alloc"))
+        result = cu.MemAlloc(&d, n);
+    else if (!strcmp(how, "managed"))
+        result = cu.MemAllocManaged(&d, n, CU_MEM_ATTACH_GLOBAL);
+    else if (!strcmp(how, "pitch"))
+        result = cu.MemAllocPitch(&d, &pitch, n, m, 4);
+    else if (!strcmp(how, "async"))
+        result = cu.MemAllocAsync(&d, n, NULL);
+    else if (!strcmp(how, "create"))
+        result = cu.MemCreate(&h, n, &prop, 0), d = h;
+    else if (!strcmp(how, "array"))
+        result = cu.ArrayCreate(&array, &desc), d = (uintptr_t)array;
+    printf("%d %llu %zu\n", result, d, pitch);
+}
+
+static void map(CUmemGenericAllocationHandle h, size_t n)
+{
+    CUdeviceptr d = 0;
+    CUresult result = cu.MemAddressReserve(&d, n, 0, 0, 0);
+    if (result == CUDA_SUCCESS)
+        result = cu.MemMap(d, n, 0, h, 0);
+    printf("%d %llu\n", result, d);
+}
+
+static CUstream stream_at(int i) { return i < 0 ? NULL : streams[i]; }
+
+static void loop(uint64_t us, double ms, int batch, int stream)
+{
+    double end = now_ms() + ms, longest = 0, last = now_ms();
+    long launches = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (result == CUDA_SUCCESS && now_ms() < end) {
+        for (int i = 0; i < batch && result == CUDA_SUCCESS; i++, launches++)
+            result = launch(us, stream_at(stream));
+        if (result == CUDA_SUCCESS)
+            result = cu.StreamSynchronize(stream_at(stream));
+        double now = now_ms();
+        longest = now - last > longest ? now - last : longest;
+        last = now;
+    }
+    printf("%d %ld %.1f\n", result, launches, longest);
+}
+
+struct hammer { long times; size_t bytes; long good, refused, bad; };
+
+static void *hammering(void *argument)
+{
+    struct hammer *h = argument;
+    cu.CtxSetCurrent(contexts[0]);
+    for (long i = 0; i < h->times; i++) {
+        CUdeviceptr d;
+        CUresult result = cu.MemAlloc(&d, h->bytes);
+        if (result == CUDA_SUCCESS && cu.MemFree(d) == CUDA_SUCCESS)
+            h->good++;
+        else if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            h->refused++;
+        else
+            h->bad++;
+    }
+    return NULL;
+}
+
+static void hammer(int threads, long times, size_t bytes)
+{
+    pthread_t ids[64];
+    struct hammer all[64] = {0}, sum = {0};
+    for (int i = 0; i < threads; i++) {
+        all[i] = (struct hammer){.times = times, .bytes = bytes};
+        pthread_create(&ids[i], NULL, hammering, &all[i]);
+    }
+    for (int i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+        sum.good += all[i].good;
+        sum.refused += all[i].refused;
+        sum.bad += all[i].bad;
+    }
+    printf("0 %ld %ld %ld\n", sum.good, sum.refused, sum.bad);
+}
+
+/* Takes pieces of `bytes` until refused, in several threads at once; says how many there were and keeps them. */
+static _Atomic long filled;
+static void *filling(void *bytes)
+{
+    CUdeviceptr d;
+    cu.CtxSetCurrent(contexts[0]);
+    while (cu.MemAlloc(&d, *(size_t *)bytes) == CUDA_SUCCESS)
+        filled++;
+    return NULL;
+}
+
+static void fill(int threads, size_t bytes)
+{
+    pthread_t ids[64];
+    filled = 0;
+    for (int i = 0; i < threads; i++)
+        pthread_create(&ids[i], NULL, filling, &bytes);
+    for (int i = 0; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    printf("0 %ld\n", filled);
+}
+
+static void copy(size_t n)
+{
+    CUdeviceptr d;
+    char *host = malloc(n), *back = calloc(1, n);
+    for (size_t i = 0; i < n; i++)
+        host[i] = (char)(i * 7);
+    CUresult result = cu.MemAlloc(&d, n);
+    if (result == CUDA_SUCCESS)
+        result = cu.MemcpyHtoD(d, host, n);
+    if (result == CUDA_SUCCESS)
+        result = cu.MemcpyDtoH(back, d, n);
+    printf("%d %d\n", result, memcmp(host, back, n) == 0);
+    cu.MemFree(d);
+    free(host);
+    free(back);
+}
+
+static void info(void)
+{
+    size_t free_bytes = 0, total = 0, device_total = 0;
+    CUresult result = cu.MemGetInfo(&free_bytes, &total);
+    cu.DeviceTotalMem(&device_total, 0);
+    printf("%d %zu %zu %zu\n", result, free_bytes, total, device_total);
+}
+
+static void close_everything(void)
+{
+    for (int fd = 3; fd < 4096; fd++)
+        close(fd);
+    printf("0\n");
+}
+
+static void spin_many(uint64_t us, long times, int stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    double began = now_ms();
+    for (long i = 0; i < times && result == CUDA_SUCCESS; i++)
+        result = launch(us, stream_at(stream));
+    printf("%d %.3f\n", result, now_ms() - began);
+}
+
+static void forked(void)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        current = context_count = 0;
+        init(0);
+        fflush(stdout);
+        CUdeviceptr d;
+        _exit(cu.MemAlloc(&d, 1 << 20));
+    }
+    printf("0 %d\n", (int)child);
+}
+
+static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
+{
+    if (!strcmp(word, "init")) init((int)a);
+    else if (!strcmp(word, "retain")) retain((int)a);
+    else if (!strcmp(word, "use")) { current = (int)a; printf("%d\n", cu.CtxSetCurrent(contexts[a])); }
+    else if (!strcmp(word, "destroy")) printf("%d\n", cu.CtxDestroy(contexts[a]));
+    else if (!strcmp(word, "free")) printf("%d\n", cu.MemFree(a));
+    else if (!strcmp(word, "freeasync")) printf("%d\n", cu.MemFreeAsync(a, NULL));
+    else if (!strcmp(word, "release")) printf("%d\n", cu.MemRelease(a));
+    else if (!strcmp(word, "map")) map(a, b);
+    else if (!strcmp(word, "unmap")) printf("%d\n", cu.MemUnmap(a, b));
+    else if (!strcmp(word, "arraydestroy")) printf("%d\n", cu.ArrayDestroy((CUarray)(uintptr_t)a));
+    else if (!strcmp(word, "info")) info();
+    else if (!strcmp(word, "stream")) { printf("%d ", cu.StreamCreate(&streams[stream_count], (unsigned)a)); printf("%d\n", stream_count++); }
+    else if (!strcmp(word, "streamdestroy")) printf("%d\n", cu.StreamDestroy(streams[a]));
+    else if (!strcmp(word, "spin")) spin_many(a, (long)b, (int)c - 1);
+    else if (!strcmp(word, "loop")) loop(a, (double)b, c ? (int)c : 1, (int)d - 1);
+    else if (!strcmp(word, "sync")) printf("%d\n", cu.CtxSynchronize());
+    else if (!strcmp(word, "copy")) copy(a);
+    else if (!strcmp(word, "hammer")) hammer((int)a, (long)b, c);
+    else if (!strcmp(word, "fill")) fill((int)a, b);
+    else if (!strcmp(word, "closeall")) close_everything();
+    else if (!strcmp(word, "fork")) forked();
+    else allocate(word, a, b);
+}
+
+int main(int argc, char **argv)
+{
+    char line[256], word[64];
+    if (lib_driver_find(argc > 1 ? argv[1] : "dlsym") != 0)
+        return 3;
+    while (fgets(line, sizeof line, stdin)) {
+        unsigned long long a = 0, b = 0, c = 0, d = 0;
+        if (sscanf(line, "%63s %llu %llu %llu %llu", word, &a, &b, &c, &d) < 1)
+            continue;
+        if (!strcmp(word, "exit"))
+            return (int)a;
+        command(word, a, b, c, (long long)d);
+        fflush(stdout);
+    }
+    return 0;
+}
