@@ -31,6 +31,9 @@ from nvshare.core.model import GIB, NO_MEMORY, QuantumRule, Seat, Settings
 from nvshare.core.policies import POLICIES, share
 from nvshare.core.room import Room
 
+NEVER = 1 << 63
+"""Later than any deadline."""
+
 
 class Numbers:
     """Lock numbers of this daemon: the epoch in the high half, never the same twice."""
@@ -83,7 +86,7 @@ class Gpu(Room):
             out.append(TellContended(seat.client, self.uuid, True))
 
     def note_request(self, now: int, seat: Seat, out: list[Action]) -> None:
-        if seat.is_waiting:
+        if seat.rank is not None:
             return
         if seat.lock:
             if not seat.drop_deadline:
@@ -145,9 +148,11 @@ class Gpu(Room):
         if not frozen:
             if self.dropping:
                 self._revoke(now, out)
-            self._shed(now, out)
-            if self.queue:
-                self._switch(now, out)
+            if len(self.staying) > 1:
+                self._shed(now, out)
+            if self.queue.order:
+                if self.is_switching or (self.timer_ends is not None and now >= self.timer_ends):
+                    self._switch(now, out)
                 self._take_back(now, out)
                 self._admit(now, admitted)
         self._tell(now, admitted, out)
@@ -169,15 +174,17 @@ class Gpu(Room):
 
     def _switch(self, now: int, out: list[Action]) -> None:
         head = self.queue.head
-        if self.timer_ends is not None and now >= self.timer_ends and not self.fits(head.memory.swappable):
+        if not self.fits(head.memory.swappable):
             self.is_switching = True
         if self.is_switching:
             while self.staying and not self.would_fit(head.memory.swappable):
                 self._drop(now, next(iter(self.staying.values())), "quantum", out)
 
     def _take_back(self, now: int, out: list[Action]) -> None:
+        if self.is_switching or not self._idle():
+            return
         head = self.queue.head
-        if self.is_switching or self.would_fit(head.memory.swappable):
+        if self.would_fit(head.memory.swappable):
             return
         leaving: list[Seat] = []
         leaving_bytes = 0
@@ -206,10 +213,12 @@ class Gpu(Room):
 
     def _admit(self, now: int, admitted: list[Seat]) -> None:
         starts = False
-        while self.queue:
-            seat: Seat | None = self.queue.head
-            if self.is_empty or self.fits(self.queue.head.memory.swappable):
-                starts = starts or self.is_empty or self.is_switching
+        while self.queue.order:
+            head = self.queue.head
+            seat: Seat | None = head
+            is_empty = not self.staying and not self.dropping
+            if is_empty or self.fits(head.memory.swappable):
+                starts = starts or is_empty or self.is_switching
                 self.is_switching = False
             else:
                 seat = self._passer(now)
@@ -241,7 +250,7 @@ class Gpu(Room):
         raise AssertionError("somebody fits, by least_need")
 
     def _tell(self, now: int, admitted: list[Seat], out: list[Action]) -> None:
-        contended = bool(self.queue)
+        contended = bool(self.queue.order)
         for seat in admitted:
             if seat.told_wait:
                 out.append(AnnounceRoom(seat.client, self.uuid))
@@ -253,12 +262,14 @@ class Gpu(Room):
                     seat.idle_since = None
                 if seat not in admitted:
                     out.append(TellContended(seat.client, self.uuid, contended))
-        for seat in self._newly_queued:
-            if seat.is_waiting:
-                seat.told_wait = True
-                out.append(QueueClient(seat.client, self.uuid, self.queue.place(seat)))
-        self._newly_queued.clear()
-        self._tell_long_waits(now, out)
+        if self._newly_queued:
+            for seat in self._newly_queued:
+                if seat.rank is not None:
+                    seat.told_wait = True
+                    out.append(QueueClient(seat.client, self.uuid, self.queue.place(seat)))
+            self._newly_queued.clear()
+        if self._untold_waits:
+            self._tell_long_waits(now, out)
 
     def _tell_long_waits(self, now: int, out: list[Action]) -> None:
         while self._untold_waits:
@@ -273,31 +284,38 @@ class Gpu(Room):
             out.append(ReportLongWait(seat.client, self.uuid, place, waited, len(running), holder, held))
 
     def _next_deadline(self, frozen: bool) -> int | None:
-        times: list[int] = []
+        deadline = NEVER
         if self._untold_waits:
-            first = next(iter(self._untold_waits.values()))
-            times.append(first.waited_since + self.settings.long_wait_ns)
+            for first in self._untold_waits.values():
+                deadline = first.waited_since + self.settings.long_wait_ns
+                break
         if not frozen:
-            if self.dropping:
-                times.append(next(iter(self.dropping.values())).drop_deadline)
-            if self.queue and not self.is_switching:
-                if self.timer_ends is not None:
-                    times.append(self.timer_ends)
-                times.extend(self._idle_deadlines())
-        return min(times, default=None)
+            for first in self.dropping.values():
+                if first.drop_deadline < deadline:
+                    deadline = first.drop_deadline
+                break
+            if self.queue.order and not self.is_switching:
+                if self.timer_ends is not None and self.timer_ends < deadline:
+                    deadline = self.timer_ends
+                if self._idle():
+                    deadline = min(deadline, self._idle_deadline())
+        return deadline if deadline != NEVER else None
 
-    def _idle_deadlines(self) -> list[int]:
-        """When the idle holders whose locks pay by then make room for the head; nothing if they never do."""
+    def _idle(self) -> list[Seat]:
+        return [seat for seat in self.staying.values() if seat.idle_since is not None]
+
+    def _idle_deadline(self) -> int:
+        """When the idle holders whose locks pay by then make room for the head; NEVER if they do not."""
         head = self.queue.head
         if self.would_fit(head.memory.swappable):
-            return []
-        idle = [seat for seat in self.staying.values() if seat.idle_since is not None]
+            return NEVER
+        idle = self._idle()
         leaving_bytes = 0
         for count, (pays_at, size) in enumerate(sorted((self._pays_at(s, head), s.memory.swappable) for s in idle), 1):
             leaving_bytes += size
             if count == len(self.staying) or self.would_fit(head.memory.swappable, leaving_bytes):
-                return [pays_at]
-        return []
+                return pays_at
+        return NEVER
 
     # Transitions.
 
@@ -314,7 +332,7 @@ class Gpu(Room):
         self.queue.remove(seat)
         self._untold_waits.pop(seat.client, None)
         seat.waited_total += now - seat.waited_since
-        if not self.queue:
+        if not self.queue.order:
             self.is_switching = False
 
     def _hold(self, now: int, seat: Seat, lock: int) -> None:
@@ -340,7 +358,10 @@ class Gpu(Room):
 
     def _start_timer(self, now: int) -> None:
         self.timer_started = now
-        self.quantum_ns = self.rule.quantum(sum(seat.memory.used for seat in self.running()))
+        running_bytes = 0
+        for seat in self.running():
+            running_bytes += seat.memory.swappable + seat.memory.unswappable
+        self.quantum_ns = self.rule.quantum(running_bytes)
         self.timer_ends = now + self.quantum_ns
 
     def _end_pause(self, now: int, seat: Seat) -> None:

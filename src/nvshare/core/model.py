@@ -27,8 +27,10 @@ class QuantumRule(Record, frozen=True):
         """The quantum for a running set of this size."""
         if self.mode == "fixed":
             return self.fixed_ns
-        gib = max(1, running_bytes // GIB)
-        return max(self.least_ns, min(self.most_ns, gib * self.multiplier * SECOND))
+        quantum_ns = (running_bytes // GIB or 1) * self.multiplier * SECOND
+        if quantum_ns < self.least_ns:
+            return self.least_ns
+        return min(quantum_ns, self.most_ns)
 
 
 class Settings(Record, frozen=True):

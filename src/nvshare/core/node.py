@@ -89,7 +89,9 @@ class Node:
 
     def handle(self, now: int, event: ev.Event) -> list[Action]:
         """What to do about an event. A clock that went back counts as one that stood still."""
-        self._now = now = max(now, self._now)
+        if now < self._now:
+            now = self._now
+        self._now = now
         out: list[Action] = []
         if self._settles_at is not None and now >= self._settles_at:
             self._end_settling()

@@ -13,19 +13,19 @@ class Queue:
     """Waiting seats by (rank, ticket); the ticket is unique and says who came first."""
 
     def __init__(self) -> None:
-        self._order: list[tuple[int, int, Seat]] = []
+        self.order: list[tuple[int, int, Seat]] = []
         self._needs: list[tuple[int, int]] = []
         self._tickets = 0
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
     def __iter__(self) -> Iterator[Seat]:
-        return (entry[2] for entry in self._order)
+        return (entry[2] for entry in self.order)
 
     @property
     def head(self) -> Seat:
-        return self._order[0][2]
+        return self.order[0][2]
 
     @property
     def least_need(self) -> int:
@@ -37,12 +37,12 @@ class Queue:
         assert seat.rank is None, "a client waits once"
         self._tickets += 1
         seat.rank, seat.ticket = rank, self._tickets
-        insort(self._order, (rank, seat.ticket, seat))
+        insort(self.order, (rank, seat.ticket, seat))
         insort(self._needs, (seat.memory.swappable, seat.ticket))
 
     def remove(self, seat: Seat) -> None:
         """Take a seat out, wherever it stands."""
-        del self._order[self._index(seat)]
+        del self.order[self._index(seat)]
         self._forget_need(seat)
         seat.rank = None
 
@@ -57,12 +57,12 @@ class Queue:
 
     def check(self) -> None:
         """What must hold, in full; for tests."""
-        assert self._order == sorted(self._order, key=lambda entry: entry[:2])
+        assert self.order == sorted(self.order, key=lambda entry: entry[:2])
         assert self._needs == sorted((seat.memory.swappable, seat.ticket) for seat in self)
 
     def _index(self, seat: Seat) -> int:
         assert seat.rank is not None, "only a waiting client has a place"
-        return bisect_left(self._order, (seat.rank, seat.ticket))
+        return bisect_left(self.order, (seat.rank, seat.ticket))
 
     def _forget_need(self, seat: Seat) -> None:
         del self._needs[bisect_left(self._needs, (seat.memory.swappable, seat.ticket))]

@@ -15,6 +15,8 @@ class Room:
         self.uuid = uuid
         self.settings = settings
         self.size = 0
+        self.safe_limit = 0
+        """What is planned with: the size less the reserve."""
         self.foreign = 0
         self.context_bytes = settings.context_bytes
         self.seats: dict[int, Seat] = {}
@@ -27,10 +29,6 @@ class Room:
         self.is_known = False
         """The machine spoke of this GPU. Of others we have only their clients' word, and forget them with those."""
         self._size_is_measured = False
-
-    @property
-    def safe_limit(self) -> int:
-        return self.size * (100 - self.settings.reserve_percent) // 100
 
     @property
     def running_bytes(self) -> int:
@@ -51,11 +49,13 @@ class Room:
 
     def fits(self, swappable: int) -> bool:
         """True if a newcomer of this size fits beside all who run."""
-        return self.running_bytes + self.fixed_bytes + swappable <= self.safe_limit
+        running = self.staying_bytes + self.dropping_bytes
+        return running + self.unswappable + self.foreign + swappable <= self.safe_limit
 
     def would_fit(self, swappable: int, leaving_bytes: int = 0) -> bool:
         """True if it fits once the dropping are gone, and those with `leaving_bytes` too."""
-        return self.staying_bytes - leaving_bytes + self.fixed_bytes + swappable <= self.safe_limit
+        staying = self.staying_bytes - leaving_bytes
+        return staying + self.unswappable + self.foreign + swappable <= self.safe_limit
 
     def is_within_limit(self) -> bool:
         """Those who stay fit, or one is alone."""
@@ -69,6 +69,7 @@ class Room:
             self.size, self._size_is_measured, self.is_known = size, True, True
         elif not self._size_is_measured:
             self.size = min(self.size or size, size)
+        self.safe_limit = self.size * (100 - self.settings.reserve_percent) // 100
 
     def note_measured(self, foreign: int, context_bytes: int | None) -> None:
         self.foreign, self.is_known = foreign, True
