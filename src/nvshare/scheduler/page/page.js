@@ -2,7 +2,7 @@
 
 import { Model } from "./model.js";
 import { at, draw } from "./lanes.js";
-import { clientName, clock, obstacle, percent, size, span } from "./words.js";
+import { clientName, clock, obstacle, percent, short, size, span } from "./words.js";
 
 const FRAME_MS = 250;
 const MOST_ROWS = 200;
@@ -160,7 +160,7 @@ function row({ client, seat }, gpu) {
 function showLog() {
   const lines = model.lines.slice(-100).reverse().map(({ time, line, isLimit }) => {
     const made = element("li", { className: isLimit ? "limit" : "" });
-    made.append(element("time", { textContent: clock(time) }), element("span", { textContent: line }));
+    made.append(element("time", { textContent: clock(time) }), element("span", { textContent: short(line), title: line }));
     return made;
   });
   byId("log").replaceChildren(...lines);

@@ -26,6 +26,11 @@ export function clientName(id) {
   return id.toString(16).padStart(4, "0");
 }
 
+// A line with GPUs called by the first part of their UUID, as people do.
+export function short(line) {
+  return line.replace(/\b((?:GPU|MIG)-[0-9a-f]{8})-[0-9a-f-]{27}/g, "$1…");
+}
+
 // Why a client waits, from what is known of its GPU; the scheduler's own words are `nvsharectl story`.
 export function obstacle(seat, gpu, node) {
   if (node.settling) return "the scheduler has just started and lets earlier programs claim their turns first";

@@ -1,0 +1,255 @@
+"""`nvsharectl top` in a real terminal (a pty), in a pipe, and on terminals that cannot do much."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nvshare import admin
+from nvshare.cli.keyboard import key_of
+from nvshare.cli.top_view import View, next_sort, plain_lines, rows, screen
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
+from players import Player
+
+GIB = 1 << 30
+SECOND = 1_000_000_000
+CARD = "GPU-11111111-2222-3333-4444-555555555555"
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+START = """
+import sys, click
+from nvshare.cli.top import top
+from nvshare.cli import operator
+try:
+    top.main(args=sys.argv[2:], obj=sys.argv[1], standalone_mode=False)
+except operator.UnreachableError as error:
+    sys.exit(f"nvsharectl: {error}")
+"""
+
+
+def seat(
+    state: str, *, place: int = 0, gib: float = 1, since: float = 5, limit: int = 0, turns: int = 1
+) -> SeatSnapshot:
+    return SeatSnapshot(
+        gpu=CARD,
+        state=state,
+        is_running=state == "running",
+        since_ns=int(since * SECOND),
+        place=place,
+        memory_allocated=int(gib * GIB),
+        swappable=int(gib * GIB),
+        unswappable=0,
+        contexts=1,
+        limit=limit,
+        budget=None,
+        turns=turns,
+        held_ns=6 * SECOND,
+        waited_ns=2 * SECOND,
+        last_scheduled_ns=0,
+        is_idle=False,
+    )
+
+
+def status(*clients: tuple[str, SeatSnapshot]) -> admin.Status:
+    gpu = GpuSnapshot(CARD, 16 * GIB, 14 * GIB, 2 * GIB, 8 * GIB, GIB, 0, 1, 1, "auto", 50 * SECOND, 3 * SECOND, False)
+    made = tuple(
+        ClientSnapshot(0xA0 + index, "run/x", f"run {index}", name, 4000 + index, 0, 100, (one,))
+        for index, (name, one) in enumerate(clients)
+    )
+    return admin.Status("0.1.0", 1000.0, 1060.0, Snapshot(True, False, "fcfs", (gpu,), made))
+
+
+def text_of(shown: admin.Status, view: View, width: int = 120, height: int = 30) -> str:
+    from rich.console import Console
+
+    console = Console(width=width, height=height, color_system=None)
+    with console.capture() as capture:
+        console.print(screen(shown, view, width=width, height=height))
+    return capture.get()
+
+
+THREE = status(
+    ("waiter", seat("waiting", place=1, gib=9)),
+    ("runner", seat("running", gib=8, limit=10 * GIB)),
+    ("sleeper", seat("idle", gib=2, since=0)),
+)
+
+
+def test_who_runs_comes_first_then_who_waits() -> None:
+    assert [row.client.name for row in rows(THREE, View())] == ["runner", "waiter", "sleeper"]
+
+
+def test_every_order_can_be_reached_and_turned_round() -> None:
+    sort, seen = "state", []
+    for _ in range(7):
+        seen.append(sort)
+        forward = [row.client.name for row in rows(THREE, View(sort=sort))]
+        backward = [row.client.name for row in rows(THREE, View(sort=sort, is_reversed=True))]
+        assert forward == backward[::-1]
+        sort = next_sort(sort)
+    assert len(set(seen)) == 7
+    assert sort == "state"
+    assert [row.client.name for row in rows(THREE, View(sort="memory"))] == ["waiter", "runner", "sleeper"]
+
+
+def test_a_filter_looks_at_names_states_and_ids() -> None:
+    for wanted, name in (("WAIT", "waiter"), ("a1", "runner"), ("run 2", "sleeper")):
+        assert [row.client.name for row in rows(THREE, View(wanted=wanted))] == [name]
+
+
+def test_the_screen_shows_memory_turns_limit_and_shares() -> None:
+    shown = text_of(THREE, View())
+    assert "1 running, 1 waiting  quantum 50.0s auto, 3.0s left" in shown
+    assert "9.00Gi / 14.00Gi safe" in shown
+    row = next(line for line in shown.splitlines() if "runner" in line)
+    for text in ("running", "5.0s", "8.00Gi", "10.00Gi", "75%", "25%"):
+        assert text in row
+
+
+def test_a_screen_never_has_more_lines_than_the_terminal() -> None:
+    crowd = status(*[(f"client-{index}", seat("running")) for index in range(100)])
+    for height in (10, 17, 30):
+        assert len(text_of(crowd, View(), height=height).splitlines()) <= height
+    assert "client-99" in text_of(crowd, View(sort="name", offset=99), height=30)
+
+
+def test_a_terminal_that_is_too_small_says_so() -> None:
+    assert "make the terminal at least 60x10: it is 50x8" in text_of(THREE, View(), width=50, height=8)
+
+
+def test_without_utf8_the_bar_is_plain() -> None:
+    shown = text_of(THREE, View(is_ascii=True))
+    assert shown.isascii()
+    assert "####" in shown
+
+
+def test_escape_sequences_in_names_do_not_reach_the_terminal() -> None:
+    evil = status(("\x1b]0;owned\x07[bold]x", seat("running")))
+    assert "\x1b" not in text_of(evil, View())
+    assert "[bold]x" in text_of(evil, View())
+    assert all(line.isprintable() for line in plain_lines(evil, View()))
+
+
+@pytest.mark.parametrize(("data", "key"), [(b"q", "q"), (b"\x1b[A", "up"), (b"\x1b", "escape"), (b"\x1b[99Z", "")])
+def test_keys_have_names(data: bytes, key: str) -> None:
+    assert key_of(data) == key
+
+
+# With a real scheduler.
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    import socket
+
+    paths = (str(tmp_path / "c" / "s"), str(tmp_path / "o" / "c"))
+    command = [sys.executable, "-m", "nvshare.scheduler.main", "--socket", paths[0], "--operator-socket", paths[1]]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox, (tmp_path / "log").open("wb") as log:
+        inbox.bind(str(tmp_path / "n"))
+        inbox.settimeout(30)
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "NOTIFY_SOCKET": str(tmp_path / "n")}
+        process = subprocess.Popen([*command, "--nvml", "off"], env=environment, stderr=log)
+        inbox.recv(100)
+        yield paths
+        process.terminate()
+        process.wait(10)
+
+
+class Terminal:
+    """A program in a pty, and what it has drawn."""
+
+    def __init__(self, *args: str, columns: int = 110, lines: int = 30, **variables: str) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TERM": "xterm-256color", **variables}
+        environment.pop("COLUMNS", None)
+        environment.pop("LINES", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", START, *args], stdin=slave, stdout=slave, stderr=slave, env=environment
+        )
+        os.close(slave)
+        self.text = ""
+
+    def read_until(self, pattern: str, seconds: float = 20) -> str:
+        """What came until the pattern did; only what comes after counts for the next one."""
+        deadline = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.text)):
+            ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"{pattern!r} did not come; the screen: {self.text[-3000:]!r}"
+            self.text += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(self._master, 65536).decode(errors="replace"))
+        seen, self.text = self.text, self.text[found.end() :]
+        return seen
+
+    def press(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def end(self) -> int:
+        code = self.process.wait(10)
+        os.close(self._master)
+        return code
+
+
+def test_top_in_a_terminal_is_live_and_obeys_keys(place: tuple[str, str]) -> None:
+    with Player(place[0], "first", gib=9) as first, Player(place[0], "second", gib=9) as second:
+        first.ask()
+        assert first.runs.wait(10)
+        terminal = Terminal(place[1], "--delay", "0.2")
+        terminal.read_until("first +run .*running")
+        second.ask()
+        terminal.read_until("second +run .*waiting 1")
+        terminal.press("s")
+        terminal.read_until("by memory")
+        terminal.press("r")
+        terminal.read_until("by memory reversed")
+        terminal.press("/sec\r")
+        terminal.read_until("filter 'sec'")
+        terminal.press("p")
+        terminal.read_until("PAUSED")
+        terminal.press("q")
+        assert terminal.end() == 0
+
+
+def test_top_without_utf8_draws_with_ascii(place: tuple[str, str]) -> None:
+    with Player(place[0], "only", gib=8) as only:
+        only.ask()
+        terminal = Terminal(place[1], PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+        assert terminal.read_until("####").isascii()
+        terminal.press("q")
+        assert terminal.end() == 0
+
+
+def test_top_in_a_small_terminal_asks_for_a_bigger_one(place: tuple[str, str]) -> None:
+    terminal = Terminal(place[1], columns=50, lines=8)
+    terminal.read_until("make the terminal at least 60x10")
+    terminal.press("q")
+    assert terminal.end() == 0
+
+
+def test_top_in_a_pipe_is_plain_lines(place: tuple[str, str]) -> None:
+    with Player(place[0], "piped", gib=3) as piped:
+        piped.ask()
+        assert piped.runs.wait(10)
+        command = [sys.executable, "-c", START, place[1], "-n", "2", "-d", "0.1"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    lines = result.stdout.splitlines()
+    assert len(lines) == 2
+    assert all(re.search(r"^\d\d:\d\d:\d\d  GPU-11111111  .*piped  running .*memory 3.00Gi", line) for line in lines)
+
+
+def test_top_without_a_scheduler_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", START, str(tmp_path / "none")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "no scheduler at" in result.stderr
