@@ -9,7 +9,6 @@ import os
 import socket
 from typing import cast
 
-from nvshare.core import actions as ac
 from nvshare.core.events import ClientLeft
 from nvshare.scheduler import translation
 from nvshare.scheduler.clients import Clients, RefusedError
@@ -18,7 +17,7 @@ from nvshare.scheduler.identity import IdentityError, Peer, peer_of
 from nvshare.scheduler.log import log
 from nvshare.scheduler.step import client_name
 from nvshare.wire import messages as wire
-from nvshare.wire.codec import Decoder, WireError, encode
+from nvshare.wire.codec import Decoder, WireError
 
 MOST_BUFFERED = 1 << 16
 """A peer that lets this many bytes pile up does not read, and is cut off."""
@@ -34,7 +33,8 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, engine: Engine, clients: Clients, *, grace_ms: int, patience_s: float) -> None:
         self._engine = engine
         self._clients = clients
-        self._grace_ms = grace_ms
+        self.grace_ms = grace_ms
+        self.index_of: dict[str, int] = {}
         self._patience_s = patience_s
         """How long a peer may take to register, or to finish a frame that it has begun."""
         self._decoder = Decoder(wire.FROM_CLIENT)
@@ -43,7 +43,6 @@ class ClientConnection(asyncio.Protocol):
         self._peer: Peer | None = None
         self._client = 0
         self._gpus: tuple[str, ...] = ()
-        self._index: dict[str, int] = {}
         self._out: list[bytes] = []
         self._later = b""
         self._impatience: asyncio.TimerHandle | None = None
@@ -117,16 +116,16 @@ class ClientConnection(asyncio.Protocol):
 
     # From the engine.
 
-    def perform(self, action: ac.Action) -> None:
-        index = self._index.get(getattr(action, "gpu", ""), 0)
-        message = translation.message_of(action, index, self._grace_ms, self._clients.name_of)
-        if message is not None:
-            self._out.append(encode(message))
+    def put(self, frame: bytes) -> None:
+        self._out.append(frame)
 
     def flush(self) -> None:
         if self._transport is not None and self._out:
-            self._transport.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
+            self._transport.write(b"".join(self._out))
             self._out.clear()
+
+    def name_of(self, client: int) -> str:
+        return self._clients.name_of(client)
 
     # What messages mean.
 
@@ -149,8 +148,8 @@ class ClientConnection(asyncio.Protocol):
             raise WireError("second Register")
         assert self._peer is not None
         self._gpus = translation.gpus_of(message)
-        self._index = {gpu: index for index, gpu in enumerate(self._gpus)}
-        if len(self._engine.node.gpus.keys() | self._index.keys()) > MOST_GPUS:
+        self.index_of = {gpu: index for index, gpu in enumerate(self._gpus)}
+        if len(self._engine.node.gpus.keys() | self.index_of.keys()) > MOST_GPUS:
             self._close("refused", f"more than {MOST_GPUS} GPUs are named by programs of this machine")
             return
         client = self._clients.register(self._peer, message.run)

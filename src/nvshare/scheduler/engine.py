@@ -13,13 +13,14 @@ from nvshare.core.events import AlarmRang, Event
 from nvshare.core.node import Node
 from nvshare.core.snapshot import Snapshot, snapshot
 from nvshare.scheduler.step import Step
+from nvshare.scheduler.translation import FRAMES, Receiver
 
 
-class Peer(Protocol):
+class Peer(Receiver, Protocol):
     """Who can be sent an action: a client's connection."""
 
-    def perform(self, action: ac.Action) -> None:
-        """Put the action's message into the connection's buffer."""
+    def put(self, frame: bytes) -> None:
+        """Keep a frame until the step is over."""
 
     def flush(self) -> None:
         """Send what the step put there."""
@@ -54,16 +55,16 @@ class Engine:
         return step
 
     def perform(self, actions: list[ac.Action]) -> None:
-        """Pass each action to its client's connection; those without one, or for a client gone, need nothing done."""
+        """Pass each action to its client's connection; what is for a client that has gone needs nothing done."""
         touched: dict[int, Peer] = {}
         for action in actions:
-            client = getattr(action, "client", None)
-            if client is None:
-                continue
-            peer = self.peers.get(client)
-            if peer is not None:
-                peer.perform(action)
-                touched[client] = peer
+            frame_of = FRAMES.get(type(action))
+            if frame_of is not None:
+                client: int = action.client  # type: ignore[attr-defined]
+                peer = self.peers.get(client)
+                if peer is not None:
+                    peer.put(frame_of(action, peer))
+                    touched[client] = peer
         for peer in touched.values():
             peer.flush()
 

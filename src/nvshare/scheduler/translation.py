@@ -1,7 +1,7 @@
 """Bytes' meaning: the only file that knows both the wire and the core. Messages become events, actions messages."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from nvshare.core import actions as ac
@@ -9,7 +9,7 @@ from nvshare.core import events as ev
 from nvshare.core.model import Claim, Memory
 from nvshare.scheduler.identity import Peer, group_of, printable
 from nvshare.wire import messages as wire
-from nvshare.wire.codec import WireError
+from nvshare.wire.codec import WireError, packer
 
 _PREFIX: dict[int, str] = {wire.GpuKind.GPU: "GPU-", wire.GpuKind.MIG: "MIG-"}
 _REASONS = {
@@ -60,32 +60,49 @@ EVENTS: dict[type[wire.Message], EventOf] = {
 """What each message of a registered client means. The rest of the table is in `registration`."""
 
 
-def message_of(action: Any, index: int, grace_ms: int, name_of: Callable[[int], str]) -> wire.Message | None:
-    """The message that performs an action; None if nothing is sent. `index`: the GPU's, in the client's REGISTER."""
-    make = _MESSAGES.get(type(action))
-    return make(action, index, grace_ms, name_of) if make else None
+class Receiver(Protocol):
+    """What a frame needs to know of the client that it goes to."""
+
+    index_of: dict[str, int]
+    """Its GPUs' places in its REGISTER."""
+    grace_ms: int
+
+    def name_of(self, client: int) -> str:
+        """Another client in words."""
 
 
-def _sched(client: int, on: bool) -> wire.Message:
-    kind = wire.SchedOn if on else wire.SchedOff
-    return kind(0, wire.PROTOCOL_VERSION, client)
+FrameOf = Callable[[Any, Receiver], bytes]
 
+_lock_ok = packer(wire.LockOk)
+_drop_lock = packer(wire.DropLock)
+_wait_for_mem = packer(wire.WaitForMem)
+_mem_available = packer(wire.MemAvailable)
+_contended = packer(wire.Contended)
+_update_limit = packer(wire.UpdateLimit)
+_budget = packer(wire.Budget)
+_budget_recall = packer(wire.BudgetRecall)
+_long_wait = packer(wire.LongWait)
+_sched = {True: packer(wire.SchedOn), False: packer(wire.SchedOff)}
 
-_MESSAGES: dict[type[ac.Action], Callable[[Any, int, int, Callable[[int], str]], wire.Message]] = {
-    ac.GiveLock: lambda a, gpu, grace, name: wire.LockOk(gpu, a.contended, a.lock),
-    ac.DropLock: lambda a, gpu, grace, name: wire.DropLock(gpu, _REASONS[a.cause], grace, a.lock),
-    ac.QueueClient: lambda a, gpu, grace, name: wire.WaitForMem(gpu, a.place),
-    ac.AnnounceRoom: lambda a, gpu, grace, name: wire.MemAvailable(gpu),
-    ac.TellContended: lambda a, gpu, grace, name: wire.Contended(gpu, a.contended),
-    ac.UpdateLimit: lambda a, gpu, grace, name: wire.UpdateLimit(gpu, a.limit),
-    ac.GiveBudget: lambda a, gpu, grace, name: wire.Budget(gpu, a.serial, a.ask, a.budget, a.others),
-    ac.RecallBudget: lambda a, gpu, grace, name: wire.BudgetRecall(gpu, a.serial, a.keep),
-    ac.AdmitClient: lambda a, gpu, grace, name: _sched(a.client, a.scheduling),
-    ac.SwitchScheduling: lambda a, gpu, grace, name: _sched(a.client, a.on),
-    ac.ReportLongWait: lambda a, gpu, grace, name: wire.LongWait(
-        gpu, a.place, a.holders, a.waited_ns // 1_000_000, a.held_ns // 1_000_000, _name(name(a.holder))
+FRAMES: dict[type[ac.Action], FrameOf] = {
+    ac.GiveLock: lambda a, to: _lock_ok(to.index_of[a.gpu], a.contended, a.lock),
+    ac.DropLock: lambda a, to: _drop_lock(to.index_of[a.gpu], _REASONS[a.cause], to.grace_ms, a.lock),
+    ac.QueueClient: lambda a, to: _wait_for_mem(to.index_of[a.gpu], a.place),
+    ac.AnnounceRoom: lambda a, to: _mem_available(to.index_of[a.gpu]),
+    ac.TellContended: lambda a, to: _contended(to.index_of[a.gpu], a.contended),
+    ac.UpdateLimit: lambda a, to: _update_limit(to.index_of[a.gpu], a.limit),
+    ac.GiveBudget: lambda a, to: _budget(
+        to.index_of[a.gpu], a.serial, a.ask, a.budget, min(a.others, wire.MAX_BYTES)  # claims may add up to more
     ),
-}
+    ac.RecallBudget: lambda a, to: _budget_recall(to.index_of[a.gpu], a.serial, a.keep),
+    ac.AdmitClient: lambda a, to: _sched[a.scheduling](0, wire.PROTOCOL_VERSION, a.client),
+    ac.SwitchScheduling: lambda a, to: _sched[a.on](0, wire.PROTOCOL_VERSION, a.client),
+    ac.ReportLongWait: lambda a, to: _long_wait(
+        to.index_of[a.gpu], a.place, a.holders, a.waited_ns // 1_000_000, a.held_ns // 1_000_000,
+        _name(to.name_of(a.holder)),
+    ),
+}  # fmt: skip
+"""The frame that performs an action; an action that is not here is for those who watch, and nothing is sent."""
 
 
 def _name(text: str) -> bytes:

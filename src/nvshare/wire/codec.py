@@ -3,6 +3,7 @@
 Sans-io: `encode` returns bytes, `Decoder.feed` takes whatever a socket gave, whole frames or a byte at a time."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from struct import Struct
 from typing import Any, cast
 
@@ -31,6 +32,12 @@ def encode(message: Message) -> bytes:
     if kind is Register:
         return _encode_register(cast("Register", message), packed)
     return packed.pack(packed.size, kind.number, *astuple(message))
+
+
+def packer(kind: type[Message]) -> Callable[..., bytes]:
+    """A function that makes a frame of this kind from its fields, in order; for those who make thousands a second."""
+    packed = _STRUCTS[kind]
+    return partial(packed.pack, packed.size, kind.number)
 
 
 class Decoder:
