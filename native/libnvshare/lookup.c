@@ -81,12 +81,22 @@ CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_
 static bool is_driver_name(const char *name) { return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z'; }
 static bool is_nvml_name(const char *name) { return name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l'; }
 
+/* A global search finds our export even where there is no driver at all: a program that probes must not be fooled. */
+static void *or_nothing(const char *name, void *found)
+{
+    return nvs_symbol_find(name) && !nvs_driver_present() ? NULL : found;
+}
+
 static void *ours_for(const char *name, void *found)
 {
     if (is_nvml_name(name))
         return nvs_nvml_route(name, found);
     const struct nvs_symbol *row = nvs_symbol_find(name);
-    if (!row || nvs_real_load() != 0)
+    if (!row)
+        return found;
+    if (found == row->ours)
+        return or_nothing(name, found);
+    if (nvs_real_load() != 0)
         return found;
     /* A library that happens to export the same name is not the driver. */
     return found == *row->real ? row->ours : found;
@@ -123,13 +133,11 @@ void *nvs_dlsym_target(void *handle, const char *name)
 {
     if (!nvs_real_dlsym())
         return (void *)no_symbol;
-    if (is_ours(handle, name)) {
-        /* The global search finds our export even where there is no driver at all: a program that probes must not be fooled. */
-        if (handle == RTLD_DEFAULT)
-            return is_driver_name(name) && nvs_symbol_find(name) && !nvs_driver_present() ? (void *)no_symbol : (void *)nvs_real_dlsym();
+    if (!is_ours(handle, name))
+        return (void *)nvs_real_dlsym();
+    if (handle != RTLD_DEFAULT)
         return (void *)substitute;
-    }
-    return (void *)nvs_real_dlsym();
+    return or_nothing(name, (void *)nvs_real_dlsym()) ? (void *)nvs_real_dlsym() : (void *)no_symbol;
 }
 
 void *nvs_dlvsym_target(void *handle, const char *name, const char *version)

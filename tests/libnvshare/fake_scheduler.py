@@ -36,6 +36,8 @@ class Peer:
                 data = self.connection.recv(65536)
             except TimeoutError:
                 return None
+            except ConnectionResetError:
+                data = b""
             if not data:
                 raise EOFError("the client closed the connection")
             self.waiting += self.decoder.feed(data)

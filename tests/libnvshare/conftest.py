@@ -1,0 +1,26 @@
+"""Programs under the library: against a null driver and a fake scheduler, or on simulated GPUs with the real one."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fake_scheduler import FakeScheduler
+from programs import NULL_DRIVER, Programs
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[FakeScheduler]:
+    """A scheduler in the test's hand."""
+    with FakeScheduler(tmp_path / "scheduler.sock") as fake:
+        yield fake
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    """Starts programs on the null driver; ends what a test leaves behind."""
+    with Programs(tmp_path, {"LD_LIBRARY_PATH": str(NULL_DRIVER), "NVSHARE_SOCKET": str(tmp_path / "scheduler.sock")}) as started:
+        yield started

@@ -1,0 +1,176 @@
+"""Turns: what a client says and does between REQ_LOCK and LOCK_RELEASED, against a scheduler in the test's hand."""
+
+import time
+
+import pytest
+from fake_scheduler import FakeScheduler, Peer
+from programs import CHECKS, MIB, Program, Programs
+
+from nvshare.wire.messages import (
+    Busy,
+    ClaimState,
+    Contended,
+    DropLock,
+    Idle,
+    LockOk,
+    LockReleased,
+    LongWait,
+    MemUpdate,
+    Register,
+    ReqLock,
+    SchedOff,
+    SchedOn,
+)
+
+
+def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, Peer]:
+    """A client that has registered and made its context."""
+    program = programs.start(**environment)
+    program.say("init 0")
+    peer, _ = scheduler.welcome()
+    assert program.answer() == ["0", "0"]
+    return program, peer
+
+
+def give(program: Program, peer: Peer, lock: int, *, contended: bool = False) -> None:
+    """Lets the client ask for its turn and gives it."""
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, contended, lock))
+    assert program.answer()[0] == "0"
+
+
+@pytest.mark.parametrize(("name", "how"), [("lib_client", "dlsym"), ("lib_client", "procaddress"), ("lib_client_linked", "")])
+def test_work_waits_for_the_lock_however_the_program_finds_the_driver(
+    programs: Programs, scheduler: FakeScheduler, name: str, how: str
+) -> None:
+    program = programs.start(CHECKS / name, how)
+    program.say("init 0")
+    peer, register = scheduler.welcome()
+    program.answer()
+    assert [entry.state for entry in register.entries] == [ClaimState.IDLE]
+    address = int(program.do(f"alloc {3 * MIB}")[0])
+    program.say("spin 1 3")
+    request = peer.expect(ReqLock)
+    assert (request.swappable, request.unswappable, request.contexts) == (3 * MIB, 0, 1)
+    assert program.is_silent(0.1)
+    peer.send(LockOk(0, False, 5))
+    assert program.answer()[0] == "0"
+    program.do(f"free {address}")
+    assert peer.expect(MemUpdate).swappable == 0
+    program.finish()
+
+
+def test_a_dropped_lock_is_given_back_and_asked_for_again_by_work(programs: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(programs, scheduler)
+    give(program, peer, 7)
+    peer.send(DropLock(0, 1, 10000, 7))
+    assert peer.expect(LockReleased) == LockReleased(0, False, 7)
+    give(program, peer, 8)
+
+
+def test_a_drop_of_a_lock_that_is_not_held_is_ignored(programs: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(programs, scheduler)
+    give(program, peer, 7)
+    peer.send(DropLock(0, 1, 10000, 6))
+    peer.nothing(LockReleased, 0.2)
+    program.do("spin 1 1")
+
+
+def test_a_thread_at_the_gate_is_queued_by_the_release(programs: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(programs, scheduler)
+    give(program, peer, 7)
+    program.say("loop 1 600 1")
+    peer.send(DropLock(0, 1, 10000, 7))
+    released = peer.expect(LockReleased)
+    if not released.again:  # it was between two launches
+        peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 8))
+    assert program.answer()[0] == "0"
+
+
+def test_an_idle_holder_says_so_within_50_ms_and_again_when_it_works(programs: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(programs, scheduler)
+    give(program, peer, 7)
+    peer.nothing(Idle, 0.1)  # not while nobody waits
+    began = time.monotonic()
+    peer.send(Contended(0, True))
+    peer.expect(Idle)
+    assert time.monotonic() - began < 0.15  # 50 ms and what a busy machine adds
+    program.do("spin 1 1")
+    peer.expect(Busy)
+    peer.expect(Idle)
+    peer.send(Contended(0, False))
+    program.do("spin 1 1")
+    peer.nothing(Busy, 0.1)
+
+
+def test_scheduling_off_lets_everyone_run_and_on_asks_again(programs: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(programs, scheduler)
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(SchedOff(0, 1, 1))
+    assert program.answer()[0] == "0"
+    peer.send(SchedOn(0, 1, 1))
+    time.sleep(0.05)
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    assert program.is_silent(0.1)
+    peer.send(LockOk(0, False, 9))
+    assert program.answer()[0] == "0"
+
+
+def test_a_long_wait_is_one_line_for_the_user_without_another_processs_control_characters(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = start(programs, scheduler)
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(LongWait(0, 2, 1, 30_000, 45_000, b"train\x1b[31m.py".ljust(48, b"\0")), LockOk(0, False, 9))
+    assert program.answer()[0] == "0"
+    lines = [line for line in program.said().splitlines() if line]
+    assert lines == [
+        "[NVSHARE][INFO]: waiting for GPU-40404040-4040-4040-4040-404040404040 for 30 s, place 2 in the queue;"
+        " held by train?[31m.py for 45 s"
+    ]
+
+
+def test_the_last_contexts_end_gives_the_lock_back(programs: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(programs, scheduler)
+    give(program, peer, 7)
+    program.do("destroy 0")
+    assert peer.expect(LockReleased) == LockReleased(0, False, 7)
+
+
+def test_two_gpus_have_two_gates(programs: Programs, scheduler: FakeScheduler) -> None:
+    program = programs.start(NVS_NULL_GPUS="2")
+    program.say("init 0")
+    peer, register = scheduler.welcome()
+    program.answer()
+    assert [entry.uuid for entry in register.entries] == [b"\x40" * 16, b"\x41" * 16]
+    program.do("init 1")
+    program.say("spin 1 1")
+    assert peer.expect(ReqLock).gpu == 1
+    peer.send(LockOk(1, False, 3))
+    assert program.answer()[0] == "0"
+    peer.send(DropLock(1, 1, 10000, 3))
+    assert peer.expect(LockReleased).gpu == 1
+    program.do("use 0")
+    program.say("spin 1 1")
+    assert peer.expect(ReqLock).gpu == 0
+    peer.send(LockOk(0, False, 4))
+    assert program.answer()[0] == "0"
+
+
+def test_a_claim_is_made_by_a_holder_of_a_lock_of_an_earlier_daemon(programs: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(programs, scheduler)
+    give(program, peer, 7)
+    peer.close()
+    program.do("spin 1 1")  # holders go on
+    peer = scheduler.accept()
+    register = peer.expect(Register)
+    assert [(entry.state, entry.lock) for entry in register.entries] == [(ClaimState.HOLDING, 7)]
+    peer.send(SchedOn(0, 1, 2))
+    program.do("spin 1 1")
+    peer.send(DropLock(0, 1, 10000, 7))
+    assert peer.expect(LockReleased).lock == 7
