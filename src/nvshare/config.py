@@ -36,6 +36,7 @@ class Config(Record, frozen=True):
     settle_seconds: float
     long_wait_seconds: float
     patience_seconds: float
+    move_seconds_per_gib: float
     max_clients: int
     max_clients_per_group: int
     journal_steps: int
@@ -137,6 +138,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("settle_seconds", "2", _seconds(0, 60), "after a restart: how long programs may claim locks", "SECONDS"),
     Option("long_wait_seconds", "30", _seconds(1, 3600), "when a wait is reported to the user", "SECONDS"),
     Option("patience_seconds", "5", _seconds(0.1, 600), "how long a program may take to register", "SECONDS"),
+    Option(
+        "move_seconds_per_gib", "1", _seconds(0, 1000), "what moving memory costs; weighs taking back an idle lock", "S"
+    ),
     Option("max_clients", "4096", _integer(1, 100_000), "connections at most", "N"),
     Option(
         "max_clients_per_group", "1024", _integer(1, 100_000), "connections at most for a pod, container or user", "N"
