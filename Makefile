@@ -1,0 +1,49 @@
+# What a person types. Each target sets up by itself what it needs; nothing outside this directory is changed except
+# Debian packages, and those only when run as root and missing (tools/setup.sh says which).
+
+SHELL   := /bin/bash
+VENV    := .venv
+BIN     := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup native demo test lint check-generated bench e2e soak chaos torch numba release generate clean
+
+help:  ## What there is
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
+
+setup: $(VENV)/.ready  ## A virtual environment with everything in it
+
+$(VENV)/.ready: pyproject.toml tools/setup.sh tools/hatch_build.py
+	@tools/setup.sh $(VENV)
+	@touch $@
+
+native: setup  ## The C parts
+	@$(MAKE) --no-print-directory -s -C native
+
+demo: native  ## Two programs that do not fit share one card, with a picture
+	@$(BIN)/nvshare demo
+
+test: native lint  ## All hermetic tests (at most ten minutes)
+	@tools/setup.sh --tests $(VENV)
+	@$(MAKE) --no-print-directory -s -C native checks
+	@$(BIN)/coverage run -m pytest -q tests/core tests/wire && $(BIN)/coverage report
+	@$(BIN)/python -m pytest -q --ignore=tests/core --ignore=tests/wire
+
+lint: setup  ## Style and types
+	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy --no-error-summary
+	@$(MAKE) --no-print-directory -s check-generated
+
+check-generated: setup
+	@$(BIN)/python tools/wire_header.py --check
+
+generate: setup  ## Rewrite generated files
+	@$(BIN)/python tools/wire_header.py
+
+bench: native  ## Speed, against floors measured in the same run; prints a table, writes build/bench.json
+	@$(BIN)/python -m bench
+
+e2e: native  ## A real Kubernetes node on this machine, the user's scenarios on it (root; builds Kubernetes once)
+	@tools/e2e.sh
+
+clean:
+	rm -rf build $(VENV)
