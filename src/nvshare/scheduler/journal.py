@@ -3,6 +3,7 @@
 The file is written by a thread of its own behind a bounded queue. A disk that is slow or full costs lines, which are
 counted, and never holds up a GPU. Beyond its size the file is renamed to NAME.1 and started anew."""
 
+import os
 import queue
 import threading
 from collections import deque
@@ -12,22 +13,30 @@ from typing import IO
 
 import msgspec
 
+from nvshare.config import ConfigError
 from nvshare.core.actions import Action
-from nvshare.core.events import Event
+from nvshare.core.events import ClientRegistered, Event
 from nvshare.scheduler.step import Step, clients_of
 
 MOST_QUEUED = 20_000
+PARTS_PER_STEP = 4
+"""Actions and claims remembered for each step that may be, on average: some steps are about a thousand clients."""
 
 
 class Journal:
     """The last steps, and who wants to hear of new ones."""
 
     def __init__(self, most_steps: int) -> None:
-        self._steps: deque[Step] = deque(maxlen=most_steps)
+        self._steps: deque[Step] = deque()
+        self._most_steps = most_steps
+        self._parts = 0
         self._followers: list[Callable[[Step], None]] = []
 
     def observe(self, step: Step) -> None:
         self._steps.append(step)
+        self._parts += _parts_of(step)
+        while len(self._steps) > self._most_steps or self._parts > self._most_steps * PARTS_PER_STEP:
+            self._parts -= _parts_of(self._steps.popleft())
         for follow in self._followers:
             follow(step)
 
@@ -45,15 +54,28 @@ class Journal:
         return lambda: self._followers.remove(follower)
 
 
+def _parts_of(step: Step) -> int:
+    event = step.event
+    return len(step.actions) + (len(event.claims) if type(event) is ClientRegistered else 0)
+
+
 class JournalFile:
-    """Writes steps as JSON lines: `{"now": …, "event": {"ClientLeft": {…}}, "actions": [{"GiveLock": {…}}]}`."""
+    """Writes steps as JSON lines: `{"now": …, "event": {"ClientLeft": {…}}, "actions": [{"GiveLock": {…}}]}`.
+
+    A line is written at once and as a whole, so that what could not be written is known line by line."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         self.lost = 0
         self._path = path
         self._most_bytes = most_bytes
+        self._size = 0
+        self._is_torn = False
         self._queue: queue.Queue[Step | None] = queue.Queue(MOST_QUEUED)
-        self._file: IO[bytes] | None = path.open("ab")
+        self._file: IO[bytes] | None = None
+        try:
+            self._open()
+        except OSError as error:
+            raise ConfigError(f"cannot write the journal file {path}: {error.strerror}") from None
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
         self._thread.start()
 
@@ -81,16 +103,24 @@ class JournalFile:
             self._file.close()
 
     def _write(self, line: bytes) -> None:
-        if self._file is None:
-            self._file = self._path.open("ab")
-        if self._file.tell() + len(line) > self._most_bytes:
+        if self._file is not None and self._size + len(line) > self._most_bytes and self._size:
             self._file.close()
             self._file = None
             self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._file = self._path.open("ab")
-        self._file.write(line)
-        if self._queue.empty():
-            self._file.flush()
+        file = self._file or self._open()
+        if self._is_torn:  # the disk was full in the middle of a line
+            self._size += file.write(b"\n")
+            self._is_torn = False
+        written = file.write(line)
+        self._size += written
+        if written < len(line):
+            self._is_torn = True
+            self.lost += 1
+
+    def _open(self) -> IO[bytes]:
+        self._file = self._path.open("ab", buffering=0)
+        self._size = os.fstat(self._file.fileno()).st_size
+        return self._file
 
 
 def step_line(step: Step) -> bytes:

@@ -20,6 +20,8 @@ from nvshare.scheduler.clients import Clients
 from nvshare.scheduler.step import Step, client_name
 
 BOUNDS_S = (0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+MOST_GPUS = 256
+"""GPUs with series of their own. Programs can make UUIDs up, one after another; what is beyond counts as `other`."""
 _BOUNDS_NS = [int(bound * SECOND) for bound in BOUNDS_S]
 
 
@@ -43,6 +45,7 @@ class Metrics:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self.steps = 0
+        self._gpus: set[str] = set()
         self.holds: dict[str, Histogram] = {}
         self.waits: dict[str, Histogram] = {}
         self.drops: Counter[tuple[str, str]] = Counter()
@@ -63,15 +66,16 @@ class Metrics:
                 ended = cast("ac.EndTurn", action)
                 self._histogram(self.holds, ended.gpu).add(ended.held_ns)
                 if ended.end == "revoked":
-                    self.revocations[ended.gpu] += 1
+                    self.revocations[self._label(ended.gpu)] += 1
             elif kind is ac.DropLock:
                 dropped = cast("ac.DropLock", action)
-                self.drops[dropped.gpu, dropped.cause] += 1
+                self.drops[self._label(dropped.gpu), dropped.cause] += 1
             elif kind is ac.UpdateLimit:
                 self.limit_updates += 1
 
     def families(self, node: Snapshot) -> Iterator[Metric]:
         """All families, one after another."""
+        self._forget_gone({gpu.uuid for gpu in node.gpus})
         yield _gauge("nvshare_build_info", "The scheduler's version.", ["version"], [([__version__], 1)])
         yield _gauge("nvshare_scheduling_enabled", "1 while anti-thrash scheduling is on.", [], [([], node.scheduling)])
         yield from _gpu_families(node)
@@ -101,12 +105,29 @@ class Metrics:
         yield _counter("nvshare_watch_restarts", "Pod watches begun anew.", [], [([], self.watch_restarts)])
         yield _counter("nvshare_journal_lost_steps", "Steps that the journal file missed.", [], [([], lost)])
 
-    @staticmethod
-    def _histogram(of: dict[str, Histogram], gpu: str) -> Histogram:
+    def _histogram(self, of: dict[str, Histogram], gpu: str) -> Histogram:
         found = of.get(gpu)
         if found is None:
-            found = of[gpu] = Histogram()
+            found = of.setdefault(self._label(gpu), Histogram())
         return found
+
+    def _label(self, gpu: str) -> str:
+        if gpu not in self._gpus:
+            if len(self._gpus) >= MOST_GPUS:
+                return "other"
+            self._gpus.add(gpu)
+        return gpu
+
+    def _forget_gone(self, gpus: set[str]) -> None:
+        """Make room when it gets short: a GPU that has gone ends its series."""
+        if len(self._gpus) > MOST_GPUS // 2:
+            gone = self._gpus - gpus
+            self._gpus &= gpus
+            for gpu in gone:
+                self.holds.pop(gpu, None)
+                self.waits.pop(gpu, None)
+                self.revocations.pop(gpu, None)
+            self.drops = Counter({key: count for key, count in self.drops.items() if key[0] not in gone})
 
 
 class _One:

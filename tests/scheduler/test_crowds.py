@@ -1,0 +1,192 @@
+"""Many peers, or one that behaves like many: what they can take from others is bounded."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nvshare.wire import messages as wire
+from nvshare.wire.codec import encode
+from support.client import GIB, WireClient, entry, gpu_bytes, registration
+from support.daemon import Daemon
+from support.fixtures import StartDaemon
+
+RUN = b"r" * 16
+
+
+def hand_over(one: WireClient, other: WireClient, times: int) -> float:
+    """Pass a lock to and fro; the longest hand-over, in seconds."""
+    lock, longest = one.take_lock(10 * GIB), 0.0
+    other.request(10 * GIB)
+    other.hear_until(wire.WaitForMem)
+    for _ in range(times):
+        began = time.monotonic()
+        one.release(lock, again=True)
+        lock = other.hear_until(wire.LockOk).lock
+        longest = max(longest, time.monotonic() - began)
+        one, other = other, one
+    one.release(lock)
+    other.release(other.hear_until(wire.LockOk).lock)
+    return longest
+
+
+def test_ten_thousand_connections_come_and_go_while_two_clients_take_turns(daemon: Daemon) -> None:
+    def crowd() -> None:
+        for wave in range(100):
+            peers = [daemon.client() for _ in range(100)]
+            if wave % 10 == 0:
+                for peer in peers:
+                    peer.register(entry(9))
+            for peer in peers:
+                peer.close()
+
+    with daemon.client().register() as one, daemon.client().register() as other:
+        before = daemon.memory_bytes()
+        thread = threading.Thread(target=crowd)
+        thread.start()
+        while thread.is_alive():
+            hand_over(one, other, 10)
+        thread.join()
+        assert one.hear_all() is not None
+        assert daemon.descriptors() < 40
+        assert daemon.memory_bytes() - before < 40e6
+    daemon.assert_alive()
+    assert "Traceback" not in daemon.log.text
+
+
+def test_one_connection_too_many_is_refused_and_the_others_stay(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--max-clients", "20", "--http", "127.0.0.1:0")
+    with contextlib.ExitStack() as stack:
+        inside = [stack.enter_context(daemon.client().register()) for _ in range(20)]
+        for _ in range(30):
+            daemon.client().wait_closed()
+        daemon.log.wait_for("20 connections are open already")
+        assert daemon.metric("nvshare_rejected_connections_total", kind="refused") == 30
+        inside[0].close()
+        daemon.log.wait_for(f"Client left: {inside[0].name}")
+        stack.enter_context(daemon.client().register())
+        assert inside[7].take_lock()
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory that every user may enter."""
+    place = Path(tempfile.mkdtemp(prefix="nvs-"))
+    place.chmod(0o755)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_a_user_who_fills_its_share_with_silence_leaves_room_for_others(open_place: Path) -> None:
+    with Daemon(open_place, "--max-clients-per-group", "10") as daemon, contextlib.ExitStack() as stack:
+        for _ in range(10):
+            stack.enter_context(daemon.client())
+        daemon.client().wait_closed()
+        daemon.log.wait_for(r"uid/0 has 10 connections already \(max-clients-per-group\)")
+        other = subprocess.run(
+            [sys.executable, "-c", OTHER_USER, daemon.socket, encode(registration(entry())).hex()],
+            capture_output=True,
+            timeout=30,
+        )
+        assert other.stdout == b"2\n", other.stderr
+
+
+OTHER_USER = """
+import os, socket, sys
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(sys.argv[1])
+peer.sendall(bytes.fromhex(sys.argv[2]))
+print(peer.recv(100)[2])
+"""
+
+
+def test_a_flood_of_messages_does_not_hold_up_others(daemon: Daemon) -> None:
+    """The flood never ends by itself: 1 MiB of requests at a time, read by a thread of its own."""
+    with (
+        daemon.client().register() as one,
+        daemon.client().register() as other,
+        daemon.client().register(entry(5)) as flooder,
+    ):
+        flooder.take_lock()
+        is_over = threading.Event()
+
+        def flood() -> None:
+            messages = encode(wire.Idle(0)) * 60_000
+            while not is_over.is_set():
+                flooder.send_bytes(messages)
+
+        thread = threading.Thread(target=flood)
+        thread.start()
+        try:
+            longest = hand_over(one, other, 50)
+        finally:
+            is_over.set()
+            thread.join()
+        assert longest < 0.5
+
+
+def test_unanswered_questions_are_bounded(daemon: Daemon) -> None:
+    """A process asks and asks while its sibling does not answer a recall; everybody else goes on."""
+    limited = {"run": RUN, "own_limit": 4 * GIB}
+    with (
+        daemon.client().register() as one,
+        daemon.client().register() as other,
+        daemon.client().register(entry(5, swappable=3 * GIB), **limited) as mute,
+        daemon.client().register(entry(5), **limited) as asker,
+    ):
+        assert mute.id
+        asker.hear_all()
+        before = daemon.memory_bytes()
+        asker.send_bytes(b"".join(encode(wire.BudgetAsk(0, number, 3 * GIB)) for number in range(100, 5_100)))
+        assert hand_over(one, other, 20) < 1
+        answers = [asker.hear_until(wire.Budget).ask for _ in range(5_000)]
+        assert sorted(answers) == list(range(100, 5_100))
+        assert daemon.memory_bytes() - before < 20e6
+
+
+def test_a_pod_whose_processes_claim_more_than_numbers_hold_is_answered(daemon: Daemon) -> None:
+    with contextlib.ExitStack() as stack:
+        absurd = entry(5, swappable=1 << 56, unswappable=1 << 56)
+        crowd = [stack.enter_context(daemon.client().register(absurd, run=RUN)) for _ in range(140)]
+        crowd[0].send(wire.BudgetAsk(0, 7, 0))
+        assert crowd[0].hear_until(wire.Budget).others == wire.MAX_BYTES
+        daemon.assert_alive()
+
+
+def test_made_up_gpus_are_bounded_and_forgotten(daemon: Daemon) -> None:
+    def some(start: int) -> list[wire.GpuEntry]:
+        return [entry(start + number) for number in range(64)]
+
+    with daemon.client().register() as real, daemon.client().register(*some(100)) as first:
+        with daemon.client() as third:
+            third.send(registration(*some(200)))
+            third.wait_closed()
+        daemon.log.wait_for("more than 128 GPUs are named")
+        assert len(daemon.status()["gpus"]) == 65
+        first.take_lock(gpu=63)
+        real.take_lock()
+    daemon.log.wait_for("Client left", times=2)
+    assert daemon.status()["gpus"] == []
+
+
+def test_made_up_gpus_over_time_leave_nothing_behind(daemon: Daemon) -> None:
+    with daemon.client().register() as real:
+        real.take_lock()
+        for number in range(700):
+            with daemon.client().register(entry(1000 + number)) as liar:
+                liar.take_lock()
+        text = daemon.metrics_text()
+        assert text.count("nvshare_lock_wait_seconds_count{") < 300
+        assert f'nvshare_gpu_running_clients{{gpu="GPU-{gpu_bytes(0).hex()[:8]}' in text

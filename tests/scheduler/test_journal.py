@@ -1,0 +1,140 @@
+"""What is remembered of the steps: in memory within bounds, in a file that may be slow, full or taken away."""
+
+import json
+from pathlib import Path
+
+from nvshare.core.actions import AdmitClient, GiveLock
+from nvshare.core.events import AlarmRang, ClientLeft, ClientRegistered, LockRequested
+from nvshare.core.model import NO_MEMORY, Claim
+from nvshare.scheduler.journal import PARTS_PER_STEP, Journal, JournalFile
+from nvshare.scheduler.step import Step
+from support.client import GIB, gpu_name
+from support.fixtures import StartDaemon
+
+
+def step(number: int, client: int = 1) -> Step:
+    return Step(number, 1.5, LockRequested(client, "g", NO_MEMORY), (GiveLock(client, "g", number, False),))
+
+
+def test_only_the_newest_steps_are_remembered() -> None:
+    journal = Journal(10)
+    for number in range(25):
+        journal.observe(step(number))
+    assert [one.now for one in journal.last(100)] == list(range(15, 25))
+    assert [one.now for one in journal.last(2)] == [23, 24]
+    assert journal.last(0) == []
+
+
+def test_a_story_is_every_step_that_a_client_had_a_part_in() -> None:
+    journal = Journal(10)
+    other = Step(3, 0.0, AlarmRang(), (GiveLock(1, "g", 9, False),))
+    for one in (step(1, client=1), step(2, client=2), other, Step(4, 0.0, ClientLeft(2), ())):
+        journal.observe(one)
+    assert [one.now for one in journal.story(1)] == [1, 3]
+    assert [one.now for one in journal.story(2)] == [2, 4]
+
+
+def test_steps_about_many_things_count_for_as_many() -> None:
+    claims = tuple(Claim(f"g{number}", GIB) for number in range(64))
+    big = Step(1, 0.0, ClientRegistered(1, "run/x", "x", "x", claims), (AdmitClient(1, True),))
+    journal = Journal(1000)
+    for _ in range(1000):
+        journal.observe(big)
+    assert len(journal.last(1000)) == 1000 * PARTS_PER_STEP // 65
+
+
+def test_followers_hear_of_new_steps_until_they_stop() -> None:
+    journal, heard = Journal(10), []
+    stop = journal.follow(heard.append)
+    journal.observe(step(1))
+    stop()
+    journal.observe(step(2))
+    assert [one.now for one in heard] == [1]
+
+
+def lines(path: Path) -> list[int]:
+    return [json.loads(line)["now"] for line in path.read_text().splitlines()]
+
+
+def test_the_file_has_every_step_as_a_line_that_names_what_happened(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    file = JournalFile(path, 1 << 20)
+    for number in range(5):
+        file.observe(step(number))
+    file.close()
+    assert lines(path) == [0, 1, 2, 3, 4]
+    first = json.loads(path.read_text().splitlines()[0])
+    assert first["event"] == {
+        "LockRequested": {"client": 1, "gpu": "g", "memory": {"swappable": 0, "unswappable": 0, "contexts": 0}}
+    }
+    assert [list(action) for action in first["actions"]] == [["GiveLock"]]
+    assert file.lost == 0
+
+
+def test_a_file_that_has_grown_is_kept_once_and_started_anew(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    file = JournalFile(path, 2000)
+    for number in range(50):
+        file.observe(step(number))
+    file.close()
+    old, new = lines(tmp_path / "journal.1"), lines(path)
+    assert [*old, *new] == list(range(50 - len(old) - len(new), 50))
+    assert path.stat().st_size <= 2000
+    assert (tmp_path / "journal.1").stat().st_size <= 2000
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["journal", "journal.1"]
+
+
+def test_a_restarted_scheduler_goes_on_in_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    for number in range(2):
+        file = JournalFile(path, 1 << 20)
+        file.observe(step(number))
+        file.close()
+    assert lines(path) == [0, 1]
+
+
+def test_a_full_disk_costs_lines_that_are_counted(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--journal-file", "/dev/full", "--http", "127.0.0.1:0")
+    with daemon.client().register() as client:
+        client.release(client.take_lock())
+        client.take_lock()
+    daemon.log.wait_for("Client left")
+    assert daemon.stop() == 0
+    assert "Traceback" not in daemon.log.text
+    assert "Exception" not in daemon.log.text
+
+
+def test_lost_lines_are_counted_one_for_one(tmp_path: Path) -> None:
+    del tmp_path
+    file = JournalFile(Path("/dev/full"), 1 << 20)
+    for number in range(500):
+        file.observe(step(number))
+    file.close()
+    assert file.lost == 500
+
+
+def test_when_the_disk_has_room_again_lines_are_whole(tmp_path: Path) -> None:
+    """The place is taken away while it runs and comes back; what was written before and after can be read."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    file = JournalFile(folder / "journal", 400)
+    folder.rename(tmp_path / "elsewhere")
+    for number in range(20):
+        file.observe(step(number))
+    file.close()
+    assert 0 < file.lost < 20
+    kept = [line for path in (tmp_path / "elsewhere").iterdir() for line in lines(path)]
+    assert len(kept) == 20 - file.lost
+
+
+def test_the_schedulers_own_file_tells_what_happened(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    daemon = start_daemon("--journal-file", str(path))
+    with daemon.client().register() as client:
+        client.take_lock(GIB)
+    daemon.log.wait_for("Client left")
+    assert daemon.stop() == 0
+    steps = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [next(iter(one["event"])) for one in steps] == ["ClientRegistered", "LockRequested", "ClientLeft"]
+    given = steps[1]["actions"][0]["GiveLock"]
+    assert (given["client"], given["gpu"]) == (client.id, gpu_name(0))
