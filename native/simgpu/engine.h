@@ -1,0 +1,66 @@
+/* The execution thread of one card in this process; shared by engine.c, kernel.c, operation.c and turn.c only. */
+#ifndef SIM_ENGINE_H
+#define SIM_ENGINE_H
+
+#include "driver.h"
+
+enum { SIM_LANE_TO_DEVICE, SIM_LANE_TO_HOST, SIM_LANE_ON_DEVICE, SIM_LANES };
+
+/* The kernel that has the compute engine. Times are real and virtual: a kernel that should end at t is retired a
+ * little after t, but the next one begins at t all the same, so late wake-ups do not add up. */
+struct sim_run {
+    CUstream stream;             /* NULL: the compute engine is free */
+    uint64_t begin_ns;
+    uint64_t clock_ns;           /* up to here its work is accounted */
+    uint64_t segment_end_ns;     /* what is under way ends here */
+    uint64_t remaining_ns;       /* computing still to do after clock_ns */
+    uint64_t touch;              /* first address of the range it touches; 0 = all of the process' managed memory */
+    uint32_t chunks, chunk;      /* chunks to touch, how many were */
+    uint32_t offset;             /* where in the list it starts */
+    uint64_t chunk_ns;           /* computing per chunk */
+    uint64_t paged_ns, waited_ns, waiting_since_ns;
+    bool pure;                   /* the segment is computing only and may be cut anywhere */
+    bool waiting;                /* for the turn */
+};
+
+struct sim_engine {
+    unsigned card, slot;
+    struct sim_card *state;
+    uint64_t slice_ns;           /* real */
+    pthread_t thread;
+    pthread_mutex_t lock;        /* the list of streams */
+    CUstream streams;
+    _Atomic uint32_t sleeping, dirty;
+    struct sim_run run;
+    bool wants_turn;
+    uint64_t compute_free_ns;
+    uint64_t lane_free_ns[SIM_LANES];
+    uint64_t poll_ns;            /* next look at memory somebody waits for; SIM_NEVER = nobody does */
+    uint32_t touch_offset;       /* touching by streaming: where the next kernel goes on */
+    uint64_t busy_begin_ns, busy_end_ns; /* computing not yet entered in the shared state */
+};
+
+/* turn.c: the turn to compute, between processes */
+bool sim_turn_try(struct sim_engine *engine, uint64_t now);
+void sim_turn_pass(struct sim_engine *engine, uint64_t now);
+void sim_turn_idle(struct sim_engine *engine, uint64_t now);
+static inline bool sim_turn_is_mine(const struct sim_engine *engine)
+{
+    return engine->state->turn_holder == engine->slot + 1 && engine->state->turn_busy;
+}
+static inline bool sim_turn_contended(struct sim_engine *engine)
+{
+    return atomic_load_explicit(&engine->state->turn_waiters, memory_order_relaxed) != 0;
+}
+
+/* kernel.c */
+bool sim_kernel_step(struct sim_engine *engine, CUstream stream, const struct sim_op *op, uint64_t now);
+uint64_t sim_kernel_deadline(struct sim_engine *engine, uint64_t now);
+void sim_kernel_flush_busy(struct sim_engine *engine);
+
+/* operation.c: one attempt at the operation at the stream's head; true if it was retired */
+bool sim_operation_step(struct sim_engine *engine, CUstream stream, uint64_t now);
+/* The k-th operation from the head that is known already, NULL if there is none. */
+const struct sim_op *sim_operation_peek(CUstream stream, uint32_t k);
+
+#endif

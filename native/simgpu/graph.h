@@ -1,0 +1,56 @@
+/* Graphs; shared by graph.c, graph_nodes.c, graph_exec.c, capture.c and the engine. */
+#ifndef SIM_GRAPH_H
+#define SIM_GRAPH_H
+
+#include "driver.h"
+
+struct CUgraphNode_st {
+    uint32_t kind;
+    CUgraphNodeType type;
+    CUgraph graph;
+    uint64_t id;                     /* kept in clones and instances, so that they can be matched */
+    struct sim_op op;
+    CUgraphNode *dependencies;
+    size_t count, room;
+    CUgraph child;
+    uint32_t mark;
+    struct sim_allocation *memory;   /* of an allocation node */
+    union {                          /* as given, for the getters */
+        CUDA_KERNEL_NODE_PARAMS kernel;
+        CUDA_MEMCPY3D copy;
+        CUDA_MEMSET_NODE_PARAMS memset;
+        CUDA_HOST_NODE_PARAMS host;
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        CUdeviceptr pointer;
+        CUevent event;
+    } params;
+    CUcontext context;
+};
+
+struct CUgraph_st {
+    uint32_t kind;
+    uint64_t id;
+    CUgraphNode *nodes;
+    size_t count, room;
+    struct { CUuserObject object; unsigned count; } objects[16];
+    unsigned object_count;
+    bool captured_into;              /* belongs to a child node or a capture: not to be destroyed on its own */
+};
+
+struct CUgraphExec_st {
+    uint32_t kind;
+    _Atomic uint32_t references;     /* the handle and every queued launch */
+    uint64_t flags, graph_id;
+    struct sim_op *operations;       /* in an order that respects the edges, child graphs included */
+    uint64_t *ids;                   /* node ids of the operations */
+    uint8_t *enabled;
+    CUgraphNodeType *types;
+    uint32_t count;
+};
+
+CUgraph sim_graph_new(void);
+CUgraphNode sim_graph_add(CUgraph graph, CUgraphNodeType type, const CUgraphNode *dependencies, size_t count);
+bool sim_graph_depend(CUgraphNode node, CUgraphNode on);
+void sim_graph_free(CUgraph graph);
+
+#endif

@@ -1,0 +1,22 @@
+/* Physical memory handles and their mappings; shared by vmm.c and pointer.c. */
+#ifndef SIM_VMM_H
+#define SIM_VMM_H
+
+#include "driver.h"
+
+struct sim_physical {
+    uint32_t kind;                   /* SIM_PHYSICAL */
+    _Atomic uint32_t references;     /* handles and mappings: the memory lives until the last of both is gone */
+    _Atomic uint32_t handles;
+    uint64_t id, size;
+    CUmemAllocationProp properties;
+    unsigned card;
+    bool host, imported;
+    int fd;                          /* memory file; the process' common one unless it can be exported */
+    bool own_file;
+    uint64_t offset;
+};
+
+struct sim_mapping { struct sim_physical *physical; uint64_t offset; int access; };
+
+#endif
