@@ -124,7 +124,8 @@ struct sim_card {
     uint32_t turn_busy;              /* the holder has work; else it may be taken over without asking */
     _Atomic uint32_t turn_waiters;
     uint32_t slots_high;             /* slots at and above this have never been used */
-    uint64_t turn_since_ns;
+    uint64_t turn_since_ns;          /* the holder's slice began */
+    uint64_t turn_free_ns;           /* what came before the holder's work ended */
     uint64_t turn_tickets;
 
     /* use of the card, for NVML: busy real nanoseconds, in total and in the last SIM_USE_BUCKETS tenths of a second */

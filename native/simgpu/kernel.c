@@ -96,7 +96,7 @@ static void begin(struct sim_engine *engine, CUstream stream, const struct sim_o
 {
     struct sim_run *run = &engine->run;
     *run = (struct sim_run){.stream = stream, .remaining_ns = op->u.kernel.duration_ns};
-    run->begin_ns = latest(latest(op->submit_ns, stream->ready_ns), latest(engine->compute_free_ns, engine->state->turn_since_ns));
+    run->begin_ns = latest(latest(op->submit_ns, stream->ready_ns), latest(engine->compute_free_ns, engine->state->turn_free_ns));
     run->clock_ns = run->begin_ns;
     choose_chunks(engine, op);
     run->chunk_ns = run->chunks > 0 ? run->remaining_ns / run->chunks : 0;

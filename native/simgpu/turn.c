@@ -80,7 +80,7 @@ static void hand_over(struct sim_card *card, uint64_t now)
     atomic_fetch_sub(&card->turn_waiters, 1);
     card->turn_holder = (uint32_t)(next - card->slots) + 1;
     card->turn_busy = 1;
-    card->turn_since_ns = now;
+    card->turn_since_ns = card->turn_free_ns = now;
     wake_slot(next);
 }
 
@@ -105,6 +105,8 @@ void sim_turn_idle(struct sim_engine *engine, uint64_t now)
     }
     if (card->turn_holder == engine->slot + 1) {
         card->turn_busy = 0;
+        if (card->turn_free_ns < engine->compute_free_ns)
+            card->turn_free_ns = engine->compute_free_ns;
         hand_over(card, now);
     }
     sim_card_unlock(card);
