@@ -1,0 +1,215 @@
+"""A node, its clients and everything that may happen to them. Each step is checked against the naive account.
+
+What happens next is up to whoever drives it, through `pick`: Hypothesis, which is good at small cruel stories, or a
+seeded random walk, which is good at long ones."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from naive import Naive
+from peers import Peer
+
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
+
+Pick = Callable[[Sequence[Any]], Any]
+
+GPUS = ["g0", "g1"]
+CARD = 10 * GIB
+MOST_CLIENTS = 7
+MOST_QUANTUM = 60 * SECOND
+EPOCH = 7
+SIZES = [0, MIB, GIB, 2 * GIB, 3 * GIB, 4 * GIB, 5 * GIB, 9 * GIB, 9 * GIB + 1, 20 * GIB]
+QUANTA = [SECOND, 10 * SECOND, MOST_QUANTUM]
+PAUSES = [0, 1, 50 * MILLISECOND, SECOND, 3 * SECOND, 11 * SECOND, 31 * SECOND, 400 * SECOND]
+
+
+class World:
+    """The methods without a leading underscore are what may happen."""
+
+    def __init__(self, pick: Pick) -> None:
+        self.now = 0
+        self.peers: dict[int, Peer] = {}
+        self.last_client = 0
+        rule = QuantumRule(mode=pick(["auto", "fixed"]), fixed_ns=pick(QUANTA), most_ns=MOST_QUANTUM)
+        settings = Settings(quantum=rule, policy=pick(["fcfs", "fair", "priority"]))
+        settles_at = pick([None, settings.settle_ns])
+        self.node = Node(settings, epoch=EPOCH, settles_at=settles_at, is_paranoid=True)
+        self.naive = Naive(settings, MOST_QUANTUM)
+        for gpu in GPUS:
+            self._step(ev.GpuFound(gpu, CARD))
+        for _ in range(4):
+            self.join(pick)
+
+    def _step(self, event: ev.Event) -> None:
+        self.naive.before(self.now, event)
+        actions = self.node.handle(self.now, event)
+        self.naive.after(self.now, actions, self.node)
+        for action in actions:
+            client = getattr(action, "client", None)
+            if client in self.peers and not isinstance(action, ac.EndTurn):
+                self.peers[client].told.append(action)
+
+    def _ring_until(self, then: int) -> None:
+        """Every alarm rings on time. It may ring again at once for what its own step made due, but never for ever."""
+        at_once = 0
+        while (deadline := self.node.next_deadline()) is not None and deadline <= then:
+            at_once = at_once + 1 if deadline <= self.now else 0
+            assert at_once < 10, "the alarm never stops ringing"
+            self.now = max(self.now, deadline)
+            self._step(ev.AlarmRang())
+        self.now = then
+
+    # Clients come and go.
+
+    def join(self, pick: Pick) -> None:
+        """A newcomer, or one that comes back and claims what it holds."""
+        if len(self.peers) == MOST_CLIENTS:
+            return
+        self.last_client += 1
+        client, state, memory = self.last_client, pick(["rest", "rest", "rest", "holding", "unshared"]), _memory(pick)
+        gpus = pick([["g0"], ["g0"], ["g1"], ["g0", "g1"]])
+        peer = self.peers[client] = Peer(client, gpus)
+        claims = []
+        for index, gpu in enumerate(gpus):
+            lock = ((EPOCH - 1) << 32) + 2 * client + index if state == "holding" else 0
+            view = peer.views[gpu]
+            view.lock, view.memory, view.has_work = lock, memory, state != "rest"
+            claims.append(Claim(gpu, CARD, lock, state == "unshared", memory))
+        priority, weight = pick([-20, -1, 0, 0, 1, 20]), pick([1, 100, 100, 300])
+        self._step(
+            ev.ClientRegistered(client, f"run/{client}", "", "", tuple(claims), priority=priority, weight=weight)
+        )
+
+    def leave(self, pick: Pick) -> None:
+        if len(self.peers) > MOST_CLIENTS - 2:
+            client = pick(sorted(self.peers))
+            del self.peers[client]
+            self._step(ev.ClientLeft(client))
+
+    def stop_or_go_on(self, pick: Pick) -> None:
+        for peer in pick_some(pick, list(self.peers.values())):
+            peer.is_stopped = not peer.is_stopped
+
+    # What clients do, and what then travels to and fro.
+
+    def _some_seats(self, pick: Pick) -> list[tuple[Peer, str]]:
+        seats = [(peer, gpu) for peer in self.peers.values() for gpu in peer.views if not peer.is_stopped]
+        return pick_some(pick, seats)
+
+    def want(self, pick: Pick) -> None:
+        for peer, gpu in self._some_seats(pick):
+            peer.want(gpu)
+
+    def want_now(self, pick: Pick) -> None:
+        self.want(pick)
+        self.catch_up(pick)
+
+    def resize(self, pick: Pick) -> None:
+        for peer, gpu in self._some_seats(pick):
+            peer.resize(gpu, _memory(pick))
+
+    def finish_work(self, pick: Pick) -> None:
+        for peer, gpu in self._some_seats(pick):
+            peer.finish_work(gpu)
+
+    def drain(self, pick: Pick) -> None:
+        for peer, gpu in self._some_seats(pick):
+            peer.drain(gpu)
+
+    def drain_all(self, pick: Pick) -> None:
+        """Everybody who was told to stop stops."""
+        self.catch_up(pick)
+        for peer in self.peers.values():
+            if not peer.is_stopped:
+                for gpu in peer.views:
+                    peer.drain(gpu)
+        self.catch_up(pick)
+
+    def give_up(self, pick: Pick) -> None:
+        for peer, gpu in self._some_seats(pick):
+            peer.give_up(gpu)
+
+    def muddle(self, pick: Pick) -> None:
+        """A release of an old number, said again, late, or never given to this client."""
+        for peer, gpu in self._some_seats(pick):
+            numbers = [*peer.views[gpu].old_locks[-5:], *list(self.naive.given)[-3:], 0, 12345]
+            peer.said.append(ev.LockReleased(peer.id, gpu, pick(numbers), pick([True, False])))
+
+    def deliver(self, pick: Pick) -> None:
+        """Some messages arrive, others are still on their way."""
+        for peer in pick_some(pick, list(self.peers.values())):
+            if peer.said and pick([True, False]):
+                self._step(peer.said.popleft())
+            elif peer.told and not peer.is_stopped:
+                peer.hear()
+
+    def catch_up(self, pick: Pick) -> None:
+        """All messages arrive, and all who can answer do."""
+        for _ in range(1000):
+            talking = [peer for peer in self.peers.values() if peer.said]
+            hearing = [peer for peer in self.peers.values() if peer.told and not peer.is_stopped]
+            if not talking and not hearing:
+                return
+            for peer in talking:
+                self._step(peer.said.popleft())
+            for peer in hearing:
+                peer.hear()
+        raise AssertionError("the talk never ends")
+
+    # The rest of the world.
+
+    def wait(self, pick: Pick) -> None:
+        self._ring_until(self.now + pick(PAUSES))
+
+    def wait_for_the_alarm(self, pick: Pick) -> None:
+        self._ring_until(max(self.now, self.node.next_deadline() or 0))
+
+    def wait_without_alarms(self, pick: Pick) -> None:
+        late = pick([1, SECOND, 20 * SECOND])
+        self.now += late
+        self.naive.be_late(late)
+
+    def measure(self, pick: Pick) -> None:
+        self._step(ev.MemoryMeasured(pick(GPUS), pick([0, 0, GIB, 9 * GIB]), pick([None, MIB])))
+
+    def set_quantum(self, pick: Pick) -> None:
+        self._step(ev.QuantumSet(pick(QUANTA), pick([None, *GPUS])))
+
+    def switch_off_and_on(self, pick: Pick) -> None:
+        self._step(ev.SchedulingSwitched(False))
+        if pick([True, False]):
+            self.want(pick)
+            self.wait(pick)
+            self.deliver(pick)
+        self._step(ev.SchedulingSwitched(True))
+
+    def look(self, pick: Pick) -> None:
+        for gpu in snapshot(self.node, self.now).gpus:
+            assert gpu.running == len(self.naive.gpus[gpu.uuid].named("staying", "dropping"))
+            assert gpu.waiting == len(self.naive.gpus[gpu.uuid].named("waiting"))
+            assert gpu.available_memory >= 0
+
+    def end(self) -> None:
+        """From any state whatever, by alarms alone and with everybody silent, whoever waits now is let in in time."""
+        self._ring_until(self.now)
+        waits = [
+            (seat, seat.order, seat.since + self.naive.bound(gpu) + seat.allowance)
+            for gpu in self.naive.gpus.values()
+            for seat in gpu.named("waiting")
+        ]
+        self._ring_until(max([self.now, *(end for _, _, end in waits)]))
+        for seat, order, _ in waits:
+            assert seat.state != "waiting" or seat.order != order, "this wait has ended"
+
+
+def pick_some(pick: Pick, options: Sequence[Any]) -> list[Any]:
+    """Up to three of them."""
+    return [pick(options) for _ in range(pick([1, 1, 2, 3]))] if options else []
+
+
+def _memory(pick: Pick) -> Memory:
+    return Memory(swappable=pick(SIZES), unswappable=pick([0, 0, 0, GIB]), contexts=pick([0, 0, 1, 2]))
