@@ -1,0 +1,84 @@
+"""A machine of simulated GPUs with the real scheduler on it, and the questions that the trace answers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from programs import CHECKS, GIB, Program, Programs
+from support.daemon import Daemon
+
+from nvshare.simgpu.config import SimGpu
+from nvshare.simgpu.trace import Kind, Overlap, ProcessTrace, merge, overlaps, read_traces
+
+WORK = (Kind.KERNEL, Kind.COPY, Kind.MEMSET)
+
+
+class Machine(Programs):
+    """Simulated cards, a scheduler, and programs under the library."""
+
+    def __init__(self, directory: Path, *options: str, gpus: int = 1, scale: float = 0.01, **settings: Any) -> None:
+        self.simulation = directory / "gpus"
+        self.simulation.mkdir()
+        values = {"directory": str(self.simulation), "gpus": gpus, "memory": "16Gi", "scale": scale, "trace": 1}
+        cards = SimGpu().with_values(**values | settings)
+        self.place, self.options = directory / "daemon", options
+        self.daemon = Daemon(self.place, *options)
+        super().__init__(directory, {**cards.environment({}), "NVSHARE_SOCKET": self.daemon.socket})
+
+    def restart(self) -> None:
+        """SIGKILL, and a new one in its place."""
+        self.daemon.kill()
+        self.daemon = Daemon(self.place, *self.options)
+
+    def client(self, memory: int = 0, *, gpu: int = 0, **environment: str) -> Program:
+        """A program with a context and this much memory."""
+        program = self.start(CHECKS / "lib_client", "dlsym", **environment)
+        program.do(f"init {gpu}")
+        if memory:
+            program.do(f"alloc {memory}")
+        return program
+
+    def clients(self, gpu: int = 0) -> list[dict[str, Any]]:
+        """The scheduler's own view of who is on a GPU."""
+        gpus = self.daemon.status()["gpus"]
+        return list(gpus[gpu]["clients"]) if gpus else []
+
+    def traces(self) -> list[ProcessTrace]:
+        return read_traces(self.simulation)
+
+    def overlaps(self) -> list[Overlap]:
+        """Times at which two processes had work on one card."""
+        return overlaps(self.traces(), WORK)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self.daemon.kill()
+
+
+def turns(traces: list[ProcessTrace], uuid: str) -> Iterator[tuple[str, int, int]]:
+    """Who had the card from when to when, in order: work of one process with nobody else's in between."""
+    work = sorted(
+        (record.begin_ns, record.known_end_ns, trace.process)
+        for trace in traces
+        for record in trace.of_kind(*WORK)
+        if trace.uuids[record.card] == uuid
+    )
+    current: list[tuple[int, int]] = []
+    for index, (begin, end, process) in enumerate(work):
+        if index and work[index - 1][2] != process:
+            yield work[index - 1][2], current[0][0], max(until for _, until in current)
+            current = []
+        current.append((begin, end))
+    if current:
+        yield work[-1][2], current[0][0], max(until for _, until in current)
+
+
+def busy_ns(trace: ProcessTrace) -> int:
+    """How long the process had work on a card."""
+    return sum(end - begin for begin, end in merge((r.begin_ns, r.known_end_ns) for r in trace.of_kind(*WORK)))
+
+
+__all__ = ["GIB", "Machine", "busy_ns", "turns"]
