@@ -27,9 +27,9 @@ SCENARIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("kernels", (), ""),
     ("streams_and_events", (), ""),
     ("graphs", (), ""),
-    ("out_of_memory", (), ""),
+    ("out_of_memory", ("native",), ""),
     ("two_gib", (), "expandable_segments:True"),
-    ("out_of_memory", (), "expandable_segments:True"),
+    ("out_of_memory", ("expandable",), "expandable_segments:True"),
     ("round_trip", (), "backend:cudaMallocAsync"),
     ("out_of_memory", ("async",), "backend:cudaMallocAsync"),
 )
@@ -54,7 +54,9 @@ def run(python: Path, scenario: str, arguments: tuple[str, ...], allocator: str)
         settings = SimGpu().with_values(
             directory=directory, gpus=2, memory="16Gi", scale=0.01, compute_capability="8.0"
         )
-        environment = settings.environment({**os.environ, "PYTORCH_CUDA_ALLOC_CONF": allocator}, runtime=True)
+        environment = settings.environment(dict(os.environ), runtime=True)
+        if allocator:
+            environment["PYTORCH_CUDA_ALLOC_CONF"] = allocator
         command: list[str | Path] = [python, ROOT / "tools" / "torch_scenarios.py", scenario, *arguments]
         try:
             done = subprocess.run(

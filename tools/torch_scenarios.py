@@ -10,6 +10,7 @@ import torch  # type: ignore[import-not-found]  # only in its own venv
 
 GIB = 1 << 30
 CARD_BYTES = 16 * GIB
+SEGMENT_SLACK = 32 << 20  # expandable segments come in pieces of 20 MiB
 
 
 def available() -> None:
@@ -23,18 +24,18 @@ def available() -> None:
 
 
 def two_gib() -> None:
-    torch.cuda.init()
-    torch.zeros(1, device="cuda")
+    small = torch.zeros(1, device="cuda")  # the context and PyTorch's first segment are there
     before, total = torch.cuda.mem_get_info()
     assert total == CARD_BYTES
     tensor = torch.empty(2 * GIB, dtype=torch.uint8, device="cuda")
     assert torch.cuda.memory_allocated() >= 2 * GIB
     during, _ = torch.cuda.mem_get_info()
-    assert before - during == 2 * GIB, (before, during)
+    assert 2 * GIB <= before - during <= 2 * GIB + SEGMENT_SLACK, (before, during)
     del tensor
     torch.cuda.empty_cache()
     after, _ = torch.cuda.mem_get_info()
-    assert after == before, (after, before)
+    assert before <= after <= before + SEGMENT_SLACK, (after, before)
+    assert small.numel() == 1
 
 
 def round_trip() -> None:
@@ -48,7 +49,6 @@ def round_trip() -> None:
         back.copy_(moved.clone(), non_blocking=True)
         torch.cuda.synchronize()
         assert torch.equal(back, source)
-    assert int(torch.zeros(4096, dtype=torch.int32, device="cuda").cpu().abs().max()) == 0
     other = torch.arange(1000).to("cuda:1")
     assert torch.equal(other.to("cuda:0").cpu(), torch.arange(1000))
 
@@ -117,23 +117,30 @@ def graphs() -> None:
 
 
 def out_of_memory() -> None:
-    kept = torch.zeros(GIB, dtype=torch.uint8, device="cuda")
+    pattern = (torch.arange(1 << 20) % 253).to(torch.uint8)
+    kept = torch.empty(GIB, dtype=torch.uint8, device="cuda")
+    kept[: 1 << 20].copy_(pattern)
     hoard: list[torch.Tensor] = []
     try:
         for _ in range(64):
             hoard.append(torch.empty(GIB, dtype=torch.uint8, device="cuda"))
     except torch.OutOfMemoryError as error:
-        text = str(error)
+        refusal = str(error)
     else:
         raise AssertionError("64 GiB fitted on a card of 16 GiB")
-    assert 10 <= len(hoard) <= 15, (len(hoard), text)
-    assert "out of memory" in text.lower(), text
+    assert len(hoard) == 14, (len(hoard), refusal)  # 16, less the kept one and the context
+    assert refusal
     hoard.clear()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    again = torch.zeros(8 * GIB, dtype=torch.uint8, device="cuda")
-    assert torch.equal(kept[:4096].cpu(), again[:4096].cpu())
-    assert torch.cuda.get_allocator_backend() == ("cudaMallocAsync" if "async" in sys.argv[2:] else "native")
+    again = torch.empty(8 * GIB, dtype=torch.uint8, device="cuda")  # the card is as usable as before
+    again[: 1 << 20].copy_(kept[: 1 << 20])
+    assert torch.equal(again[: 1 << 20].cpu(), pattern)
+    allocator = sys.argv[2]
+    assert torch.cuda.get_allocator_backend() == ("cudaMallocAsync" if allocator == "async" else "native")
+    if allocator != "async":
+        segments = torch.cuda.memory_snapshot()
+        assert {segment["is_expandable"] for segment in segments} == {allocator == "expandable"}
 
 
 if __name__ == "__main__":

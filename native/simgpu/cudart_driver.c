@@ -122,8 +122,8 @@ RT_CALL0(cudaGetDriverEntryPoint, (const char *symbol, void **function, unsigned
          ((void)d, entry_point(symbol, function, NVS_CUDART_VERSION, flags, status)))
 RT_CALL0(cudaGetDriverEntryPoint_ptsz, (const char *symbol, void **function, unsigned long long flags, int *status),
          ((void)d, entry_point(symbol, function, NVS_CUDART_VERSION, flags ? flags : STREAM_PER_THREAD, status)))
-RT_CALL0(cudaProfilerStart, (void), RT_PASS(ProfilerStart))
-RT_CALL0(cudaProfilerStop, (void), RT_PASS(ProfilerStop))
+RT_CALL(cudaProfilerStart, (void), RT_PASS(ProfilerStart))
+RT_CALL(cudaProfilerStop, (void), RT_PASS(ProfilerStop))
 
 /* NVIDIA's private tables: not there, and not imitated. */
 RT_API cudaError_t cudaGetExportTable(const void **table, const cudaUUID_t *id);

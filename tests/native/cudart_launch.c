@@ -124,6 +124,7 @@ static void code_loaded_at_run_time(void)
     OK(cudaLibraryUnload(library));
     GIVES(cudaErrorInvalidDeviceFunction, cudaLaunchKernel((const void *)kernel, DIM(1), DIM(32), args, 0, 0));
     GIVES(cudaErrorFileNotFound, cudaLibraryLoadFromFile(&library, "/nowhere/code.cubin", NULL, NULL, 0, NULL, NULL, 0));
+    GIVES(cudaErrorFileNotFound, cudaGetLastError());
 }
 
 static void count_call(void *counter)
