@@ -166,7 +166,9 @@ bool nvs_messages_handle(const struct nvs_head *frame_in_buffer)
         on_scheduling(head.type == NVS_SCHED_ON);
         return true;
     }
-    if (!nvs_helper_is_registered())
+    /* Our terms come before the answer, turns only after it. */
+    bool is_terms = head.type == NVS_UPDATE_LIMIT || head.type == NVS_BUDGET || head.type == NVS_BUDGET_RECALL;
+    if (!nvs_helper_is_registered() && !is_terms)
         return false;
     on_turn_message(gpu, frame);
     on_memory_message(gpu, frame);
