@@ -34,10 +34,12 @@ static inline bool sim_is(const void *handle, enum sim_kind kind)
     return handle != NULL && ((uintptr_t)handle & 7) == 0 && *(const uint32_t *)handle == (uint32_t)kind;
 }
 
-/* A count that only grows and can be waited for. */
-struct sim_gate { _Atomic uint64_t count; _Atomic uint32_t waiters; };
+/* A count that only grows and can be waited for. Its owner raises it often and is to make a system call only when somebody's
+ * count is reached. */
+struct sim_gate { _Atomic uint64_t count, wake_at; _Atomic uint32_t wakes; };
 void sim_gate_raise(struct sim_gate *gate, uint64_t count);
 void sim_gate_wait(struct sim_gate *gate, uint64_t count);
+void sim_gate_announce(struct sim_gate *gate, uint64_t count); /* somebody will wait for this count */
 int sim_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t deadline_ns, bool shared);
 void sim_futex_wake(_Atomic uint32_t *word, bool shared);
 
@@ -109,7 +111,6 @@ struct CUstream_st {
     struct sim_op *queue;
     _Atomic uint64_t tail;           /* operations submitted */
     struct sim_gate done;            /* operations retired */
-    _Atomic uint64_t wait_target;    /* lowest count somebody waits for: bounds how far the engine may sleep ahead */
     uint64_t seen_legacy, seen_by_legacy; /* how far it already waits for the legacy stream, and the other way */
     struct sim_capture *capture;
     CUstreamAttrValue attributes[8];

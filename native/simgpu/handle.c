@@ -57,28 +57,35 @@ void sim_futex_wake(_Atomic uint32_t *word, bool shared)
     syscall(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), INT32_MAX, NULL, NULL, 0);
 }
 
-/* The futex is the low half of the count. */
-static _Atomic uint32_t *gate_word(struct sim_gate *gate)
-{
-    return (_Atomic uint32_t *)&gate->count + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
-}
-
+/* `wake_at` is the lowest count somebody sleeps for, 0 if nobody does. Who reaches it clears it, then changes `wakes`, the
+ * futex. A sleeper reads `wakes` first, then puts its count into `wake_at`, then looks at the count: if its entry was
+ * cleared meanwhile, `wakes` has changed and it does not sleep. */
 void sim_gate_raise(struct sim_gate *gate, uint64_t count)
 {
-    atomic_store(&gate->count, count); /* sequentially consistent: either we see the waiter or it sees the count */
-    if (atomic_load(&gate->waiters) != 0)
-        sim_futex_wake(gate_word(gate), false);
+    atomic_store(&gate->count, count);
+    uint64_t wake_at = atomic_load(&gate->wake_at);
+    if (wake_at == 0 || count < wake_at)
+        return;
+    atomic_store(&gate->wake_at, 0);
+    atomic_fetch_add(&gate->wakes, 1);
+    sim_futex_wake(&gate->wakes, false);
+}
+
+void sim_gate_announce(struct sim_gate *gate, uint64_t count)
+{
+    uint64_t earliest = atomic_load(&gate->wake_at);
+    while ((earliest == 0 || count < earliest) && !atomic_compare_exchange_weak(&gate->wake_at, &earliest, count))
+        ;
 }
 
 void sim_gate_wait(struct sim_gate *gate, uint64_t count)
 {
-    uint64_t seen = atomic_load_explicit(&gate->count, memory_order_acquire);
-    if (seen >= count)
-        return;
-    atomic_fetch_add(&gate->waiters, 1);
-    while ((seen = atomic_load(&gate->count)) < count)
-        sim_futex_wait(gate_word(gate), (uint32_t)seen, SIM_NEVER, false);
-    atomic_fetch_sub(&gate->waiters, 1);
+    while (atomic_load_explicit(&gate->count, memory_order_acquire) < count) {
+        uint32_t wakes = atomic_load(&gate->wakes);
+        sim_gate_announce(gate, count);
+        if (atomic_load(&gate->count) < count)
+            sim_futex_wait(&gate->wakes, wakes, SIM_NEVER, false);
+    }
 }
 
 /* ---- ranges: sorted arrays, few entries and rare changes ---- */

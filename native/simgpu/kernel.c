@@ -7,8 +7,8 @@
  * what it had moved in: that is thrashing, and nothing more is needed to get it. */
 #include "engine.h"
 
-#define SLEEP_AHEAD_NS 1000000ull /* retire short kernels in batches of this length */
-#define SLEEP_AHEAD_OPS 256u
+#define SLEEP_AHEAD_NS 5000000ull /* retire short kernels in batches of this length */
+#define SLEEP_AHEAD_OPS 512u
 
 void sim_kernel_flush_busy(struct sim_engine *engine)
 {
@@ -237,8 +237,8 @@ static uint64_t sleep_ahead(struct sim_engine *engine, uint64_t until)
     CUstream stream = engine->run.stream;
     uint64_t limit = until + SLEEP_AHEAD_NS;
     uint64_t retired = atomic_load_explicit(&stream->done.count, memory_order_relaxed);
-    uint64_t target = atomic_load_explicit(&stream->wait_target, memory_order_relaxed);
-    for (uint32_t k = 1; k < SLEEP_AHEAD_OPS && retired + k < target; k++) {
+    uint64_t target = atomic_load(&stream->done.wake_at);
+    for (uint32_t k = 1; k < SLEEP_AHEAD_OPS && (target == 0 || retired + k < target); k++) {
         const struct sim_op *op = sim_operation_peek(stream, k);
         if (op == NULL || op->kind != SIM_OP_KERNEL || op->u.kernel.special != SIM_PLAIN
             || until + op->u.kernel.duration_ns > limit)

@@ -1,23 +1,39 @@
-# The simulated GPU: libcuda.so.1 here, libnvidia-ml.so.1 and libcudart in nvml.mk and cudart.mk.
-SIM      := $(TOP)/simgpu
-SIM_BUILD := $(BUILD)/simgpu
+# The simulated GPU: libcuda.so.1 and a null driver here, libnvidia-ml.so.1 and libcudart in nvml.mk and cudart.mk.
+SIM        := $(TOP)/simgpu
+SIM_BUILD  := $(BUILD)/simgpu
 SIM_CFLAGS := $(ALL_CFLAGS) -I$(TOP)/include -I$(SIM) -MMD -MP
 
 # Shared by the driver and NVML: the cards' state in mapped files.
-SIM_STATE_OBJS := $(patsubst %,$(SIM_BUILD)/%.o,config device paging)
+SIM_STATE_OBJS  := $(patsubst %,$(SIM_BUILD)/%.o,config device paging)
 SIM_DRIVER_OBJS := $(SIM_STATE_OBJS) $(patsubst $(SIM)/%.c,$(SIM_BUILD)/%.o,\
-	$(filter-out $(SIM)/config.c $(SIM)/device.c $(SIM)/paging.c $(SIM)/null.c $(SIM)/nvml% $(SIM)/cudart%,$(wildcard $(SIM)/*.c)))
+	$(filter-out $(SIM)/config.c $(SIM)/device.c $(SIM)/paging.c $(SIM)/null% $(SIM)/nvml% $(SIM)/cudart%,$(wildcard $(SIM)/*.c)))
+SIM_NULL_OBJS   := $(SIM_BUILD)/null.o $(SIM_BUILD)/null_answers.o
 
 $(SIM_BUILD)/%.o: $(SIM)/%.c
 	@mkdir -p $(@D)
 	$(CC) $(SIM_CFLAGS) -c $< -o $@
 
 # -Bsymbolic: the driver calls its own functions even when another library of the process has the same names;
-# nodelete: its threads outlive a dlclose.
+# nodelete: its threads outlive a dlclose. Put in place by rename: a process may have the old one mapped.
+SIM_LINK = $(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS) $(1) -o $(2).new -lpthread -ldl -lm && mv $(2).new $(2)
+
 $(OUT)/sim/libcuda.so.1: $(SIM_DRIVER_OBJS)
 	@mkdir -p $(@D)
-	$(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS) $^ -o $@ -lpthread -ldl -lm
+	$(call SIM_LINK,$^,$@)
+$(BUILD)/null/libcuda.so.1: $(SIM_NULL_OBJS)
+	@mkdir -p $(@D)
+	$(call SIM_LINK,$^,$@)
 PRODUCTS += $(OUT)/sim/libcuda.so.1
+
+# C programs of the tests and benchmarks; linked to the simulated driver, found at run time by LD_LIBRARY_PATH.
+SIM_CHECKS := $(patsubst $(TOP)/../tests/native/%.c,$(BUILD)/checks/%,$(wildcard $(TOP)/../tests/native/simgpu_*.c))
+$(SIM_CHECKS): $(BUILD)/checks/%: $(TOP)/../tests/native/%.c $(OUT)/sim/libcuda.so.1
+	@mkdir -p $(@D)
+	$(CC) $(SIM_CFLAGS) $< -o $@ $(ALL_LDFLAGS) $(OUT)/sim/libcuda.so.1 -lpthread
+$(BUILD)/bench/launch_sim: $(TOP)/../bench/native/launch_sim.c $(OUT)/sim/libcuda.so.1
+	@mkdir -p $(@D)
+	$(CC) $(SIM_CFLAGS) $< -o $@ $(ALL_LDFLAGS) $(OUT)/sim/libcuda.so.1 -lpthread
+CHECKS += $(SIM_CHECKS) $(BUILD)/null/libcuda.so.1 $(BUILD)/bench/launch_sim
 
 -include $(SIM)/nvml.mk
 -include $(SIM)/cudart.mk

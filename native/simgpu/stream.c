@@ -60,7 +60,6 @@ CUresult sim_stream_make(CUcontext context, unsigned flags, int priority, CUstre
     stream->engine = context->engine;
     stream->id = atomic_fetch_add(&sim.ids, 1) + 1;
     stream->number = atomic_fetch_add(&sim.stream_numbers, 1);
-    atomic_store(&stream->wait_target, SIM_NEVER);
     sim_engine_add_stream(context->engine, stream);
     *made = stream;
     return CUDA_SUCCESS;
@@ -221,13 +220,10 @@ CUresult sim_stream_wait(CUstream stream, uint64_t count)
 {
     if (atomic_load(&stream->done.count) >= count)
         return (CUresult)atomic_load(&stream->context->error);
-    uint64_t target = atomic_load(&stream->wait_target);
-    while (count < target && !atomic_compare_exchange_weak(&stream->wait_target, &target, count))
-        ;
-    sim_engine_kick(stream->engine, true); /* it may be sleeping beyond that operation */
+    /* The engine may be sleeping beyond that operation: register first, then have it look again. */
+    sim_gate_announce(&stream->done, count);
+    sim_engine_kick(stream->engine, true);
     sim_gate_wait(&stream->done, count);
-    target = count; /* others that still wait for less are none: counts are reached in order */
-    atomic_compare_exchange_strong(&stream->wait_target, &target, SIM_NEVER);
     return (CUresult)atomic_load(&stream->context->error);
 }
 
