@@ -7,7 +7,7 @@ import argparse
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from nvshare import __version__
 from nvshare.record import Record
@@ -72,7 +72,10 @@ class Option(Record, frozen=True):
 
 def _integer(least: int, most: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        value = int(text)
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError("must be a whole number") from None
         if not least <= value <= most:
             raise ValueError(f"must be between {least} and {most}")
         return value
@@ -82,7 +85,10 @@ def _integer(least: int, most: int) -> Callable[[str], int]:
 
 def _seconds(least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        value = float(text)
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError("must be a number") from None
         if not least <= value <= most:
             raise ValueError(f"must be between {least:g} and {most:g} seconds")
         return value
@@ -102,7 +108,9 @@ def _choice(*choices: str) -> Callable[[str], str]:
 def _path(text: str) -> str:
     if not text.startswith("/"):
         raise ValueError("must be an absolute path")
-    if len(text.encode()) > 107:
+    if "\0" in text:
+        raise ValueError("must not hold a zero byte")
+    if len(text.encode("utf-8", "surrogateescape")) > 107:
         raise ValueError("must be at most 107 bytes long, as the kernel has it for sockets")
     return text
 
@@ -121,7 +129,7 @@ def _flag(text: str) -> bool:
 
 def _address(text: str) -> str:
     host, colon, port = text.rpartition(":")
-    if text and not (colon and port.isdigit() and 0 <= int(port) <= 65535):
+    if text and not (colon and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError("must be ADDRESS:PORT or :PORT, e.g. 127.0.0.1:9402")
     return text if host or not text else f"127.0.0.1:{port}"
 
@@ -168,9 +176,16 @@ beats the file.
 Signals: SIGTERM and SIGINT end the scheduler; running programs go on and register again with the next one."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as for every other setting, instead of printing its usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; `{self.prog} --help` lists the options")
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line, with every option's environment variable and default in its help."""
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog="nvshare-scheduler",
         description="Decides, for each GPU of this machine, which programs run now and which wait.",
         epilog=_EPILOG,
@@ -197,8 +212,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str], options: Sequence[Opti
         try:
             values[option.name] = option.parse(text)
         except ValueError as error:
-            reason = str(error) if str(error).startswith("must") else "must be a number"
-            raise ConfigError(f"{where} is {text!r}, which cannot be used: it {reason}") from None
+            raise ConfigError(f"{where} is {text!r}, which cannot be used: it {error}") from None
     return Config(**values)
 
 
@@ -208,7 +222,7 @@ def read_file(path: str, options: Sequence[Option]) -> dict[str, str]:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     known = {option.name for option in options}
     for name, value in table.items():

@@ -22,6 +22,7 @@ from nvshare.scheduler.clients import Clients
 from nvshare.scheduler.connection import ClientConnection
 from nvshare.scheduler.control import Control
 from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.identity import printable
 from nvshare.scheduler.journal import Journal, JournalFile
 from nvshare.scheduler.listener import BACKLOG, Lease, Listener
 from nvshare.scheduler.log import log
@@ -63,8 +64,8 @@ class Daemon:
         self._failed = False
         self._loop = asyncio.get_running_loop()
         self._lease = Lease(Path(config.operator_socket))
-        self._listener = Listener(Path(config.socket), mode=0o666, directory_mode=0o755)
-        self._operator = Listener(Path(config.operator_socket), mode=0o600, directory_mode=0o700)
+        self._listener = Listener(Path(config.socket), mode=0o666)
+        self._operator = Listener(Path(config.operator_socket), mode=0o600)
         self._clients = Clients(most=config.max_clients, most_per_group=config.max_clients_per_group)
         self._engine = Engine(self._node(), self._loop)
         self._journal = Journal(config.journal_steps)
@@ -75,6 +76,25 @@ class Daemon:
 
     async def run(self) -> int:
         """Serve until a signal comes; the exit code."""
+        try:
+            servers = await self._start()
+        except ConfigError:
+            await self._close()
+            raise
+        log.info(f"nvshare-scheduler listens at {self._config.socket}")
+        gc.collect()
+        gc.freeze()
+        notify("READY=1")
+        await self._stopping.wait()
+        notify("STOPPING=1")
+        for server in servers:
+            server.close()
+        await self._close()
+        log.flush_summary()
+        log.info("nvshare-scheduler ends; running programs go on")
+        return EXIT_BUG if self._failed else 0
+
+    async def _start(self) -> list[asyncio.AbstractServer]:
         self._watch()
         clients = await self._loop.create_unix_server(self._connection, sock=self._listener.socket, backlog=BACKLOG)
         control = Control(self._engine, self._journal)
@@ -83,16 +103,7 @@ class Daemon:
         self._follow_pods()
         self._start_measuring()
         self._watch_use()
-        log.info(f"nvshare-scheduler listens at {self._config.socket}")
-        gc.collect()
-        gc.freeze()
-        notify("READY=1")
-        await self._stopping.wait()
-        notify("STOPPING=1")
-        for server in (clients, operators, *web):
-            server.close()
-        await self._close()
-        return EXIT_BUG if self._failed else 0
+        return [clients, operators, *web]
 
     def _node(self) -> Node:
         settles_at = None
@@ -203,6 +214,8 @@ class Daemon:
     def _bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """A mistake of ours: say so and end. Programs go on without us and join our successor, whose state is sound."""
         error = context.get("exception")
+        if isinstance(error, asyncio.CancelledError):
+            return  # An operator who was connected when we were told to end.
         if isinstance(error, OSError):
             log.warning(f"{context.get('message')}: {error}")
             return
@@ -219,8 +232,6 @@ class Daemon:
         self._operator.close()
         if self._file is not None:
             self._file.close()
-        log.flush_summary()
-        log.info("nvshare-scheduler ends; running programs go on")
         self._lease.close()
 
 
@@ -248,7 +259,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_run(config))
     except ConfigError as error:
-        sys.stderr.write(f"nvshare-scheduler: {error}\n")
+        sys.stderr.write(f"nvshare-scheduler: {printable(str(error), 1000)}\n")
         return EXIT_CONFIG
 
 

@@ -54,8 +54,8 @@ class Web:
         self._is_local = _is_loopback(host)
         try:
             return await asyncio.start_server(self._serve, host, int(port), limit=MOST_REQUEST)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"cannot serve http at {address}: {reason}; choose another --http") from None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
