@@ -32,6 +32,7 @@ static void a_capture_becomes_a_graph_that_can_be_replayed(void)
     OK(cudaStreamGetCaptureInfo(stream, &status, &id));
     CHECK(id != 0);
     OK(cudaStreamGetCaptureInfo_v2(stream, &status, &id, &during, &tail, &tails));
+    OK(cudaStreamGetCaptureInfo_v3(stream, &status, &id, &during, &tail, NULL, &tails));
     OK(cudaStreamUpdateCaptureDependencies(stream, NULL, 0, 0));
 #else
     OK(cudaStreamGetCaptureInfo(stream, &status, &id, &during, &tail, NULL, &tails));

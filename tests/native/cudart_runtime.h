@@ -158,6 +158,8 @@ RT(cudaStreamIsCapturing, cudaStream_t, int *);
 #if NVS_CUDART_MAJOR == 12
 RT(cudaStreamGetCaptureInfo, cudaStream_t, int *, unsigned long long *);
 RT(cudaStreamGetCaptureInfo_v2, cudaStream_t, int *, unsigned long long *, cudaGraph_t *, const cudaGraphNode_t **, size_t *);
+RT(cudaStreamGetCaptureInfo_v3, cudaStream_t, int *, unsigned long long *, cudaGraph_t *, const cudaGraphNode_t **,
+   const CUgraphEdgeData **, size_t *);
 RT(cudaStreamUpdateCaptureDependencies, cudaStream_t, cudaGraphNode_t *, size_t, unsigned);
 RT(cudaGraphNodeGetDependencies, cudaGraphNode_t, cudaGraphNode_t *, size_t *);
 RT(cudaGraphGetEdges, cudaGraph_t, cudaGraphNode_t *, cudaGraphNode_t *, size_t *);

@@ -35,7 +35,7 @@ def test_devices_and_memory(node) -> None:
 assert ok(cu.cuDeviceGetCount()) == 2
 assert ok(cu.cuDriverGetVersion()) >= 12000
 name = ok(cu.cuDeviceGetName(100, device))
-assert name.rstrip(b"\\0") == b"Simulated GPU", name
+assert name.split(b"\\0")[0] == b"Simulated GPU", name
 assert len(bytes(ok(cu.cuDeviceGetUuid(device)).bytes)) == 16
 assert ok(cu.cuDeviceTotalMem(device)) == 16 << 30
 assert ok(cu.cuDeviceGetAttribute(cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_WARP_SIZE, device)) == 32
