@@ -30,6 +30,7 @@ from nvshare.scheduler.metrics import Metrics
 from nvshare.scheduler.step import Step
 
 if TYPE_CHECKING:
+    from nvshare.kube.client import Server
     from nvshare.scheduler.kubernetes import Kubernetes
 
 EXIT_CONFIG = 2
@@ -63,6 +64,7 @@ class Daemon:
         self._stopping = asyncio.Event()
         self._failed = False
         self._loop = asyncio.get_running_loop()
+        self._cluster = self._find_cluster()
         self._lease = Lease(Path(config.operator_socket))
         self._listener = Listener(Path(config.socket), mode=0o666)
         self._operator = Listener(Path(config.operator_socket), mode=0o600)
@@ -109,7 +111,8 @@ class Daemon:
         settles_at = None
         if self._lease.had_predecessor and self._settings.settle_ns:
             settles_at = time.monotonic_ns() + self._settings.settle_ns
-        return Node(self._settings, epoch=self._lease.epoch, settles_at=settles_at)
+        expects_pods = self._cluster is not None
+        return Node(self._settings, epoch=self._lease.epoch, settles_at=settles_at, expects_pods=expects_pods)
 
     def _watch(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -149,21 +152,30 @@ class Daemon:
         log.info(f"http at {f'[{host}]' if ':' in host else host}:{port}")
         return [server]
 
-    def _follow_pods(self) -> None:
+    def _find_cluster(self) -> "Server | None":
+        """The API server whose pods to follow. Known from the start: until they are listed, limits that clients were
+        told of by an earlier scheduler stay in force."""
         if self._config.kubernetes == "off":
-            return
-        from nvshare.scheduler.kubernetes import Kubernetes, find_cluster
+            return None
+        from nvshare.scheduler.kubernetes import find_cluster
 
-        server = find_cluster(self._config.kubernetes)
-        if server is None:
-            if self._config.kubernetes == "on":
-                raise ConfigError("--kubernetes on, but this is no pod with a service account")
-            return
-        if not self._config.node_name:
+        try:
+            server = find_cluster(self._config.kubernetes)
+        except ValueError:
+            raise ConfigError("KUBERNETES_SERVICE_PORT is not a number; unset it, or --kubernetes off") from None
+        if server is None and self._config.kubernetes == "on":
+            raise ConfigError("--kubernetes on, but this is no pod with a service account")
+        if server is not None and not self._config.node_name:
             raise ConfigError("--node-name is missing: set NVSHARE_NODE_NAME from spec.nodeName, or --kubernetes off")
-        self._kubernetes = Kubernetes(self._engine, self._metrics, server, self._config.node_name)
-        self._engine.observers.append(self._kubernetes.observe)
-        self._tasks.extend(self._kubernetes.start())
+        return server
+
+    def _follow_pods(self) -> None:
+        if self._cluster is not None:
+            from nvshare.scheduler.kubernetes import Kubernetes
+
+            self._kubernetes = Kubernetes(self._engine, self._metrics, self._cluster, self._config.node_name)
+            self._engine.observers.append(self._kubernetes.observe)
+            self._tasks.extend(self._kubernetes.start())
 
     def _start_measuring(self) -> None:
         if self._config.nvml == "off":
