@@ -63,6 +63,8 @@ class Gpu(Room):
         self._rank = POLICIES[settings.policy].rank
         self._newly_queued: list[Seat] = []
         self._untold_waits: dict[int, Seat] = {}
+        self._idle: dict[int, Seat] = {}
+        """Those who stay and have nothing to do."""
 
     # Facts noted.
 
@@ -111,6 +113,7 @@ class Gpu(Room):
         """Only who stays can be idle: who drains has nothing left to do because we said so."""
         if seat.client in self.staying and self.is_contended and seat.idle_since is None:
             seat.idle_since = now
+            self._idle[seat.client] = seat
 
     def note_busy(self, now: int, seat: Seat) -> None:
         if seat.lock:
@@ -139,6 +142,7 @@ class Gpu(Room):
         assert (self.timer_ends is not None) == (not self.is_empty)
         assert not self._newly_queued
         assert self._untold_waits.keys() <= {seat.client for seat in self.queue}
+        assert self._idle == {key: seat for key, seat in self.staying.items() if seat.idle_since is not None}
 
     # What follows.
 
@@ -153,7 +157,8 @@ class Gpu(Room):
             if self.queue.order:
                 if self.is_switching or (self.timer_ends is not None and now >= self.timer_ends):
                     self._switch(now, out)
-                self._take_back(now, out)
+                if self._idle:
+                    self._take_back(now, out)
                 self._admit(now, admitted)
         self._tell(now, admitted, out)
         self.deadline = self._next_deadline(frozen)
@@ -181,15 +186,15 @@ class Gpu(Room):
                 self._drop(now, next(iter(self.staying.values())), "quantum", out)
 
     def _take_back(self, now: int, out: list[Action]) -> None:
-        if self.is_switching or not self._idle():
+        if self.is_switching:
             return
         head = self.queue.head
         if self.would_fit(head.memory.swappable):
             return
         leaving: list[Seat] = []
         leaving_bytes = 0
-        for seat in self.staying.values():
-            if seat.idle_since is None or self._pays_at(seat, head) > now:
+        for seat in self._idle.values():
+            if self._pays_at(seat, head) > now:
                 continue
             leaving.append(seat)
             leaving_bytes += seat.memory.swappable
@@ -257,9 +262,9 @@ class Gpu(Room):
             out.append(GiveLock(seat.client, self.uuid, seat.lock, contended, now - seat.waited_since))
         if contended != self.is_contended:
             self.is_contended = contended
+            if not contended:
+                self._forget_idle()
             for seat in self.staying.values():
-                if not contended:
-                    seat.idle_since = None
                 if seat not in admitted:
                     out.append(TellContended(seat.client, self.uuid, contended))
         if self._newly_queued:
@@ -297,19 +302,16 @@ class Gpu(Room):
             if self.queue.order and not self.is_switching:
                 if self.timer_ends is not None and self.timer_ends < deadline:
                     deadline = self.timer_ends
-                if self._idle():
+                if self._idle:
                     deadline = min(deadline, self._idle_deadline())
         return deadline if deadline != NEVER else None
-
-    def _idle(self) -> list[Seat]:
-        return [seat for seat in self.staying.values() if seat.idle_since is not None]
 
     def _idle_deadline(self) -> int:
         """When the idle holders whose locks pay by then make room for the head; NEVER if they do not."""
         head = self.queue.head
         if self.would_fit(head.memory.swappable):
             return NEVER
-        idle = self._idle()
+        idle = self._idle.values()
         leaving_bytes = 0
         for count, (pays_at, size) in enumerate(sorted((self._pays_at(s, head), s.memory.swappable) for s in idle), 1):
             leaving_bytes += size
@@ -344,6 +346,7 @@ class Gpu(Room):
         self.virtual_now = max(self.virtual_now, seat.tag)
 
     def _drop(self, now: int, seat: Seat, cause: DropCause, out: list[Action]) -> None:
+        self._idle.pop(seat.client, None)
         self._to_dropping(seat, now + self.settings.grace_ns)
         out.append(DropLock(seat.client, self.uuid, seat.lock, cause))
 
@@ -353,14 +356,17 @@ class Gpu(Room):
         seat.tag += share(held, seat.weight)
         out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))
         self._to_rest(seat)
-        if self.is_empty:
+        if self._idle:
+            self._idle.pop(seat.client, None)
+        if not self.staying and not self.dropping:
             self.timer_ends = None
 
     def _start_timer(self, now: int) -> None:
         self.timer_started = now
         running_bytes = 0
-        for seat in self.running():
-            running_bytes += seat.memory.swappable + seat.memory.unswappable
+        for seats in (self.staying, self.dropping):
+            for seat in seats.values():
+                running_bytes += seat.memory.swappable + seat.memory.unswappable
         self.quantum_ns = self.rule.quantum(running_bytes)
         self.timer_ends = now + self.quantum_ns
 
@@ -368,6 +374,13 @@ class Gpu(Room):
         if seat.idle_since is not None:
             seat.note_pause(now - seat.idle_since)
             seat.idle_since = None
+            self._idle.pop(seat.client, None)
+
+    def _forget_idle(self) -> None:
+        """Nobody waits: holders no longer say what they do."""
+        for seat in self._idle.values():
+            seat.idle_since = None
+        self._idle.clear()
 
     def _virtual_time(self, now: int) -> int:
         """GPU time per weight of whoever has run longest, so that a newcomer neither gains nor owes anything."""
