@@ -16,6 +16,7 @@ from nvshare.simgpu.trace import ProcessTrace, read_traces
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = Path(os.environ.get("NVSHARE_CHECKS", ROOT / "build" / "native" / "checks"))
 TIMEOUT_S = 60
+CUDART_PROGRAMS = ("devices", "memory", "launch", "graph")
 
 
 @dataclass(frozen=True)
@@ -86,3 +87,20 @@ def checks() -> Path:
     """Where the compiled C programs are."""
     assert CHECKS.is_dir(), f"no C checks in {CHECKS}: build them with `make -C native checks`"
     return CHECKS
+
+
+@pytest.fixture(scope="session")
+def sanitized() -> Path:
+    """The sanitizer build of the simulated libraries and the C programs on them; made here if it is not up to date."""
+    build = ROOT / "build" / "native-address-undefined"
+    programs = [*(f"cudart{major}_{name}" for major in ("12", "13") for name in CUDART_PROGRAMS), "nvml_calls"]
+    targets = [f"{ROOT}/native/../build/{build.name}/checks/{program}" for program in programs]
+    targets.append(f"{ROOT}/native/../build/{build.name}/out/sim/libcuda.so.1")
+    made = subprocess.run(
+        ["make", "-s", "-C", ROOT / "native", "SAN=address,undefined", *targets],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return build

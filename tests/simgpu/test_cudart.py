@@ -33,6 +33,13 @@ def test_a_runtime_program_behaves_as_on_a_real_card(node, checks: Path, program
     node.run(checks / f"cudart{major}_{program}")
 
 
+@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_runtime_program_is_clean_under_the_sanitizers(node, sanitized: Path, program: str, major: str) -> None:
+    libraries = str(sanitized / "out" / "sim")
+    node.run("env", f"LD_LIBRARY_PATH={libraries}", sanitized / "checks" / f"cudart{major}_{program}")
+
+
 def test_pytorch_finds_every_symbol_it_needs_under_the_version_it_asks_for() -> None:
     needed = (HERE / "data" / "torch-2.9.1-cudart-symbols.txt").read_text().splitlines()
     ours = exported("12")

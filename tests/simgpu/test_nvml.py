@@ -48,6 +48,10 @@ def test_every_function_answers_as_nvml_does(node, checks: Path) -> None:
     node.run(checks / "nvml_calls")
 
 
+def test_every_function_is_clean_under_the_sanitizers(node, sanitized: Path) -> None:
+    node.run("env", f"LD_LIBRARY_PATH={sanitized / 'out' / 'sim'}", sanitized / "checks" / "nvml_calls")
+
+
 def test_every_function_is_called_by_the_check() -> None:
     library = library_directory() / "libnvidia-ml.so.1"
     table = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
