@@ -1,23 +1,26 @@
-/* Captures on two threads in all three modes, each checked against the first: lib_capture TIMES BYTES.
+/* Captures on two threads in all three modes, each checked against the first: lib_capture TIMES BYTES threads|legacy.
+ * "legacy": on one thread, with work on the legacy stream under way while a stream that waits for it captures.
  * Whatever a library in front of the driver does meanwhile, no capture may fail and no graph may differ. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "lib_check.h"
 #include "lib_driver.h"
 
-enum { MOST_NODES = 64, KERNELS = 3 };
+enum { MOST_NODES = 64, KERNELS = 20 };
 
 static CUcontext context;
 static CUfunction spin;
 static CUdeviceptr memory;
 static long times;
+static int uses_legacy;
 static _Atomic int modes_seen[3];
 
 static void launch(CUstream stream)
 {
-    uint64_t us = 2000;
+    uint64_t us = 5000;
     void *params[] = {&us};
     EQUAL(cu.LaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL), 0);
 }
@@ -29,6 +32,7 @@ static CUgraph capture(CUstream first, CUstream second, CUevent fork, CUevent jo
     EQUAL(cu.StreamBeginCapture(first, mode), 0);
     for (int i = 0; i < KERNELS; i++)
         launch(first);
+    nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL); /* a capture takes its time: the library must meet some open ones */
     EQUAL(cu.EventRecord(fork, first), 0);
     EQUAL(cu.StreamWaitEvent(second, fork, 0), 0);
     launch(second);
@@ -69,6 +73,8 @@ static void *captures(void *flags)
         CUgraphExec exec;
         launch(first); /* work under way on a stream that begins to capture */
         launch(second);
+        if (uses_legacy)
+            launch(CU_STREAM_LEGACY);
         CUgraph graph = capture(first, second, fork, join, (CUstreamCaptureMode)(i % 3));
         size_t count = shape(graph, types);
         if (i == 0) {
@@ -96,18 +102,20 @@ int main(int argc, char **argv)
     CUmodule module;
     CUdeviceptr ballast;
     pthread_t threads[2];
-    if (argc < 3 || lib_driver_find("dlsym") != 0)
+    if (argc < 4 || lib_driver_find("dlsym") != 0)
         return 2;
     times = atol(argv[1]);
+    uses_legacy = !strcmp(argv[3], "legacy");
+    int count = uses_legacy ? 1 : 2;
     EQUAL(cu.Init(0), 0);
     EQUAL(cu.CtxCreate(&context, 0, 0), 0);
     EQUAL(cu.ModuleLoadData(&module, ""), 0);
     EQUAL(cu.ModuleGetFunction(&spin, module, "sim_spin_us"), 0);
     EQUAL(cu.MemAlloc(&memory, 4096), 0);
     EQUAL(cu.MemAlloc(&ballast, strtoull(argv[2], NULL, 10)), 0);
-    for (uintptr_t i = 0; i < 2; i++) /* one thread's streams are blocking, the other's not */
+    for (uintptr_t i = 0; i < (uintptr_t)count; i++) /* one thread's streams are blocking, the other's not */
         pthread_create(&threads[i], NULL, captures, (void *)(uintptr_t)(i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     printf("captures by mode: %d %d %d\n", modes_seen[0], modes_seen[1], modes_seen[2]);
     return DONE();
