@@ -5,11 +5,13 @@ import os
 import socket
 from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 from nvshare import admin
 from nvshare.config import DEFAULT_OPERATOR_SOCKET, OPERATOR_SOCKET_VARIABLE
 
 PATIENCE_S = 10.0
+AnswerT = TypeVar("AnswerT", bound=admin.Answer)
 
 
 class UnreachableError(Exception):
@@ -32,9 +34,17 @@ def default_socket() -> str:
     return DEFAULT_OPERATOR_SOCKET
 
 
-def ask(path: str, request: admin.Request) -> admin.AnyAnswer:
+def ask_for(kind: type[AnswerT], path: str, request: admin.Request, *, patience_s: float = PATIENCE_S) -> AnswerT:
+    """The same as `ask` for a question whose answer has a kind of its own."""
+    answer = ask(path, request, patience_s=patience_s)
+    if not isinstance(answer, kind):
+        raise admin.AdminError(f"the scheduler's answer is not understood ({answer}); is it of another version?")
+    return answer
+
+
+def ask(path: str, request: admin.Request, *, patience_s: float = PATIENCE_S) -> admin.AnyAnswer:
     """One question, one answer; raises RefusedError if that is a no."""
-    with contextlib.closing(answers(path, request, patience_s=PATIENCE_S)) as lines:
+    with contextlib.closing(answers(path, request, patience_s=patience_s)) as lines:
         answer = next(lines, None)
     if answer is None:
         raise UnreachableError(f"the scheduler at {path} closed the connection; see its log")
@@ -43,21 +53,24 @@ def ask(path: str, request: admin.Request) -> admin.AnyAnswer:
     return answer
 
 
-def answers(path: str, request: admin.Request, *, patience_s: float | None) -> Generator[admin.AnyAnswer, None, None]:
-    """One question, answers until the scheduler closes. `patience_s` None: wait for each as long as it takes."""
+def answers(
+    path: str, request: admin.Request, *, patience_s: float, forever: bool = False
+) -> Generator[admin.AnyAnswer, None, None]:
+    """One question, answers until the scheduler closes. `forever`: wait for each as long as it takes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(PATIENCE_S)
-        _connect(connection, path)
-        connection.sendall(admin.encode(request))
         connection.settimeout(patience_s)
-        with connection.makefile("rb") as lines:
-            try:
+        _connect(connection, path)
+        try:
+            connection.sendall(admin.encode(request))
+            if forever:
+                connection.settimeout(None)
+            with connection.makefile("rb") as lines:
                 for line in lines:
                     yield admin.decode_answer(line)
-            except TimeoutError:
-                raise UnreachableError(f"the scheduler at {path} does not answer; is it stopped?") from None
-            except ConnectionError:
-                raise UnreachableError(f"the scheduler at {path} went away") from None
+        except TimeoutError:
+            raise UnreachableError(f"the scheduler at {path} does not answer; is it stopped?") from None
+        except ConnectionError:
+            raise UnreachableError(f"the scheduler at {path} closed the connection; see its log") from None
 
 
 def _connect(connection: socket.socket, path: str) -> None:
@@ -67,6 +80,8 @@ def _connect(connection: socket.socket, path: str) -> None:
         raise UnreachableError(f"no scheduler at {path}; start nvshare-scheduler, or name its --socket") from None
     except ConnectionRefusedError:
         raise UnreachableError(f"the scheduler at {path} is not running; start nvshare-scheduler") from None
+    except TimeoutError:
+        raise UnreachableError(f"the scheduler at {path} does not answer; is it stopped?") from None
     except PermissionError:
         raise UnreachableError(f"{path} may not be opened by this user; try sudo") from None
     except OSError as error:

@@ -93,21 +93,20 @@ def answers(path: str) -> bool:
     return True
 
 
-def join(place: Place, environment: Mapping[str, str], options: tuple[str, ...] = ()) -> bool:
-    """Become a user of the scheduler there, starting it if need be; whether this call started it.
+def join(place: Place, environment: Mapping[str, str], options: tuple[str, ...] = ()) -> int:
+    """Become a user of the scheduler there, starting it if need be.
 
-    What makes us a user is an inheritable descriptor that stays open on purpose, also in what we exec."""
+    What makes us a user is the descriptor returned: it is inherited by what we exec, and closing it is leaving."""
     Path(place.operator_socket).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _starting(place):
-        is_first = _hold(place)
-        if answers(place.socket):
-            return False
-        _start(place, environment, (*options, *(("--settle-seconds", "0") if is_first else ())))
-        return True
+        descriptor, is_first = _hold(place)
+        if not answers(place.socket):
+            _start(place, environment, (*options, *(("--settle-seconds", "0") if is_first else ())))
+        return descriptor
 
 
-def _hold(place: Place) -> bool:
-    """Hold the users' lock for as long as this program lives; whether nobody else did."""
+def _hold(place: Place) -> tuple[int, bool]:
+    """Hold the users' lock for as long as this program lives; and whether nobody else does."""
     opened = os.open(place.users, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD, HIGH_DESCRIPTOR)
     os.close(opened)
@@ -119,7 +118,7 @@ def _hold(place: Place) -> bool:
         is_first = False
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     os.set_inheritable(descriptor, True)
-    return is_first
+    return descriptor, is_first
 
 
 @contextlib.contextmanager

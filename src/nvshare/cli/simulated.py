@@ -7,6 +7,9 @@ from pathlib import Path
 from nvshare.cli.failure import EXIT_USAGE, FrontError
 from nvshare.simgpu.config import SETTINGS, SimConfigError, SimGpu, from_environment
 
+OF_THE_PROGRAM = ("kernels", "kernel_us", "touch", "trace")
+"""Settings that two programs on one card may have differently."""
+
 
 def simulated(environment: Mapping[str, str], runtime: Path, *, gpus: int | None, memory: str | None) -> SimGpu:
     """The card of these settings; its directory, unless the environment names one, is named by them."""
@@ -30,5 +33,6 @@ def scheduler_directory(card: SimGpu, runtime: Path) -> Path:
 
 
 def _digest(card: SimGpu) -> str:
-    said = "\n".join(f"{name}={card.values[name]}" for name in SETTINGS if name in card.values)
+    of_the_card = [name for name in SETTINGS if name in card.values and name not in OF_THE_PROGRAM]
+    said = "\n".join(f"{name}={card.values[name]}" for name in of_the_card)
     return hashlib.sha256(said.encode()).hexdigest()[:8]

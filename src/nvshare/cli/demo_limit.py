@@ -1,0 +1,103 @@
+"""The demonstration's last part: a limit is changed while the program runs."""
+
+import asyncio
+import contextlib
+import time
+from typing import Self
+
+from nvshare import admin
+from nvshare.cli import operator
+from nvshare.cli.demo_plan import GIB
+from nvshare.cli.demo_run import Stage
+from nvshare.cli.launch import Terms
+from nvshare.cli.library import demo_program
+from nvshare.record import Record
+
+PATIENCE_S = 20.0
+
+
+class LimitStep(Record, frozen=True):
+    """What was done and what came of it."""
+
+    did: str
+    answer: str
+    is_as_promised: bool
+
+
+class Allocator:
+    """The program that takes and gives back memory as it is told."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            demo_program("allocator"),
+            env=self._environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        assert self._process.stdout is not None
+        await self._line()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def say(self, command: str) -> str:
+        """One command, one answer; empty if the program has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(command.encode() + b"\n")
+        return await self._line()
+
+    async def _line(self) -> str:
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE_S):
+            return (await self._process.stdout.readline()).decode(errors="replace").strip()
+
+
+async def limit_story(stage: Stage) -> list[LimitStep]:
+    """Scenario 3 of every user: too little, raised, enough, lowered, and what it has stays."""
+    run_id = "d" * 32
+    with stage.set_up(is_shared=True) as (environment, made):
+        assert made.scheduler is not None
+        terms = Terms(limit_bytes=GIB, name="limited", run_id=run_id)
+        async with Allocator(made.environment_of(environment, terms)) as program:
+            steps = [
+                await _try(program, "started with a limit of 1 GiB; asks for 2 GiB", "alloc 2Gi", is_granted=False)
+            ]
+            took = await _change(made.scheduler.operator_socket, program.pid, 4 * GIB)
+            did = f"limit raised to 4 GiB (in {took * 1e3:.0f} ms); asks again"
+            steps.append(await _try(program, did, "alloc 2Gi", is_granted=True))
+            took = await _change(made.scheduler.operator_socket, program.pid, GIB)
+            did = f"limit lowered to 1 GiB (in {took * 1e3:.0f} ms); uses its 2 GiB"
+            steps.append(await _try(program, did, "work", is_granted=True))
+            steps.append(await _try(program, "asks for 1 GiB more", "alloc 1Gi", is_granted=False))
+    return steps
+
+
+async def _try(program: Allocator, did: str, command: str, *, is_granted: bool) -> LimitStep:
+    answer = await program.say(command)
+    expected = "ok" if is_granted else "CUDA_ERROR_OUT_OF_MEMORY"
+    return LimitStep(did, answer or "the program ended", answer == expected)
+
+
+async def _change(path: str, pid: int, limit: int) -> float:
+    """Set the limit of a process's group and wait until the scheduler shows it; the seconds that took."""
+    began = time.monotonic()
+    client = await asyncio.to_thread(_client_of, path, pid)
+    await asyncio.to_thread(operator.ask, path, admin.SetLimit(f"{client:04x}", limit))
+    return time.monotonic() - began
+
+
+def _client_of(path: str, pid: int) -> int:
+    answer = operator.ask(path, admin.GetStatus())
+    assert isinstance(answer, admin.Status)
+    return next(client.id for client in answer.node.clients if client.pid == pid)

@@ -1,0 +1,112 @@
+"""What the demonstration shows: which programs, in which situations. Pure."""
+
+from nvshare.record import Record
+
+GIB = 1 << 30
+MIB = 1 << 20
+KERNEL = "nvshare_demo_pass"
+PIECES = 8
+"""Kernels in a pass: the worker has its memory in so many pieces."""
+
+
+class Job(Record, frozen=True):
+    """One program: so much memory, bursts of so many passes over all of it, the host busy in between."""
+
+    name: str
+    memory: int
+    bursts: int
+    passes: int
+    pause_ms: int = 0
+
+    def arguments(self, *, managed: bool) -> list[str]:
+        """The worker's."""
+        made = [str(self.memory), str(self.bursts), str(self.passes), "1", str(self.pause_ms)]
+        return [*made, "managed"] if managed else made
+
+
+class Phase(Record, frozen=True):
+    """One situation."""
+
+    key: str
+    title: str
+    jobs: tuple[Job, ...]
+    is_at_once: bool = True
+    is_shared: bool = False
+    """Under nvshare."""
+    is_managed: bool = False
+    """The programs use unified memory by themselves."""
+    stop_after_s: float | None = None
+    stops_at_failure: bool = False
+
+
+class Plan(Record, frozen=True):
+    """All of it. Times on the simulated card are `scale` times as long for us as for the card."""
+
+    card: int
+    scale: float
+    kernel_ms: float
+    quantum_s: int
+    move_s_per_gib: float
+    phases: tuple[Phase, ...]
+
+
+def simulated(memory: int = 16 * GIB) -> Plan:
+    """For the simulated card with its default speeds, 20 times as fast as real.
+
+    The quantum is the default of mode `fixed`, 60 s, at that speed; so is the cost of moving memory. The big programs
+    need two turns each."""
+    scale, kernel_ms = 1 / 20, 12.5
+    in_a_second = round(1000 / (kernel_ms * PIECES))
+    big, small = memory * 10 // 16, memory * 3 // 16
+    return Plan(
+        card=memory,
+        scale=scale,
+        kernel_ms=kernel_ms,
+        quantum_s=round(60 * scale),
+        move_s_per_gib=scale,
+        phases=_phases(
+            steady=tuple(Job(name, big, bursts=520, passes=in_a_second // 5) for name in ("train A", "train B")),
+            bursty=tuple(
+                Job(name, big, bursts=4, passes=20 * in_a_second, pause_ms=round(20_000 * scale))
+                for name in ("mixed A", "mixed B")
+            ),
+            small=tuple(
+                Job(f"small {letter}", small, bursts=6, passes=2 * in_a_second, pause_ms=round(6_000 * scale))
+                for letter in "ABCD"
+            ),
+            patience_s=8.0,
+        ),
+    )
+
+
+def real(memory: int) -> Plan:
+    """For a real card of this size: sizes follow the card, and work is short, because nothing makes time go faster."""
+    big, small = memory * 10 // 16 // MIB * MIB, memory * 3 // 16 // MIB * MIB
+    return Plan(
+        card=memory,
+        scale=1.0,
+        kernel_ms=0.0,
+        quantum_s=10,
+        move_s_per_gib=1.0,
+        phases=_phases(
+            steady=tuple(Job(name, big, bursts=40, passes=10) for name in ("train A", "train B")),
+            bursty=tuple(Job(name, big, bursts=3, passes=60, pause_ms=5000) for name in ("mixed A", "mixed B")),
+            small=tuple(Job(f"small {letter}", small, bursts=6, passes=20, pause_ms=1500) for letter in "ABCD"),
+            patience_s=60.0,
+        ),
+    )
+
+
+def _phases(
+    *, steady: tuple[Job, ...], bursty: tuple[Job, ...], small: tuple[Job, ...], patience_s: float
+) -> tuple[Phase, ...]:
+    return (
+        Phase("steady-serial", "one after another", steady, is_at_once=False),
+        Phase("steady-plain", "at once, plain CUDA", steady, stops_at_failure=True),
+        Phase("steady-unified", "at once, unified memory", steady, is_managed=True, stop_after_s=patience_s),
+        Phase("steady-shared", "at once, with nvshare", steady, is_shared=True),
+        Phase("bursty-serial", "one after another", bursty, is_at_once=False),
+        Phase("bursty-shared", "at once, with nvshare", bursty, is_shared=True),
+        Phase("small-serial", "one after another", small, is_at_once=False),
+        Phase("small-shared", "at once, with nvshare", small, is_shared=True),
+    )
