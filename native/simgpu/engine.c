@@ -53,6 +53,13 @@ static void bury(struct sim_engine *engine)
     }
 }
 
+/* A copy or memset whose bytes have been moved and whose time has not come yet. */
+static bool is_transfer_due_later(const struct sim_engine *engine, CUstream stream, uint64_t now)
+{
+    return stream->started && stream != engine->run.stream && stream->end_ns > now
+        && (stream->job == NULL || sim_job_done(stream->job));
+}
+
 /* Goes round until nothing moves; gives the time of the next thing due. */
 static uint64_t go_round(struct sim_engine *engine)
 {
@@ -79,7 +86,7 @@ static uint64_t go_round(struct sim_engine *engine)
         sim_turn_idle(engine, now);
     uint64_t due = sim_kernel_deadline(engine, now);
     for (CUstream stream = engine->streams; stream != NULL; stream = stream->engine_next)
-        if (stream->started && stream->job == NULL && stream != engine->run.stream && stream->end_ns > now && stream->end_ns < due)
+        if (is_transfer_due_later(engine, stream, now) && stream->end_ns < due)
             due = stream->end_ns;
     pthread_mutex_unlock(&engine->lock);
     return engine->poll_ns < due ? engine->poll_ns : due;
