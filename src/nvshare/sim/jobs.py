@@ -1,0 +1,31 @@
+"""Programs as a scheduler sees them: they start up, then compute on the GPU and think on the CPU by turns."""
+
+from nvshare.record import Record
+
+
+class Job(Record, frozen=True):
+    """One program on one card. `phases` are (GPU seconds, CPU seconds) in the order in which they come."""
+
+    name: str
+    memory: int
+    startup_s: float
+    phases: tuple[tuple[float, float], ...]
+    gpu: str = "gpu0"
+    arrives_s: float = 0.0
+
+    @property
+    def gpu_s(self) -> float:
+        """GPU time in all."""
+        return sum(gpu for gpu, _ in self.phases)
+
+    @property
+    def alone_s(self) -> float:
+        """How long it takes with a card of its own, all its memory on it."""
+        return self.startup_s + sum(gpu + cpu for gpu, cpu in self.phases)
+
+
+def even_job(name: str, memory: int, *, gpu_s: float, cpu_s: float, phase_s: float, startup_s: float) -> Job:
+    """A job whose phases are all alike: `cpu_s` includes the start-up, a GPU phase takes about `phase_s`."""
+    count = max(1, round(gpu_s / phase_s))
+    startup_s = min(startup_s, cpu_s)
+    return Job(name, memory, startup_s, ((gpu_s / count, (cpu_s - startup_s) / count),) * count)
