@@ -25,12 +25,13 @@ MOST_ASKS = 64
 class Share:
     """What one member has of the limit."""
 
-    __slots__ = ("budget", "cap", "client", "keep", "limit_told", "recall", "recall_sent", "serial", "used")
+    __slots__ = ("budget", "cap", "client", "keep", "limit_told", "recall", "recall_sent", "reported", "serial", "used")
 
     def __init__(self, client: int, *, budget: int, used: int, limit_told: int, cap: int) -> None:
         self.client = client
         self.budget = budget
-        self.used = used
+        self.used = self.reported = used
+        """What it uses as far as we can tell, and what it last said of it of its own accord."""
         self.limit_told = limit_told
         self.cap = cap
         """What the process says of itself: its own lower limit; 0 is none."""
@@ -44,6 +45,12 @@ class Share:
     def foreseen(self) -> int:
         """The budget once an unanswered recall is answered, as far as we know."""
         return self.bound if self.keep is None else max(self.used, min(self.budget, self.keep))
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the member has this very budget, or will when it has read what is on its way. With a `keep`, ours or
+        one of an earlier daemon, it may have less: each free lowers it before we hear of it."""
+        return self.keep is None and self.serial > 0
 
     @property
     def bound(self) -> int:
@@ -95,11 +102,15 @@ class SharedLimit:
             if ask.recalled:
                 ask.recalled.discard(client)
 
-    def note_used(self, client: int, used: int) -> None:
+    def note_used(self, client: int, used: int) -> bool:
+        """False if that is nothing new."""
         share = self.shares[client]
-        share.used = used
+        if share.used == share.reported == used:
+            return False
+        share.used = share.reported = used
         if share.keep is not None and share.recall is None:
             share.budget = min(share.budget, max(share.keep, used))
+        return True
 
     def note_ask(self, now: int, client: int, ask: int, need: int) -> None:
         share = self.shares[client]
@@ -113,8 +124,10 @@ class SharedLimit:
         if share.recall != serial:
             return
         share.recall = None
-        share.used = used
         share.budget = min(share.budget, max(budget, used))
+        # What it gave back it does not use. Otherwise its last report stays in force: it sends another when that has
+        # become wrong, and what it uses just now may have changed back before then.
+        share.used = min(share.reported, max(share.budget, used))
         for ask in self.asks:
             if ask.recalled:
                 ask.recalled.discard(client)
@@ -130,13 +143,13 @@ class SharedLimit:
     # What follows.
 
     def settle(self, now: int, out: list[Action], *, frozen: bool) -> None:
-        """Tell limits, bring budgets within them, answer who asks. Frozen: nobody gets more than it has."""
+        """Tell limits, bring budgets within them, answer who asks. Frozen: nobody gets more of a limit than it has."""
         for share in self.shares.values():
             self._tell_limit(share, out)
-        if not frozen:
-            if self.limit == 0:
-                self._lift(out)
-            elif len(self.shares) == 1:
+        if self.limit == 0:
+            self._lift(out)
+        elif not frozen:
+            if len(self.shares) == 1:
                 self._give_all(now, next(iter(self.shares.values())), out)
             else:
                 self._reduce(now, out)
@@ -154,8 +167,8 @@ class SharedLimit:
 
     def _lift(self, out: list[Action]) -> None:
         for share in self.shares.values():
-            budget = self._limit_of(share) or UNLIMITED
-            if share.budget != budget:
+            budget = max(share.budget, share.cap or UNLIMITED)
+            if share.budget < budget or share.keep is not None or (share.cap and not share.is_exact):
                 self._give(share, budget, 0, out)
 
     def _give_all(self, now: int, share: Share, out: list[Action]) -> None:
@@ -186,33 +199,47 @@ class SharedLimit:
     def _answered(self, now: int, ask: Ask, *, is_first: bool, frozen: bool, out: list[Action]) -> bool:
         share = ask.share
         most = self._limit_of(share) or UNLIMITED
-        if ask.need > most or self._is_given(share, ask.need):
-            self._keep_as_is(share, ask.ask, out)
+        if ask.need == 0 or (share.is_exact and ask.need <= share.budget):
+            self._answer_as_is(ask, share.budget, out)
             return True
+        if ask.need > most:
+            self._refuse(ask, out)
+            return True
+        if frozen:
+            return self._answered_late(now, ask, out)
         room = self.limit - sum(other.bound for other in self.shares.values() if other is not share)
-        if not frozen and share.recall is None and room >= ask.need:
+        wanted = max(ask.need, share.bound)
+        if share.recall is None and wanted <= room:
             # Some of what is left over goes with it, but not what an earlier question may still need.
-            slack = (room - ask.need) // len(self.shares) // MIB * MIB if is_first else 0
-            self._give(share, min(most, ask.need + slack), ask.ask, out)
+            slack = (room - wanted) // len(self.shares) // MIB * MIB if is_first else 0
+            self._give(share, max(wanted, min(most, wanted + slack)), ask.ask, out)
             return True
-        if is_first and not frozen and ask.recalled is None:
-            ask.recalled = self._recall_for(now, share, out)
-        is_final = ask.recalled is not None and not ask.recalled and share.recall is None
-        if is_final or now >= ask.deadline:
-            self._keep_as_is(share, ask.ask, out)
+        if is_first and ask.recalled is None:
+            ask.recalled = self._recall_for(now, ask, out)
+        if ask.recalled is not None and not ask.recalled and share.recall is None:
+            self._answer_finally(ask, out)
             return True
-        return False
+        return self._answered_late(now, ask, out)
 
-    def _is_given(self, share: Share, need: int) -> bool:
-        """True if nothing more need be given: a budget as large is on its way already. With a `keep` we cannot know:
-        each free lowers the member's budget before we hear of it, so that it must be told again."""
-        return need == 0 or (share.keep is None and need <= share.budget)
+    def _answered_late(self, now: int, ask: Ask, out: list[Action]) -> bool:
+        if now >= ask.deadline:
+            self._refuse(ask, out)
+        return now >= ask.deadline
 
-    def _recall_for(self, now: int, asker: Share, out: list[Action]) -> set[int]:
-        """Recall what the others do not use; who has left an earlier recall unanswered for long is not waited for."""
+    def _answer_finally(self, ask: Ask, out: list[Action]) -> None:
+        """All have given back what they do not use, and it is too little; unless the asker itself turns out to have
+        what it asked for, because an answer to another of its questions overtook this one. It then looks again."""
+        if ask.need <= ask.share.budget:
+            self._answer_as_is(ask, ask.share.budget, out)
+        else:
+            self._refuse(ask, out)
+
+    def _recall_for(self, now: int, ask: Ask, out: list[Action]) -> set[int]:
+        """Recall what the others do not use, and the asker's too if it asks for less than we count for it: only its
+        answer tells what it has. Who has left an earlier recall unanswered for long is not waited for."""
         awaited: set[int] = set()
         for share in self.shares.values():
-            if share is asker or not share.budget:
+            if not share.budget or (share is ask.share and ask.need > share.budget):
                 continue
             if share.recall is None:
                 self._recall(now, share, 0, out)
@@ -223,10 +250,16 @@ class SharedLimit:
     def _give(self, share: Share, budget: int, ask: int, out: list[Action]) -> None:
         share.serial += 1
         share.budget, share.keep, share.recall = budget, None, None
+        share.used = max(share.used, min(share.reported, budget))
         out.append(GiveBudget(share.client, self.gpu, share.serial, ask, budget, self.used - share.used))
 
-    def _keep_as_is(self, share: Share, ask: int, out: list[Action]) -> None:
-        out.append(GiveBudget(share.client, self.gpu, 0, ask, share.budget, self.used - share.used))
+    def _refuse(self, ask: Ask, out: list[Action]) -> None:
+        """A no must look like one: what we count may be more than the member has, and more than it asked for."""
+        self._answer_as_is(ask, min(ask.share.budget, ask.need - 1), out)
+
+    def _answer_as_is(self, ask: Ask, budget: int, out: list[Action]) -> None:
+        share = ask.share
+        out.append(GiveBudget(share.client, self.gpu, 0, ask.ask, budget, self.used - share.used))
 
     def _recall(self, now: int, share: Share, keep: int, out: list[Action]) -> None:
         share.serial += 1

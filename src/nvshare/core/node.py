@@ -16,7 +16,7 @@ from nvshare.core.actions import Action, AdmitClient, Refuse, SwitchScheduling
 from nvshare.core.gpu import Gpu, Numbers
 from nvshare.core.groups import Group, Groups
 from nvshare.core.limits import Share, SharedLimit
-from nvshare.core.model import Claim, QuantumRule, Seat, Settings
+from nvshare.core.model import UNLIMITED, Claim, QuantumRule, Seat, Settings
 from nvshare.core.policies import USUAL_WEIGHT
 
 
@@ -200,7 +200,9 @@ class Node:
         group = client.group
         shared = group.limits.setdefault(claim.gpu, SharedLimit(claim.gpu, self.settings.recall_ns))
         cap = group.cap(client.own_limit)
-        shared.join(Share(client.id, budget=claim.budget, used=claim.memory.used, limit_told=claim.limit, cap=cap))
+        # Who was told that it has no limit keeps to none, whatever became of its budget.
+        budget = claim.budget if claim.limit else UNLIMITED
+        shared.join(Share(client.id, budget=budget, used=claim.memory.used, limit_told=claim.limit, cap=cap))
         if self.is_scheduling and (claim.lock or claim.unshared):
             gpu.note_claim(now, seat, claim.lock, out)
 
@@ -245,8 +247,7 @@ class Node:
         if seat.memory != event.memory:
             gpu.note_memory(seat, event.memory)
         shared = self.clients[client].group.limits[gpu.uuid]
-        if shared.shares[client].used != event.memory.used:
-            shared.note_used(client, event.memory.used)
+        if shared.note_used(client, event.memory.used):
             self._touch_limit(shared)
 
     # Limits.

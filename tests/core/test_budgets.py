@@ -1,0 +1,255 @@
+"""Budgets of a pod-wide limit against processes that follow the protocol to the letter, in every order of messages."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from members import GPU, Account, Member
+
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.limits import SharedLimit
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, UNLIMITED, Claim, Memory, Settings
+from nvshare.core.node import Node
+
+Pick = Callable[[Sequence[Any]], Any]
+
+SIZES = [MIB, 512 * MIB, GIB, GIB + 1, 2 * GIB, 5 * GIB]
+LIMITS = [None, 0, GIB, 4 * GIB, 4 * GIB, 8 * GIB, 8 * GIB]
+MOST_MEMBERS = 5
+RECALL = Settings().recall_ns
+
+
+class Pod:
+    """One pod on one GPU: its processes, the daemon, and what travels between them."""
+
+    def __init__(self, pick: Pick) -> None:
+        self.now = 0
+        self.epoch = 1
+        self.members: dict[int, Member] = {}
+        self.asked: dict[tuple[int, int], int] = {}
+        self.annotation: int | None = None
+        self.node = Node(Settings(), epoch=self.epoch, expects_pods=True, is_paranoid=True)
+        self._step(ev.PodsListed())
+        self.annotate(pick)
+        for _ in range(3):
+            self.join(pick)
+
+    @property
+    def _shared(self) -> SharedLimit | None:
+        group = self.node.groups.get("pod/p")
+        return group.limits.get(GPU) if group else None
+
+    def _step(self, event: ev.Event) -> None:
+        bound = self._total_bound()
+        if isinstance(event, ev.BudgetAsked):
+            self.asked[event.client, event.ask] = self.now
+        for action in self.node.handle(self.now, event):
+            client = getattr(action, "client", None)
+            if client in self.members:
+                self.members[client].told.append(action)
+                if isinstance(action, ac.GiveBudget):
+                    self.asked.pop((client, action.ask), None)
+        self._check()
+        if not isinstance(event, ev.ClientRegistered) and self._shared and self._shared.limit:
+            most = max(self._shared.limit, bound)
+            assert self._total_bound() <= most, "nothing grows while it is too much together"
+
+    def _total_bound(self) -> int:
+        shared = self._shared
+        return sum(share.bound for share in shared.shares.values()) if shared else 0
+
+    def _check(self) -> None:
+        for since in self.asked.values():
+            assert self.now - since < RECALL, "every question is answered in time"
+        shared = self._shared
+        for member in self.members.values() if shared and shared.limit else ():
+            foreseen = Account(member.used, member.account.limit, member.account.budget, member.account.keep)
+            beliefs = [foreseen.belief]
+            for message in member.told:
+                foreseen.hear(message)
+                beliefs.append(foreseen.belief)
+            if beliefs[-1] == UNLIMITED or member.id not in self.node.clients:
+                continue
+            assert shared is not None
+            bound = shared.shares[member.id].bound
+            assert max(belief for belief in beliefs if belief != UNLIMITED) <= bound, "we count what it believes"
+
+    def _ring_until(self, then: int) -> None:
+        while (deadline := self.node.next_deadline()) is not None and deadline <= then:
+            self.now = max(self.now, deadline)
+            self._step(ev.AlarmRang())
+        self.now = then
+
+    # What may happen.
+
+    def join(self, pick: Pick) -> None:
+        if len(self.members) < MOST_MEMBERS:
+            client = max(self.members, default=0) + 1
+            self.members[client] = Member(client, pick([0, 0, 0, 2 * GIB]))
+            self._register(self.members[client])
+
+    def _register(self, member: Member) -> None:
+        account = member.account
+        member.reported = account.used
+        claim = Claim(GPU, 80 * GIB, memory=Memory(swappable=account.used), limit=account.limit, budget=account.budget)
+        self._step(ev.ClientRegistered(member.id, "pod/p", "p", "", (claim,), own_limit=member.own_limit))
+
+    def leave(self, pick: Pick) -> None:
+        if len(self.members) > 2:
+            client = pick(sorted(self.members))
+            del self.members[client]
+            self.asked = {key: since for key, since in self.asked.items() if key[0] != client}
+            self._step(ev.ClientLeft(client))
+
+    def annotate(self, pick: Pick) -> None:
+        self.annotation = pick(LIMITS)
+        self._step(ev.PodChanged("p", "team/p", self.annotation, spec_limit=pick([None, None, 2 * GIB])))
+
+    def allocate(self, pick: Pick) -> None:
+        for member in self._some(pick):
+            member.allocate(pick(SIZES))
+
+    def free(self, pick: Pick) -> None:
+        for member in self._some(pick):
+            member.free(pick(SIZES))
+
+    def report(self, pick: Pick) -> None:
+        for member in self._some(pick):
+            member.report()
+
+    def deliver(self, pick: Pick) -> None:
+        for member in self._some(pick):
+            if member.said and pick([True, False]):
+                self._step(member.said.popleft())
+            elif member.told:
+                member.hear()
+
+    def stop_or_go_on(self, pick: Pick) -> None:
+        member = self.members[pick(sorted(self.members))]
+        member.is_stopped = not member.is_stopped
+
+    def wait(self, pick: Pick) -> None:
+        self._ring_until(self.now + pick([MILLISECOND, 100 * MILLISECOND, 300 * MILLISECOND, 3 * SECOND]))
+
+    def restart_daemon(self, pick: Pick) -> None:
+        """Everybody registers again; the pods are listed before or after that."""
+        self.epoch += 1
+        self.asked.clear()
+        settles_at = self.now + Settings().settle_ns
+        self.node = Node(Settings(), epoch=self.epoch, settles_at=settles_at, expects_pods=True, is_paranoid=True)
+        for member in self.members.values():
+            member.lose_scheduler()
+        is_early = pick([True, False])
+        if is_early:
+            self._list()
+        for member in self.members.values():
+            self._register(member)
+        if not is_early:
+            self.wait(pick)
+            self._list()
+
+    def _list(self) -> None:
+        self._step(ev.PodChanged("p", "team/p", self.annotation))
+        self._step(ev.PodsListed())
+
+    def settle_down(self, pick: Pick) -> None:
+        """All go on, all messages arrive: what is handed out is within the limit or in use."""
+        for member in self.members.values():
+            member.is_stopped = False
+        self._talk(pick)
+        self._ring_until(self.now + 3 * SECOND)
+        self._talk(pick)
+        shared = self._shared
+        assert shared is not None
+        assert not shared.asks
+        for member in self.members.values():
+            assert member.account.limit == min(filter(None, [shared.limit, shared.shares[member.id].cap]), default=0)
+            assert member.used == member.reported == shared.shares[member.id].used
+        if shared.limit:
+            believed = sum(member.account.belief for member in self.members.values())
+            assert believed <= max(shared.limit, self._used()), "handed out is at most the limit, or what is in use"
+
+    def allocate_promptly(self, pick: Pick) -> None:
+        """With everybody awake nobody is refused while there is room, and nobody allowed when there is none."""
+        self.settle_down(pick)
+        shared = self._shared
+        assert shared is not None
+        before = self._used()
+        for member in self.members.values():
+            member.refused.clear()
+        for member in self._some(pick):
+            member.allocate(pick(SIZES))
+        self._talk(pick)
+        for member in self.members.values():
+            for size in member.refused:
+                own = member.account.limit
+                assert own, "without a limit nothing is refused"
+                is_too_much = member.used + size > own or self._used() + size > (shared.limit or UNLIMITED)
+                assert is_too_much, "refused although there was room"
+        assert not shared.limit or self._used() <= max(shared.limit, before), "allowed although there was no room"
+
+    def _talk(self, pick: Pick) -> None:
+        """Messages travel, in any order between members, until all is said. No time passes."""
+        for _ in range(2000):
+            for member in self.members.values():
+                member.report()
+            busy = [member for member in self.members.values() if member.said or member.told]
+            if not busy:
+                return
+            member = pick(busy)
+            if member.said:
+                self._step(member.said.popleft())
+            else:
+                member.hear()
+        raise AssertionError("the talk never ends")
+
+    def _used(self) -> int:
+        return sum(member.used for member in self.members.values())
+
+    def _some(self, pick: Pick) -> list[Member]:
+        awake = [member for member in self.members.values() if not member.is_stopped]
+        return [pick(awake) for _ in range(pick([1, 1, 2, 3]))] if awake else []
+
+
+HAPPENINGS = {
+    "allocate": 8, "free": 8, "report": 5, "deliver": 20, "stop_or_go_on": 1, "wait": 2, "annotate": 1.5, "join": 1,
+    "leave": 1, "restart_daemon": 0.4, "settle_down": 1, "allocate_promptly": 3,
+}  # fmt: skip
+
+
+class Budgets(RuleBasedStateMachine):
+    """Hypothesis chooses what happens."""
+
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        self.pod = Pod(_picker(data))
+
+    @rule(data=st.data(), what=st.sampled_from(list(HAPPENINGS)))
+    def happen(self, data: st.DataObject, what: str) -> None:
+        getattr(self.pod, what)(_picker(data))
+
+
+def _picker(data: st.DataObject) -> Pick:
+    return lambda options: data.draw(st.sampled_from(options))
+
+
+TestBudgets = Budgets.TestCase
+TestBudgets.settings = settings(max_examples=50, stateful_step_count=40)
+
+
+def walk(seed: int, steps: int) -> None:
+    chance = random.Random(seed)
+    pod = Pod(chance.choice)
+    for what in chance.choices(list(HAPPENINGS), list(HAPPENINGS.values()), k=steps):
+        getattr(pod, what)(chance.choice)
+    pod.settle_down(chance.choice)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_budgets_stay_exact_on_a_long_random_walk(seed: int) -> None:
+    walk(seed, steps=1500)
