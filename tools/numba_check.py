@@ -1,7 +1,7 @@
 """numba-cuda on the simulated GPU (`make numba`): a real JIT and driver-API client, in a venv of its own (0.8 GB).
 
 numba compiles Python to PTX or a cubin with NVIDIA's own compilers, loads it and launches by cuLaunchKernelEx. The
-simulated kernel takes time and computes nothing; copies really move bytes.
+simulated kernel takes time and computes nothing; copies really move bytes. Once on the bare driver, once with libnvshare.
 """
 
 import argparse
@@ -15,10 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from nvshare.simgpu.config import SimGpu  # noqa: E402  (the package may not be installed)
+from nvshare.simgpu.config import SimGpu, library_directory  # noqa: E402  (the package may not be installed)
 from nvshare.simgpu.trace import read_traces  # noqa: E402  (the same)
 
 PACKAGE = "numba-cuda[cu12]"
+LAUNCHES = 4
 PROGRAM = """
 import numpy as np
 from numba import cuda
@@ -72,18 +73,29 @@ def prepare(folder: Path) -> Path:
     return python
 
 
+def run(python: Path, *, shared: bool) -> bool:
+    with tempfile.TemporaryDirectory(prefix="nvshare-numba-") as directory:
+        settings = SimGpu().with_values(directory=directory, gpus=1, memory="16Gi", scale=0.01, trace=1)
+        environment = settings.environment(dict(os.environ))
+        if shared:
+            environment["LD_PRELOAD"] = str(library_directory().parent / "libnvshare.so")
+            environment["NVSHARE_SOCKET"] = f"{directory}/no-daemon.sock"
+        done = subprocess.run([python, "-W", "ignore", "-c", PROGRAM], env=environment, check=False)
+        kernels = [kernel.name for trace in read_traces(Path(directory)) for kernel in trace.kernels()]
+    good = done.returncode == 0 and sum("add_one" in name for name in kernels) == LAUNCHES
+    print(
+        f"{'ok    ' if good else 'FAILED'} numba{', with libnvshare' if shared else ''}: {len(kernels)} kernels in the trace"
+    )
+    return good
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", type=Path, default=ROOT / "build" / "numba-venv")
     python = prepare(parser.parse_args().venv)
-    with tempfile.TemporaryDirectory(prefix="nvshare-numba-") as directory:
-        settings = SimGpu().with_values(directory=directory, gpus=1, memory="16Gi", scale=0.01, trace=1)
-        done = subprocess.run([python, "-c", PROGRAM], env=settings.environment(dict(os.environ)), check=False)
-        kernels = [kernel.name for trace in read_traces(Path(directory)) for kernel in trace.kernels()]
-    good = done.returncode == 0 and sum("add_one" in name for name in kernels) == 4
-    print(f"kernels in the trace: {kernels}")
-    print(f"{int(good)} passed, {int(not good)} failed")
-    return 0 if good else 1
+    good = [run(python, shared=shared) for shared in (False, True)]
+    print(f"{good.count(True)} passed, {good.count(False)} failed")
+    return 0 if all(good) else 1
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def out_of_memory() -> None:
         refusal = str(error)
     else:
         raise AssertionError("64 GiB fitted on a card of 16 GiB")
-    assert len(hoard) == 14, (len(hoard), refusal)  # 16, less the kept one and the context
+    assert len(hoard) in (14, 15), (len(hoard), refusal)  # 16 less the kept one and, of native memory, the context
     assert refusal
     hoard.clear()
     torch.cuda.synchronize()
