@@ -1,7 +1,8 @@
 """numba-cuda on the simulated GPU (`make numba`): a real JIT and driver-API client, in a venv of its own (0.8 GB).
 
 numba compiles Python to PTX or a cubin with NVIDIA's own compilers, loads it and launches by cuLaunchKernelEx. The
-simulated kernel takes time and computes nothing; copies really move bytes. Once on the bare driver, once with libnvshare.
+simulated kernel takes time and computes nothing; copies really move bytes. It runs on the bare driver, and with
+libnvshare in between.
 """
 
 import argparse
@@ -83,9 +84,8 @@ def run(python: Path, *, shared: bool) -> bool:
         done = subprocess.run([python, "-W", "ignore", "-c", PROGRAM], env=environment, check=False)
         kernels = [kernel.name for trace in read_traces(Path(directory)) for kernel in trace.kernels()]
     good = done.returncode == 0 and sum("add_one" in name for name in kernels) == LAUNCHES
-    print(
-        f"{'ok    ' if good else 'FAILED'} numba{', with libnvshare' if shared else ''}: {len(kernels)} kernels in the trace"
-    )
+    label = "numba, with libnvshare" if shared else "numba"
+    print(f"{'ok    ' if good else 'FAILED'} {label}: {len(kernels)} kernels in the trace")
     return good
 
 
