@@ -18,6 +18,8 @@ ENTRY_LAYOUT = layout_of(GpuEntry)
 _STRUCTS = {message: layout.struct() for message, layout in LAYOUTS.items()}
 _ENTRY = ENTRY_LAYOUT.struct()
 _ENTRY_BOUNDS = tuple((f.name, i, f.width.most) for i, f in enumerate(ENTRY_LAYOUT.fields) if f.width.most)
+_COUNT_AT = LAYOUTS[Register].offset_of("entry_count")
+_STRIDE_AT = LAYOUTS[Register].offset_of("entry_size")
 _FIXED_HEAD = 3
 
 
@@ -105,7 +107,7 @@ def _reader(kind: type[Message]) -> Reader:
 
 def _decode_entries(data: bytes, at: int, length: int) -> tuple[GpuEntry, ...]:
     fixed = _STRUCTS[Register].size
-    count, stride = data[at + fixed - 6], data[at + fixed - 5]
+    count, stride = data[at + _COUNT_AT], data[at + _STRIDE_AT]
     if count > MAX_GPUS:
         raise WireError(f"Register names {count} GPUs, at most {MAX_GPUS} are possible")
     if count and stride < _ENTRY.size:

@@ -24,6 +24,10 @@ class Layout(Record, frozen=True):
     fields: tuple[Field, ...]
     size: int
 
+    def offset_of(self, name: str) -> int:
+        """Where a field lies."""
+        return next(field.offset for field in self.fields if field.name == name)
+
     def struct(self) -> struct.Struct:
         """The same as a Python struct, paddings included."""
         fmt, at = "<", 0

@@ -106,7 +106,9 @@ class GpuEntry(Record, frozen=True):
 class Register(Message, frozen=True):
     """I am here. `own_limit` is the process's environment's; `run` names one `nvshare run`, zero if none.
 
-    `entry_count` entries of `entry_size` bytes each follow the fixed part; a newer client's may be longer than ours."""
+    `entry_count` entries of `entry_size` bytes each follow the fixed part; a newer client's may be longer than ours. The
+    fixed part never grows, or an older scheduler would look for the entries in the wrong place: what a version adds to
+    it comes behind the entries."""
 
     number = 1
     from_client = True
