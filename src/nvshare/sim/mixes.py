@@ -1,0 +1,118 @@
+"""Random mixes of jobs, for comparing ways to schedule: one seed, one mix, whatever the machine it runs on.
+
+A mix has 1 to 4 cards and 2 to 12 jobs. Filling a card over its bus takes between 1.5 s and 20 s (the thesis' card: 3 s).
+One mix in four consists of equals, which arrive together; fairness is judged on those."""
+
+from collections.abc import Callable, Sequence
+from math import exp, log
+from random import Random
+
+from msgspec.structs import replace
+
+from nvshare.core.model import GIB, SECOND, QuantumRule, Settings
+from nvshare.record import Record
+from nvshare.sim.card import CardModel
+from nvshare.sim.jobs import Job
+from nvshare.sim.machine import Machine, Outcome
+from nvshare.sim.program import Gate
+
+CARD_SIZES = (16 * GIB, 24 * GIB, 40 * GIB, 80 * GIB)
+
+
+class Mix(Record, frozen=True):
+    seed: int
+    cards: dict[str, CardModel]
+    jobs: tuple[Job, ...]
+    are_equals: bool
+
+
+class Contender(Record, frozen=True):
+    """One way to schedule."""
+
+    name: str
+    gate: Gate
+    settings: Settings
+
+
+FCFS_30 = Contender("fcfs-30s", "classic", Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND)))
+"""nvshare as the thesis has it by default: an exclusive lock, 30 s, first come, first served."""
+AUTO = Contender("auto", "nvshare", Settings(quantum=QuantumRule(mode="auto")))
+
+
+def random_mix(seed: int) -> Mix:
+    chance = Random(f"mix {seed}")
+    cards = {f"gpu{index}": _random_card(chance) for index in range(chance.randint(1, 4))}
+    are_equals = seed % 4 == 0
+    count = chance.randint(2, 12)
+    jobs = [_random_job(chance, f"job{index}", cards) for index in range(count)]
+    if are_equals:
+        # All at one card, or cards of different speeds would make them unequal.
+        jobs = [replace(jobs[0], name=job.name, arrives_s=0.0) for job in jobs]
+    return Mix(seed, cards, tuple(jobs), are_equals)
+
+
+def _between(chance: Random, least: float, most: float) -> float:
+    """Evenly in the logarithm: as many around 1 as around 10."""
+    return exp(chance.uniform(log(least), log(most)))
+
+
+def _random_card(chance: Random) -> CardModel:
+    size = chance.choice(CARD_SIZES)
+    bus = size / _between(chance, 1.5, 20)
+    return CardModel(size, bus, gain=chance.uniform(1.0, 1.3), sweep_s=_between(chance, 0.2, 2))
+
+
+def _random_job(chance: Random, name: str, cards: dict[str, CardModel]) -> Job:
+    gpu = chance.choice(list(cards))
+    memory = round(cards[gpu].size * chance.uniform(0.1, 0.95))
+    gpu_s = _between(chance, 60, 800)
+    share = chance.uniform(0.2, 0.98)
+    phase_s = min(_between(chance, 0.5, 30), gpu_s / 3)
+    count = round(gpu_s / phase_s)
+    think_s = phase_s * (1 - share) / share
+    phases = tuple((_jitter(chance, gpu_s / count), _jitter(chance, think_s)) for _ in range(count))
+    arrives_s = chance.choice([0.0, 0.0, chance.uniform(0, 300)])
+    return Job(name, memory, _between(chance, 2, 60), phases, gpu, arrives_s)
+
+
+def _jitter(chance: Random, seconds: float) -> float:
+    return seconds * chance.uniform(0.7, 1.3)
+
+
+def run(mix: Mix, contender: Contender) -> Outcome:
+    return Machine(mix.cards, list(mix.jobs), contender.settings, gate=contender.gate).run()
+
+
+def jain(values: Sequence[float]) -> float:
+    """1: all alike; 1/n: one has everything."""
+    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
+
+
+def fairness(outcome: Outcome) -> float:
+    """Of the slowdowns."""
+    return jain([job.slowdown for job in outcome.jobs])
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return exp(sum(map(log, values)) / len(values))
+
+
+class Comparison(Record, frozen=True):
+    """One mix, each contender's outcome without its long list of stretches."""
+
+    seed: int
+    are_equals: bool
+    outcomes: dict[str, Outcome]
+
+
+def compare(
+    seeds: Sequence[int], contenders: Sequence[Contender], tell: Callable[[Comparison], None] | None = None
+) -> list[Comparison]:
+    found = []
+    for seed in seeds:
+        mix = random_mix(seed)
+        outcomes = {contender.name: replace(run(mix, contender), stretches=()) for contender in contenders}
+        found.append(Comparison(seed, mix.are_equals, outcomes))
+        if tell is not None:
+            tell(found[-1])
+    return found
