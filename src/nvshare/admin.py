@@ -108,12 +108,12 @@ def encode(message: Request | Answer) -> bytes:
 def decode_request(line: bytes) -> AnyRequest:
     try:
         return _REQUESTS.decode(line)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AdminError(f"not understood: {error}") from None
 
 
 def decode_answer(line: bytes) -> AnyAnswer:
     try:
         return _ANSWERS.decode(line)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AdminError(f"the scheduler's answer is not understood ({error}); is it of another version?") from None

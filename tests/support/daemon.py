@@ -1,5 +1,6 @@
 """The real nvshare-scheduler as a process of its own, on sockets in a test's own directory."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from io import StringIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -95,10 +97,12 @@ class Daemon:
     # What an operator sees.
 
     def ctl(self, *words: str, code: int = 0) -> str:
-        """nvsharectl's standard output; its standard error if another exit code than 0 is expected."""
-        done = self.run_ctl(*words)
-        assert done.returncode == code, f"nvsharectl {words} ended with {done.returncode}: {done.stderr}{done.stdout}"
-        return done.stderr if code else done.stdout
+        """nvsharectl's standard output; its standard error if another exit code than 0 is expected.
+
+        The console script is called here: a process of its own (`run_ctl`) would do the same, half a second later."""
+        ended, out, err = call_ctl("--socket", self.operator_socket, *words)
+        assert ended == code, f"nvsharectl {words} ended with {ended}: {err}{out}"
+        return err if code else out
 
     def run_ctl(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return run_ctl("--socket", self.operator_socket, *words, **environment)
@@ -141,6 +145,21 @@ class Daemon:
 
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+
+def call_ctl(*words: str) -> tuple[int, str, str]:
+    """nvsharectl's console script, called: its exit code, standard output and standard error."""
+    from nvshare.cli import nvsharectl
+
+    before, sys.argv = sys.argv, ["nvsharectl", *words]
+    try:
+        with contextlib.redirect_stdout(StringIO()) as out, contextlib.redirect_stderr(StringIO()) as err:
+            nvsharectl.main()
+    except SystemExit as ended:
+        return int(ended.code or 0), out.getvalue(), err.getvalue()
+    finally:
+        sys.argv = before
+    raise AssertionError("the console script always exits")
 
 
 def run_ctl(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ from nvshare.scheduler.journal import Journal
 from nvshare.scheduler.log import log
 from nvshare.scheduler.step import Step, client_name, clients_of, describe
 from nvshare.scheduler.story import summary_of
+from nvshare.wire.messages import MAX_BYTES
 
 MOST_OPERATORS = 64
 MOST_BEHIND = 1 << 20
@@ -88,6 +89,8 @@ class Control:
         return self._post(ev.SchedulingSwitched(request.on))
 
     def _set_limit(self, request: admin.SetLimit) -> admin.Answer:
+        if request.limit is not None and not 0 <= request.limit <= MAX_BYTES:
+            return admin.Failed(f"a limit must be between 0 and {MAX_BYTES} bytes")
         groups = self._groups_named(request.target)
         if len(groups) != 1:
             found = "no client, pod, container or run is" if not groups else f"{len(groups)} groups are"
@@ -97,11 +100,11 @@ class Control:
     def _groups_named(self, target: str) -> list[str]:
         """The groups that an operator can mean by a client's id, a label, its last part, or a key."""
         node = self._engine.node
-        client = _client_id(target)
-        if client in node.clients:
-            return [node.clients[client].group.key]
-        exact = [g.key for g in node.groups.values() if target in (g.key, g.key.partition("/")[2], g.label)]
-        return exact or [g.key for g in node.groups.values() if g.label.rpartition("/")[2] == target]
+        client = node.clients.get(_client_id(target))
+        # A pod may be called cafe, and so may a client: then neither is meant without a doubt.
+        exact = {client.group.key} if client else set()
+        exact |= {g.key for g in node.groups.values() if target in (g.key, g.key.partition("/")[2], g.label)}
+        return list(exact) or [g.key for g in node.groups.values() if g.label.rpartition("/")[2] == target]
 
     def _story(self, request: admin.GetStory) -> admin.Answer:
         client = _client_id(request.client)
