@@ -74,7 +74,8 @@ def lift_limit() -> dict[str, object]:
     heard += forger.hear(2) or []
     return {
         "limits": [message.limit for message in heard if isinstance(message, m.UpdateLimit)],
-        "budgets": [message.budget for message in heard if isinstance(message, m.Budget)],
+        # Serial 0 is a refusal: whatever figure it carries is not a grant.
+        "budgets": [message.budget for message in heard if isinstance(message, m.Budget) and message.serial],
     }
 
 

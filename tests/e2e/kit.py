@@ -73,7 +73,8 @@ def execute(name: str, *command: str, code: int | None = 0) -> str:
     """Run a command in a pod as `kubectl exec`; what it said, both ways. `code` None: any exit code will do."""
     line = [str(BIN / "kubectl"), f"--kubeconfig={KUBECONFIG}", "exec", name, "--", *command]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-    text = done.stdout + done.stderr
+    said = [row for row in done.stderr.splitlines() if not row.startswith("command terminated with exit code")]
+    text = done.stdout + "".join(f"{row}\n" for row in said)
     assert code is None or done.returncode == code, f"{' '.join(command)} in {name}: {done.returncode}\n{text}"
     return text
 
@@ -160,8 +161,9 @@ def status() -> dict[str, Any]:
 
 
 def clients() -> list[dict[str, Any]]:
-    """Every client at every GPU."""
-    return [client for gpu in status()["gpus"] for client in gpu["clients"]]
+    """Every pod's client at every GPU; what else of this machine may have found the socket is not ours to count."""
+    found = [client for gpu in status()["gpus"] for client in gpu["clients"]]
+    return [client for client in found if client["group"].startswith("pod/")]
 
 
 def metrics() -> dict[str, float]:

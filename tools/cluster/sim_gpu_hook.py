@@ -1,40 +1,44 @@
-"""Brings simulated GPUs into a container that asks for them, by editing the bundle before runc sees it.
+"""Brings simulated GPUs into a container that asks for them, by editing what runc is about to read.
 
 It does what NVIDIA's container runtime does for real ones: looks at NVIDIA_VISIBLE_DEVICES, adds the driver's libraries
-where the dynamic linker looks, and makes only the named GPUs visible. The libraries and the cards' state come from the
-directory named in settings.py, put there by the test; the project's own containers need to know nothing of it."""
+where the dynamic linker looks, and makes only the named GPUs visible. A real GPU is hidden by its device file; a
+simulated one by the environment, which is why processes that are put into a running container are edited as well. The
+libraries and the cards' state come from one directory, filled by the test; nvshare itself knows nothing of all this.
+
+    sim_gpu_hook.py container BUNDLE/config.json
+    sim_gpu_hook.py process PROCESS.json"""
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 SIM = Path("/var/lib/nvshare-sim")
-LIBRARIES = {"libcuda.so.1": "compute", "libnvidia-ml.so.1": "utility"}
+LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 TARGETS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 
 
-def edit(spec: dict[str, object]) -> None:
-    """Add what the container asks for, if it asks for anything."""
-    process = spec["process"]
-    mounts = spec["mounts"]
-    assert isinstance(process, dict)
-    assert isinstance(mounts, list)
+def edit_container(spec: dict[str, Any]) -> None:
+    """Libraries, state and environment for a new container."""
+    if not edit_process(spec["process"]):
+        return
+    for library in LIBRARIES:
+        for target in TARGETS:
+            spec["mounts"].append(_bind(SIM / "lib" / library, f"{target}/{library}", "ro"))
+    spec["mounts"].append(_bind(SIM / "state", str(SIM / "state"), "rw"))
+
+
+def edit_process(process: dict[str, Any]) -> bool:
+    """The environment; False when the process asks for no GPU."""
     environment = dict(entry.partition("=")[::2] for entry in process.get("env", []))
     visible = environment.get("NVIDIA_VISIBLE_DEVICES", "")
     if visible in ("", "void", "none"):
-        return
-    if visible.startswith("/"):
-        visible = ",".join(
-            sorted(Path(mount["destination"]).name for mount in mounts if mount["destination"].startswith(visible))
-        )
-    for library in LIBRARIES:
-        for target in TARGETS:
-            mounts.append(_bind(SIM / "lib" / library, f"{target}/{library}", "ro"))
-    mounts.append(_bind(SIM / "state", str(SIM / "state"), "rw"))
+        return False
     settings = json.loads((SIM / "environment.json").read_text()) | {"NVSHARE_SIM_DIR": str(SIM / "state")}
     if visible != "all":
         settings["CUDA_VISIBLE_DEVICES"] = visible
     process["env"] = process.get("env", []) + [f"{name}={value}" for name, value in settings.items()]
+    return True
 
 
 def _bind(source: Path, target: str, mode: str) -> dict[str, object]:
@@ -42,10 +46,13 @@ def _bind(source: Path, target: str, mode: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Edit the bundle named on the command line."""
-    path = Path(sys.argv[1])
+    """Edit the file named on the command line."""
+    what, path = sys.argv[1], Path(sys.argv[2])
     spec = json.loads(path.read_text())
-    edit(spec)
+    if what == "container":
+        edit_container(spec)
+    else:
+        edit_process(spec)
     path.write_text(json.dumps(spec))
 
 
