@@ -33,7 +33,9 @@ def wait_until_gone(path: Path, seconds: float = 15) -> None:
 
 def test_a_program_gets_the_library_a_scheduler_and_its_terms(nvshare: Front, runtime: Path) -> None:
     given = variables(
-        nvshare("run", "--limit", "4Gi", "--priority", "3", "--weight", "200", "--name", "job", "--", *SHOW)
+        nvshare(
+            "run", "--private", "--limit", "4Gi", "--priority", "3", "--weight", "200", "--name", "job", "--", *SHOW
+        )
     )
     assert given["LD_PRELOAD"].endswith("libnvshare.so")
     assert given["NVSHARE_SOCKET"] == str(runtime / "nvshare" / "clients" / "scheduler.sock")
@@ -43,21 +45,31 @@ def test_a_program_gets_the_library_a_scheduler_and_its_terms(nvshare: Front, ru
 
 
 def test_what_was_preloaded_before_stays_behind_the_library(nvshare: Front) -> None:
-    given = variables(nvshare("run", "--", *SHOW, LD_PRELOAD="libm.so.6 libdl.so.2"))
+    given = variables(nvshare("run", "--private", "--", *SHOW, LD_PRELOAD="libm.so.6 libdl.so.2"))
     assert given["LD_PRELOAD"].split(":")[1:] == ["libm.so.6", "libdl.so.2"]
 
 
 def test_two_runs_have_two_ids(nvshare: Front) -> None:
-    ids = [variables(nvshare("run", "--", *SHOW))["NVSHARE_RUN_ID"] for _ in range(2)]
+    ids = [variables(nvshare("run", "--private", "--", *SHOW))["NVSHARE_RUN_ID"] for _ in range(2)]
     assert ids[0] != ids[1]
 
 
 def test_the_exit_code_is_the_programs(nvshare: Front) -> None:
-    assert nvshare("run", "--", "sh", "-c", "exit 42").returncode == 42
+    assert nvshare("run", "--private", "--", "sh", "-c", "exit 42").returncode == 42
 
 
 def test_a_signal_reaches_the_program_and_its_death_is_seen(environment: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "nvshare.cli.nvshare", "run", "--", "sh", "-c", "echo up; exec sleep 60"]
+    command = [
+        sys.executable,
+        "-m",
+        "nvshare.cli.nvshare",
+        "run",
+        "--private",
+        "--",
+        "sh",
+        "-c",
+        "echo up; exec sleep 60",
+    ]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
@@ -66,13 +78,13 @@ def test_a_signal_reaches_the_program_and_its_death_is_seen(environment: dict[st
 
 
 def test_options_after_the_command_are_the_commands(nvshare: Front) -> None:
-    assert nvshare("run", "echo", "--limit", "x").stdout == "--limit x\n"
+    assert nvshare("run", "--private", "echo", "--limit", "x").stdout == "--limit x\n"
 
 
 def test_ten_programs_started_at_once_get_one_scheduler_that_ends_after_them(
     environment: dict[str, str], runtime: Path
 ) -> None:
-    command = [sys.executable, "-m", "nvshare.cli.nvshare", "run", "--", "sh", "-c", "echo up; read line"]
+    command = [sys.executable, "-m", "nvshare.cli.nvshare", "run", "--private", "--", "sh", "-c", "echo up; read line"]
     programs = [
         subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(10)
     ]
@@ -89,19 +101,19 @@ def test_ten_programs_started_at_once_get_one_scheduler_that_ends_after_them(
 
 
 def test_the_private_place_is_shut_to_other_users(nvshare: Front, runtime: Path) -> None:
-    variables(nvshare("run", "--", *SHOW))
+    variables(nvshare("run", "--private", "--", *SHOW))
     assert stat.S_IMODE((runtime / "nvshare").stat().st_mode) == 0o700
 
 
 def test_without_a_runtime_directory_tmp_is_used(nvshare: Front, tmp_path: Path) -> None:
-    given = variables(nvshare("run", "--", *SHOW, XDG_RUNTIME_DIR="", TMPDIR=str(tmp_path)))
+    given = variables(nvshare("run", "--private", "--", *SHOW, XDG_RUNTIME_DIR="", TMPDIR=str(tmp_path)))
     assert given["NVSHARE_SOCKET"].startswith(str(tmp_path / f"nvshare-{os.getuid()}"))
 
 
 def test_a_directory_that_others_can_write_is_not_trusted(nvshare: Front, runtime: Path) -> None:
     (runtime / "nvshare").mkdir()
     (runtime / "nvshare").chmod(0o777)
-    result = nvshare("run", "--", "true")
+    result = nvshare("run", "--private", "--", "true")
     assert result.returncode == 125
     assert "not a directory of this user's alone" in result.stderr
 
@@ -109,16 +121,16 @@ def test_a_directory_that_others_can_write_is_not_trusted(nvshare: Front, runtim
 BAD = {
     "no command": (("run",), 2, "no command given"),
     "no command after --": (("run", "--"), 2, "no command given"),
-    "not found": (("run", "--", "no-such-program"), 127, "no-such-program: No such file or directory"),
-    "not a program": (("run", "--", "/etc/passwd"), 126, "/etc/passwd: Permission denied"),
-    "a directory": (("run", "--", "/etc"), 126, "/etc: Permission denied"),
+    "not found": (("run", "--private", "--", "no-such-program"), 127, "no-such-program: No such file or directory"),
+    "not a program": (("run", "--private", "--", "/etc/passwd"), 126, "/etc/passwd: Permission denied"),
+    "a directory": (("run", "--private", "--", "/etc"), 126, "/etc: Permission denied"),
     "a bad size": (("run", "--limit", "4GB", "--", "true"), 2, "'4GB' has an unknown suffix"),
     "a bad priority": (("run", "--priority", "99", "--", "true"), 2, "99 is not in the range"),
     "a long name": (("run", "--name", "n" * 60, "--", "true"), 2, "shorter than 48 bytes"),
     "no scheduler there": (("run", "--socket", "/nowhere/s", "--", "true"), 125, "no scheduler listens at /nowhere/s"),
     "two schedulers": (("run", "--private", "--socket", "/x", "--", "true"), 2, "either --socket or --private"),
     "no such command": (("walk",), 2, "No such command"),
-    "escape sequences": (("run", "--", "\x1b]0;x\x07no"), 127, "No such file"),
+    "escape sequences": (("run", "--private", "--", "\x1b]0;x\x07no"), 127, "No such file"),
 }
 
 
@@ -133,7 +145,7 @@ def test_bad_input_is_one_line_and_the_right_code(nvshare: Front, case: str) -> 
 
 
 def test_a_library_that_is_not_there_is_named(nvshare: Front) -> None:
-    result = nvshare("run", "--", "true", NVSHARE_LIBRARY="/nowhere/libnvshare.so")
+    result = nvshare("run", "--private", "--", "true", NVSHARE_LIBRARY="/nowhere/libnvshare.so")
     assert result.returncode == 125
     assert "/nowhere/libnvshare.so" in result.stderr
 
@@ -167,7 +179,7 @@ def _said_as_nobody(call: Callable[[], object]) -> str:
 
 def test_docker_gets_two_read_only_directories_and_the_terms(nvshare: Front, environment: dict[str, str]) -> None:
     script = f'{sys.executable} -m nvshare.cli.nvshare docker-args --limit 1Gi --socket "$NVSHARE_SOCKET"'
-    words = nvshare("run", "--", "sh", "-c", script).stdout.split()
+    words = nvshare("run", "--private", "--", "sh", "-c", script).stdout.split()
     mounts = [word for word in words if word.startswith("type=bind")]
     assert len(mounts) == 2
     assert all(mount.endswith(",readonly") for mount in mounts)

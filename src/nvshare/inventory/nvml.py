@@ -79,6 +79,16 @@ class Nvml:
         rates = _absent(raw.nvmlDeviceGetUtilizationRates, self._handle(uuid))
         return None if rates is None else int(rates.gpu)
 
+    def driver_version(self) -> str | None:
+        """The driver's version, as it calls itself."""
+        version = _absent(raw.nvmlSystemGetDriverVersion)
+        return None if version is None else _text(version)
+
+    def is_exclusive(self, uuid: str) -> bool | None:
+        """Whether the GPU lets only one process in at a time (or none); None where the card does not tell."""
+        mode = _absent(raw.nvmlDeviceGetComputeMode, self._handle(uuid))
+        return None if mode is None else bool(mode != raw.NVML_COMPUTEMODE_DEFAULT)
+
     def needs_recovery(self, uuid: str) -> bool | None:
         """Whether the driver asks for a reset or reboot of this GPU; None when the driver is too old to tell."""
         values = _absent(raw.nvmlDeviceGetFieldValues, self._handle(uuid), [raw.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])

@@ -1,0 +1,99 @@
+"""The demonstration: its arithmetic on made-up runs, its picture, and its quickest part for real."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+from nvshare.cli import demo_plan, demo_report
+from nvshare.cli.demo_run import JobResult, PhaseResult
+from nvshare.cli.drawing import svg, write_png
+from nvshare.cli.picture import Panel, PictureLane, Stretch, draw
+
+Front = Callable[..., subprocess.CompletedProcess[str]]
+PLAN = demo_plan.simulated()
+SECONDS = {
+    "steady-serial": 10.0, "steady-plain": 0.5, "steady-unified": 8.0, "steady-shared": 10.5, "bursty-serial": 16.0,
+    "bursty-shared": 11.0, "small-serial": 10.0, "small-shared": 4.0,
+}  # fmt: skip
+
+
+def results(**seconds: float) -> dict[str, PhaseResult]:
+    made = {}
+    for phase in PLAN.phases:
+        took = seconds.get(phase.key.replace("-", "_"), SECONDS[phase.key])
+        done = 0.01 if phase.stop_after_s else 1.0
+        error = "CUDA_ERROR_OUT_OF_MEMORY" if phase.stops_at_failure else ""
+        jobs = tuple(JobResult(job.name, index, 0, took, done, error) for index, job in enumerate(phase.jobs))
+        made[phase.key] = PhaseResult(phase, took, jobs, None)
+    return made
+
+
+def test_what_was_stopped_is_projected_by_how_far_it_came() -> None:
+    assert results()["steady-unified"].projected_s == 800
+
+
+def test_every_promise_is_kept_by_a_good_run_and_broken_by_a_bad_one() -> None:
+    assert all(kept for _, kept in demo_report.verdicts(results()))
+    for bad in ({"steady_shared": 11.5}, {"bursty_shared": 17.0}, {"small_shared": 11.0}, {"steady_unified": 0.2}):
+        assert sum(not kept for _, kept in demo_report.verdicts(results(**bad))) == 1, bad
+
+
+def test_the_table_tells_times_of_the_card_and_what_went_wrong() -> None:
+    lines = {line.title + line.group: line for line in demo_report.lines(PLAN, results())}
+    big = "2 x 10 GiB on 16 GiB, GPU always busy"
+    assert lines["one after another" + big].seconds == 10.0 / PLAN.scale
+    assert lines["at once, plain CUDA" + big].outcome == "train A: CUDA_ERROR_OUT_OF_MEMORY"
+    assert "1.00% done" in lines["at once, unified memory" + big].outcome
+    assert round(lines["at once, with nvshare" + big].compared or 0, 2) == 0.95
+
+
+def test_the_big_ones_do_not_fit_together_and_the_small_ones_do() -> None:
+    by_key = {phase.key: phase for phase in PLAN.phases}
+    safe = PLAN.card * 9 // 10
+    assert sum(job.memory for job in by_key["steady-shared"].jobs) > PLAN.card
+    assert sum(job.memory for job in by_key["small-shared"].jobs) < safe
+
+
+def panels() -> tuple[Panel, ...]:
+    lane = PictureLane("A & <b>", (Stretch(0, 5), Stretch(6, 10, 0.5)), "out of memory")
+    return (Panel("one", "10 s", 10, (lane,)), Panel("two", "stopped", 4, (lane, lane), is_cut=True))
+
+
+def test_the_picture_is_an_svg_that_parses_with_its_names_escaped() -> None:
+    tree = ElementTree.fromstring(svg(draw("Who had the GPU when", panels())))
+    texts = [element.text for element in tree.iter("{http://www.w3.org/2000/svg}text")]
+    assert "A & <b>" in texts
+    boxes = [float(box.get("width", "0").rstrip("%")) for box in tree.iter("{http://www.w3.org/2000/svg}rect")]
+    assert all(width > 0 for width in boxes)
+
+
+def test_the_same_picture_is_a_png(tmp_path: Path) -> None:
+    from PIL import Image
+
+    drawing = draw("Who had the GPU when", panels())
+    write_png(drawing, tmp_path / "x.png")
+    with Image.open(tmp_path / "x.png") as image:
+        assert image.size == (drawing.width * 2, drawing.height * 2)
+        colours = image.getcolors(1 << 20) or []
+    assert {(0x1A, 0x9A, 0x56), (0xE0, 0x66, 0x2F)} <= {colour for _, colour in colours}
+
+
+def test_a_limit_is_raised_and_lowered_while_the_program_runs(nvshare: Front) -> None:
+    result = nvshare("demo", "--only", "limit")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("  ok    ") == 4
+
+
+def test_small_programs_run_side_by_side_for_real(nvshare: Front, tmp_path: Path) -> None:
+    result = nvshare("demo", "--only", "small", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "one after another" in result.stdout
+    assert (tmp_path / "nvshare-demo.svg").stat().st_size > 1000
+    assert (tmp_path / "nvshare-demo.png").stat().st_size > 1000
+
+
+def test_a_place_that_cannot_be_written_is_one_line(nvshare: Front) -> None:
+    result = nvshare("demo", "--only", "limit", "--out", "/proc/nowhere")
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,112 @@
+"""`nvshare doctor`: what it finds on machines of all kinds, and its self-test on simulated cards."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nvshare.cli import doctor_checks as checks
+from nvshare.cli.doctor_checks import Finding, Machine
+
+Front = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def machine(root: Path, **variables: str) -> Machine:
+    kept = {"PATH": os.environ["PATH"], **variables}
+    return Machine(kept, root, str(root / "scheduler.sock"), str(root / "operator" / "control.sock"))
+
+
+def put(root: Path, path: str, text: str = "") -> None:
+    target = root / path.lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text)
+
+
+def found(check: checks.Check, looked_at: Machine) -> list[Finding]:
+    return list(check(looked_at))
+
+
+def test_a_bare_machine_has_nothing_to_say_about_what_it_does_not_have(tmp_path: Path) -> None:
+    for check in (checks.check_device_files, checks.check_mps, checks.check_selinux, checks.check_kubernetes):
+        assert found(check, machine(tmp_path)) == []
+
+
+def test_the_library_loads_here(tmp_path: Path) -> None:
+    (finding,) = found(checks.check_library, machine(tmp_path))
+    assert finding.level == "ok"
+
+
+def test_a_library_for_another_machine_fails_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "libnvshare.so", "not a library")
+    monkeypatch.setenv("NVSHARE_LIBRARY", str(tmp_path / "libnvshare.so"))
+    (finding,) = found(checks.check_library, machine(tmp_path))
+    assert finding.level == "fail"
+    assert "cannot be preloaded" in finding.text
+    assert "make native" in finding.remedy
+
+
+def test_no_driver_is_a_failure_that_names_the_remedy(tmp_path: Path) -> None:
+    findings = found(checks.check_driver, machine(tmp_path))
+    if findings[0].level == "fail":  # A developer's machine may have one.
+        assert "libcuda.so.1" in findings[0].text
+        assert "--sim-gpus" in findings[0].remedy
+
+
+def test_a_missing_uvm_device_file_is_found(tmp_path: Path) -> None:
+    put(tmp_path, "/proc/driver/nvidia/version", "NVRM")
+    put(tmp_path, "/dev/nvidiactl")
+    findings = found(checks.check_device_files, machine(tmp_path))
+    assert [finding.level for finding in findings] == ["ok", "fail"]
+    assert findings[1].remedy == "nvidia-modprobe -u -c 0"
+
+
+def test_mps_is_found_where_the_environment_says(tmp_path: Path) -> None:
+    put(tmp_path, "/pipes/control")
+    (finding,) = found(checks.check_mps, machine(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/pipes"))
+    assert finding.level == "warn"
+    assert "MPS" in finding.text
+
+
+@pytest.mark.parametrize(("enforce", "count"), [("1", 1), ("0", 0)])
+def test_selinux_matters_only_when_it_enforces(tmp_path: Path, enforce: str, count: int) -> None:
+    put(tmp_path, "/sys/fs/selinux/enforce", enforce)
+    assert len(found(checks.check_selinux, machine(tmp_path))) == count
+
+
+def test_nvidias_device_plugin_beside_ours_is_a_warning(tmp_path: Path) -> None:
+    for name in ("kubelet.sock", "nvshare.sock", "nvidia-gpu.sock"):
+        put(tmp_path, f"/var/lib/kubelet/device-plugins/{name}")
+    findings = found(checks.check_kubernetes, machine(tmp_path))
+    assert [finding.level for finding in findings] == ["ok", "warn"]
+
+
+def test_a_switched_off_library_is_pointed_out(tmp_path: Path) -> None:
+    (finding,) = found(checks.check_environment, machine(tmp_path, NVSHARE_DISABLE="1"))
+    assert finding.remedy == "unset NVSHARE_DISABLE"
+
+
+def test_without_a_scheduler_a_private_one_is_promised(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    findings = found(checks.check_scheduler, machine(tmp_path))
+    assert [finding.level for finding in findings] == ["info", "ok"]
+
+
+def test_a_scheduler_whose_operator_socket_is_shut_is_still_fine(runtime: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(runtime / "scheduler.sock"))
+        listening.listen()
+        findings = found(checks.check_scheduler, machine(runtime))
+    assert [finding.level for finding in findings] == ["ok", "info"]
+
+
+def test_the_self_test_passes_on_a_simulated_card(nvshare: Front) -> None:
+    result = nvshare("doctor", "--gpu", "--sim-gpus", "1", NVSHARE_SIM_SCALE="0.05")
+    lines = result.stdout.splitlines()
+    for text in ("allocates and launches", "a limit refuses", "take turns"):
+        assert any(line.startswith("ok") and text in line for line in lines), result.stdout + result.stderr
+    assert "\x1b" not in result.stdout
