@@ -359,6 +359,34 @@ void sim_memory_free(struct sim_allocation *allocation)
     sim_handle_free(allocation);
 }
 
+/* The first allocation of the context in a chunk; the arena is locked. */
+static struct sim_allocation *of_context(const struct arena_chunk *at, CUcontext context)
+{
+    if (at->slab == NULL)
+        return at->whole != NULL && at->whole->context == context && at->whole->direct ? at->whole : NULL;
+    for (uint32_t i = 0; i < at->slab->objects; i++)
+        if (at->slab->at[i] != NULL && at->slab->at[i]->context == context && at->slab->at[i]->direct)
+            return at->slab->at[i];
+    return NULL;
+}
+
+void sim_memory_free_of(CUcontext context)
+{
+    for (uint32_t chunk = 0;; chunk++) {
+        struct sim_allocation *found;
+        do { /* a chunk may hold many, and freeing needs the lock */
+            pthread_mutex_lock(&arena.lock);
+            bool past = chunk >= arena.high;
+            found = past ? NULL : of_context(&arena.at[chunk], context);
+            pthread_mutex_unlock(&arena.lock);
+            if (past)
+                return;
+            if (found != NULL)
+                sim_memory_free(found);
+        } while (found != NULL);
+    }
+}
+
 /* ---- finding ---- */
 
 static bool chunk_of(uint64_t address, uint32_t *chunk)

@@ -250,9 +250,12 @@ struct sim_allocation {
     uint32_t read_mostly;
     int preferred, prefetched;       /* device ordinal, -1 host, -2 none */
     uint32_t accessed_by;
+    bool direct;                     /* from cuMemAlloc or cuMemAllocManaged: goes when its context goes */
 };
 CUresult sim_memory_new(CUcontext context, uint32_t memory, uint64_t bytes, struct sim_allocation **allocation);
 void sim_memory_free(struct sim_allocation *allocation);
+/* What was allocated directly in a context that is being destroyed. */
+void sim_memory_free_of(CUcontext context);
 struct sim_allocation *sim_memory_at(uint64_t address);
 /* The range must lie within one allocation; NULL if it does not. */
 struct sim_allocation *sim_memory_range(uint64_t address, uint64_t bytes);

@@ -16,6 +16,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, uint32_t memory, un
     SIM_TRY(sim_capture_unsafe());
     SIM_TRY(sim_memory_new(context, memory, bytes, &allocation));
     allocation->flags = flags;
+    allocation->direct = true;
     *pointer = allocation->base;
     return CUDA_SUCCESS;
 }
