@@ -37,6 +37,8 @@ class World:
         rule = QuantumRule(mode=pick(["auto", "fixed"]), fixed_ns=pick(QUANTA), most_ns=MOST_QUANTUM)
         settings = Settings(quantum=rule, policy=pick(["fcfs", "fair", "priority"]))
         settles_at = pick([None, settings.settle_ns])
+        self._steps: list[tuple[int, ev.Event]] = []
+        self._settles_at = settles_at
         self.node = Node(settings, epoch=EPOCH, settles_at=settles_at, is_paranoid=True)
         self.naive = Naive(settings, MOST_QUANTUM)
         for gpu in GPUS:
@@ -44,7 +46,15 @@ class World:
         for _ in range(4):
             self.join(pick)
 
+    def replay(self) -> Node:
+        """A node that does not check itself and has gone through the same."""
+        node = Node(self.node.settings, epoch=EPOCH, settles_at=self._settles_at)
+        for now, event in self._steps:
+            node.handle(now, event)
+        return node
+
     def _step(self, event: ev.Event) -> None:
+        self._steps.append((self.now, event))
         self.naive.before(self.now, event)
         actions = self.node.handle(self.now, event)
         self.naive.after(self.now, actions, self.node)

@@ -8,9 +8,10 @@ import pytest
 from examples import EXAMPLES, register
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from nvshare.wire import messages as m
-from nvshare.wire.codec import ENTRY_LAYOUT, LAYOUTS, Decoder, WireError, encode
+from nvshare.wire.codec import ENTRY_LAYOUT, LAYOUTS, Decoder, WireError, encode, packer
 from nvshare.wire.layout import Layout
 
 ENTRY = EXAMPLES["register_one_gpu"].entries[0]  # type: ignore[attr-defined]
@@ -84,6 +85,12 @@ def test_what_is_written_is_read_back(kind: type[m.Message], data: st.DataObject
         values |= {"entries": entries, "entry_count": len(entries), "entry_size": ENTRY_LAYOUT.size}
     message = kind(**values)
     assert Decoder(m.MESSAGES).feed(encode(message)) == [message]
+
+
+@pytest.mark.parametrize("name", ["lock_ok", "budget", "mem_available"])
+def test_a_packer_writes_what_encode_writes(name: str) -> None:
+    message = EXAMPLES[name]
+    assert packer(type(message))(*astuple(message)) == encode(message)
 
 
 # Whose fault, and what.

@@ -290,10 +290,9 @@ class Gpu(Room):
 
     def _next_deadline(self, frozen: bool) -> int | None:
         deadline = NEVER
-        if self._untold_waits:
-            for first in self._untold_waits.values():
-                deadline = first.waited_since + self.settings.long_wait_ns
-                break
+        for first in self._untold_waits.values():
+            deadline = first.waited_since + self.settings.long_wait_ns
+            break
         if not frozen:
             for first in self.dropping.values():
                 if first.drop_deadline < deadline:

@@ -106,9 +106,9 @@ class GpuEntry(Record, frozen=True):
 class Register(Message, frozen=True):
     """I am here. `own_limit` is the process's environment's; `run` names one `nvshare run`, zero if none.
 
-    `entry_count` entries of `entry_size` bytes each follow the fixed part; a newer client's may be longer than ours. The
-    fixed part never grows, or an older scheduler would look for the entries in the wrong place: what a version adds to
-    it comes behind the entries."""
+    `entry_count` entries of `entry_size` bytes each follow the fixed part; a newer client's may be longer than ours.
+    The fixed part never grows, or an older scheduler would look for the entries in the wrong place: what a version adds
+    to it comes behind the entries."""
 
     number = 1
     from_client = True
@@ -326,7 +326,5 @@ FROM_SCHEDULER = tuple(message for message in MESSAGES if not message.from_clien
 
 def width_of(annotation: Any) -> Width | None:
     """The layout behind a field's annotation; None for REGISTER's list of entries, which has none of its own."""
-    for note in getattr(annotation, "__metadata__", ()):
-        if isinstance(note, Width):
-            return note
-    return None
+    notes = getattr(annotation, "__metadata__", ())
+    return next((note for note in notes if isinstance(note, Width)), None)
