@@ -14,21 +14,25 @@ from nvshare.scheduler.step import Step
 INTERVAL_S = 2.0
 NOISE_BYTES = 1 << 20
 """A change of less is not worth a step."""
+MOST_CONTEXT_BYTES = 2 << 30
+"""No context costs more; a client that seems to say so has memory that it does not tell of."""
 
 
 def measured(gpu: str, sample: Sample, clients: Mapping[int, Client]) -> MemoryMeasured:
-    """What a sample says, given who is a client. What one context costs shows in a client that has nothing else."""
+    """What a sample says, given who is a client. What one context costs shows in a client that has nothing else; the
+    cheapest counts, so that one that hides memory does not make everybody's contexts dear."""
     ours = {client.pid: client for client in clients.values() if gpu in client.seats}
-    foreign, context_bytes = 0, None
+    foreign = 0
+    contexts: list[int] = []
     for pid, used in sample.processes.items():
         client = ours.get(pid)
         if client is None:
             foreign += used
             continue
         memory = client.seats[gpu].memory
-        if memory.contexts == 1 and memory.used == 0 and used:
-            context_bytes = used
-    return MemoryMeasured(gpu, foreign, context_bytes)
+        if memory.contexts == 1 and memory.used == 0 and 0 < used <= MOST_CONTEXT_BYTES:
+            contexts.append(used)
+    return MemoryMeasured(gpu, foreign, min(contexts, default=None))
 
 
 class Measurements:
@@ -61,6 +65,7 @@ class Measurements:
         while True:
             if self._see_strangers is None:
                 await self._somebody.wait()
+            self._lost &= self._engine.node.gpus.keys()
             for gpu in list(self._engine.node.gpus):
                 await self._sample(gpu)
             if not self._engine.node.clients:

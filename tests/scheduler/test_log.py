@@ -1,0 +1,117 @@
+"""The log: lines as operators know them or as JSON, few enough to be read, never in the way."""
+
+import contextlib
+import io
+import json
+import os
+from pathlib import Path
+
+from nvshare.core.actions import GiveLock
+from nvshare.core.events import LockRequested
+from nvshare.core.model import NO_MEMORY
+from nvshare.scheduler.log import MOST_LINES_A_SECOND, Log
+from nvshare.scheduler.step import Step
+from support.client import GIB, gpu_name
+from support.fixtures import StartDaemon
+
+
+def step(client: int = 0x6CCB) -> Step:
+    return Step(1, 1.5, LockRequested(client, "GPU-1", NO_MEMORY), (GiveLock(client, "GPU-1", 1, False),))
+
+
+def log_of(**settings: object) -> Log:
+    log = Log()
+    log.stream = io.StringIO()
+    for name, value in settings.items():
+        setattr(log, name, value)
+    return log
+
+
+def lines(log: Log) -> list[str]:
+    assert isinstance(log.stream, io.StringIO)
+    return log.stream.getvalue().splitlines()
+
+
+def test_a_step_is_a_line() -> None:
+    log = log_of()
+    log.observe(step())
+    assert lines(log) == ["[NVSHARE][INFO]: Lock given to client 6ccb on GPU-1"]
+
+
+def test_above_fifty_lines_a_second_the_rest_is_a_summary() -> None:
+    log = log_of()
+    for _ in range(1000):
+        log.observe(step())
+    log.flush_summary()
+    said = lines(log)
+    # The machine's second may have turned on the way, and with it the ration.
+    assert MOST_LINES_A_SECOND < len(said) <= 3 * MOST_LINES_A_SECOND
+    left_out = sum(int(line.split()[-2]) for line in said if "In the last second also: " in line)
+    assert left_out + sum("Lock given" in line for line in said) == 1000
+
+
+def test_the_summary_comes_even_if_nothing_follows() -> None:
+    later = []
+    log = log_of(call_later=lambda delay, call: later.append((delay, call)))
+    for _ in range(1000):
+        log.observe(step())
+    assert later
+    assert later[0][0] == 1
+    later[-1][1]()
+    assert "steps" in lines(log)[-1]
+
+
+def test_complaints_do_not_use_up_the_lines_of_steps() -> None:
+    log = log_of()
+    for _ in range(1000):
+        log.complain("somebody misbehaves")
+    log.observe(step())
+    assert any("Lock given" in line for line in lines(log))
+
+
+def test_steps_are_left_out_above_info_and_warnings_are_not() -> None:
+    log = log_of(level="warning")
+    log.observe(step())
+    log.info("hello")
+    log.complain("somebody misbehaves")
+    assert lines(log) == ["[NVSHARE][WARNING]: somebody misbehaves"]
+
+
+def test_a_log_that_cannot_be_written_stops_nothing() -> None:
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:
+        log = log_of(stream=full)
+        log.error("nobody hears this")
+        log.observe(step())
+
+
+def test_json_lines_parse_and_name_the_clients(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--log-format", "json")
+    with daemon.client().register(name=b'"quoted"\n') as client:
+        client.take_lock(GIB)
+        with daemon.client() as peer:
+            peer.send_bytes(b"nonsense")
+            peer.wait_closed()
+    assert daemon.stop() == 0
+    records = [json.loads(line) for line in daemon.log.lines]
+    assert all({"time", "level", "message"} <= record.keys() for record in records)
+    (given,) = [record for record in records if record["message"].startswith("Lock given")]
+    assert given["message"] == f"Lock given to client {client.name} on {gpu_name(0)}"
+    assert (given["level"], given["clients"]) == ("info", [client.name])
+    assert [record["level"] for record in records if "Closing" in record["message"]] == ["warning"]
+
+
+def test_a_busy_scheduler_summarises(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    with daemon.client().register() as client:
+        for _ in range(300):
+            client.release(client.take_lock())
+        daemon.log.wait_for(r"In the last second also: \d+ steps")
+    assert daemon.log.count("Lock given") < 300
+
+
+def test_registration_is_told_as_operators_know_it(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    with daemon.client().register(name=b"train.py") as client:
+        line = daemon.log.wait_for("Client registered")
+    pid = os.getpid()
+    assert line == f"[NVSHARE][INFO]: Client registered: {client.name} (process {pid}, pid {pid}, train.py)"

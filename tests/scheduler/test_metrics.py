@@ -1,0 +1,115 @@
+"""Metrics as Prometheus reads them: per GPU, per client as long as there is one, histograms that add up."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from nvshare.core.actions import EndTurn
+from nvshare.core.events import AlarmRang
+from nvshare.core.snapshot import Snapshot
+from nvshare.scheduler.clients import Clients
+from nvshare.scheduler.metrics import BOUNDS_S, MOST_GPUS, Metrics
+from nvshare.scheduler.step import Step
+from nvshare.wire import messages as wire
+from support.client import GIB, entry, gpu_name
+from support.daemon import Daemon
+
+GPU = gpu_name(0)
+EMPTY = Snapshot(scheduling=True, settling=False, policy="fcfs", gpus=(), clients=())
+
+
+def test_gauges_of_a_gpu_say_what_status_says(daemon: Daemon) -> None:
+    with daemon.client().register(entry(0), entry(1)) as runs, daemon.client().register() as waits:
+        runs.take_lock(10 * GIB)
+        waits.request(8 * GIB, unswappable=GIB)
+        waits.expect(wire.WaitForMem)
+        assert daemon.metric("nvshare_gpu_running_clients", gpu=GPU) == 1
+        assert daemon.metric("nvshare_gpu_waiting_clients", gpu=GPU) == 1
+        assert daemon.metric("nvshare_gpu_memory_total_bytes", gpu=GPU) == 16 * GIB
+        assert daemon.metric("nvshare_gpu_memory_running_bytes", gpu=GPU) == 10 * GIB
+        assert daemon.metric("nvshare_gpu_memory_unswappable_bytes", gpu=GPU) == GIB
+        assert daemon.metric("nvshare_gpu_running_clients", gpu=gpu_name(1)) == 0
+        assert daemon.metric("nvshare_clients") == 2
+        assert daemon.metric("nvshare_scheduling_enabled") == 1
+        assert daemon.metric("nvshare_client_running", client=runs.name, gpu=GPU) == 1
+        assert daemon.metric("nvshare_client_running", client=waits.name, gpu=GPU) == 0
+        assert daemon.metric("nvshare_client_memory_bytes", client=waits.name) == 9 * GIB
+
+
+def test_a_clients_series_end_with_it(daemon: Daemon) -> None:
+    with daemon.client().register() as client:
+        client.take_lock(GIB)
+        assert f'client="{client.name}"' in daemon.metrics_text()
+    daemon.log.wait_for("Client left")
+    assert f'client="{client.name}"' not in daemon.metrics_text()
+    assert daemon.metric("nvshare_clients") == 0
+
+
+def test_limits_steps_and_drops_are_counted(daemon: Daemon) -> None:
+    with daemon.client().register() as one, daemon.client().register() as other:
+        one.take_lock(10 * GIB)
+        daemon.ctl("limit", one.name, "12Gi")
+        assert daemon.metric("nvshare_limit_updates_total") == 2, "both connections are this process's"
+        assert daemon.metric("nvshare_client_memory_limit_bytes", client=one.name) == 12 * GIB
+        other.request(10 * GIB)
+        daemon.ctl("set-tq", "1")
+        one.hear_until(wire.DropLock)
+        assert daemon.metric("nvshare_lock_drops_total", gpu=GPU, cause="quantum") == 1
+        steps = daemon.metric("nvshare_steps_total")
+        assert steps is not None
+        assert steps >= 5
+
+
+def test_histograms_add_up(daemon: Daemon) -> None:
+    with daemon.client().register() as client:
+        for _ in range(5):
+            client.release(client.take_lock())
+        client.hear_all()
+    families = {family.name: family for family in text_string_to_metric_families(daemon.metrics_text())}
+    for name in ("nvshare_lock_wait_seconds", "nvshare_lock_hold_seconds"):
+        samples = [sample for sample in families[name].samples if sample.labels["gpu"] == GPU]
+        buckets = [sample for sample in samples if sample.name.endswith("_bucket")]
+        counts = [sample.value for sample in buckets]
+        assert [float(sample.labels["le"]) for sample in buckets] == [*BOUNDS_S, float("inf")]
+        assert counts == sorted(counts)
+        (count,) = [sample.value for sample in samples if sample.name.endswith("_count")]
+        (total,) = [sample.value for sample in samples if sample.name.endswith("_sum")]
+        assert counts[-1] == count == 5
+        assert 0 <= total < 5
+
+
+def test_every_family_has_help_and_a_type(daemon: Daemon) -> None:
+    with daemon.client().register() as client:
+        client.take_lock()
+        for family in text_string_to_metric_families(daemon.metrics_text()):
+            assert family.documentation
+            assert family.type in ("gauge", "counter", "histogram")
+            assert family.name.startswith("nvshare_")
+
+
+def test_only_reading_is_possible_over_http(daemon: Daemon) -> None:
+    with urllib.request.urlopen(daemon.http + "/healthz", timeout=20) as page:
+        assert page.read() == b"ok\n"
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(daemon.http + "/metrics", data=b"x", timeout=20)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(daemon.http + "/etc/passwd", timeout=20)
+    daemon.assert_alive()
+
+
+def ended(gpu: str) -> Step:
+    return Step(1, 0.0, AlarmRang(), (EndTurn(1, gpu, 1, 10, "revoked"),))
+
+
+def test_gpus_beyond_all_measure_share_one_label_until_there_is_room() -> None:
+    metrics = Metrics(Clients(most=10, most_per_group=10))
+    for number in range(3 * MOST_GPUS):
+        metrics.observe(ended(f"GPU-{number}"))
+    assert len(metrics.holds) == MOST_GPUS + 1
+    assert metrics.revocations["other"] == 2 * MOST_GPUS
+    list(metrics.families(EMPTY))
+    assert set(metrics.holds) == {"other"}
+    metrics.observe(ended("GPU-new"))
+    assert metrics.revocations["GPU-new"] == 1

@@ -1,0 +1,125 @@
+"""Turns as clients see them, over the socket: the user's own scenarios at the level of messages."""
+
+from nvshare.wire import messages as wire
+from support.client import GIB, entry, gpu_name
+from support.daemon import Daemon
+from support.fixtures import StartDaemon
+
+
+def test_two_clients_take_turns_on_the_gpu_they_share_and_the_other_gpu_is_never_held_back(
+    start_daemon: StartDaemon,
+) -> None:
+    """Pod A on UUID1, pod B on UUID1 and UUID2."""
+    daemon = start_daemon("--switch-time-mode=fixed", "--switch-time-fixed=1")
+    with daemon.client().register(entry(1)) as a, daemon.client().register(entry(1), entry(2)) as b:
+        lock_a = a.take_lock(10 * GIB)
+        b.request(10 * GIB, gpu=0)
+        assert b.expect(wire.WaitForMem).gpu == 0
+        b.request(14 * GIB, gpu=1)
+        on_second = b.expect(wire.LockOk)
+        assert on_second.gpu == 1
+        for _ in range(2):
+            dropped = a.hear_until(wire.DropLock)
+            assert (dropped.lock, dropped.reason) == (lock_a, wire.DropReason.QUANTUM)
+            a.release(lock_a, again=True)
+            assert b.expect(wire.MemAvailable).gpu == 0
+            granted = b.expect(wire.LockOk)
+            assert (granted.gpu, granted.contended) == (0, True)
+            dropped = b.expect(wire.DropLock)
+            assert (dropped.gpu, dropped.lock) == (0, granted.lock)
+            b.release(granted.lock, gpu=0, again=True)
+            lock_a = a.hear_until(wire.LockOk).lock
+            b.expect(wire.WaitForMem)
+        first, second = daemon.status()["gpus"]
+        (alone,) = second["clients"]
+        assert (second["uuid"], alone["is_running"], alone["turns"]) == (gpu_name(2), True, 1)
+        assert first["clients"][0]["turns"] == 3
+
+
+def test_small_clients_run_beside_each_other_and_are_left_alone(daemon: Daemon) -> None:
+    clients = [daemon.client().register() for _ in range(4)]
+    for client in clients:
+        client.take_lock(3 * GIB)
+    assert [client.hear_all() for client in clients] == [[], [], [], []]
+    (gpu,) = daemon.status()["gpus"]
+    assert (gpu["running"], gpu["waiting"], gpu["running_memory_usage"]) == (4, 0, 12 * GIB)
+
+
+def test_memory_that_grows_sends_the_newest_back_to_the_queue(daemon: Daemon) -> None:
+    with daemon.client().register() as old, daemon.client().register() as new:
+        old.take_lock(6 * GIB)
+        lock = new.take_lock(6 * GIB)
+        old.send(wire.MemUpdate(0, 0, 10 * GIB, 0))
+        dropped = new.expect(wire.DropLock)
+        assert (dropped.lock, dropped.reason) == (lock, wire.DropReason.GROWTH)
+        new.release(lock, again=True)
+        new.expect(wire.WaitForMem)
+        old.send(wire.MemUpdate(0, 0, GIB, 0))
+        new.expect(wire.MemAvailable)
+        new.expect(wire.LockOk)
+
+
+def test_an_idle_holder_gives_way_at_once_when_the_switch_is_cheap(daemon: Daemon) -> None:
+    with daemon.client().register() as idle, daemon.client().register() as waits:
+        lock = idle.take_lock(14 * GIB)
+        waits.request(2 * GIB)
+        waits.expect(wire.WaitForMem)
+        assert idle.expect(wire.Contended).contended
+        idle.send(wire.Idle(0))
+        dropped = idle.expect(wire.DropLock)
+        assert (dropped.lock, dropped.reason) == (lock, wire.DropReason.IDLE)
+        idle.release(lock)
+        waits.expect(wire.MemAvailable)
+        waits.expect(wire.LockOk)
+
+
+def test_a_long_wait_is_told_once_with_who_holds_the_gpu(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--long-wait-seconds", "1")
+    with daemon.client().register() as holder, daemon.client().register() as waits:
+        holder.take_lock(10 * GIB)
+        waits.request(10 * GIB)
+        waits.expect(wire.WaitForMem)
+        told = waits.expect(wire.LongWait)
+        assert (told.place, told.holders) == (1, 1)
+        assert told.waited_ms >= 1000
+        assert b"pid " in told.holder
+        daemon.log.wait_for(f"Client {waits.name} has waited 1.0 s for {gpu_name(0)}, place 1, held by {holder.name}")
+
+
+def test_a_process_says_nothing_of_its_own_limit_that_raises_it(daemon: Daemon) -> None:
+    """Two processes of one run: the run's limit is shared, and one that says less of itself gets less."""
+    run = b"s" * 16
+    with (
+        daemon.client().register(run=run, own_limit=4 * GIB) as one,
+        daemon.client().register(run=run, own_limit=GIB) as other,
+    ):
+        daemon.ctl("limit", one.name, "2Gi")
+        assert one.hear_until(wire.UpdateLimit).limit == 4 * GIB
+        assert one.hear_until(wire.UpdateLimit).limit == 2 * GIB
+        assert other.hear_until(wire.UpdateLimit).limit == GIB
+        other.send(wire.BudgetAsk(0, 77, 3 * GIB))
+        while (answer := other.hear_until(wire.Budget)).ask != 77:
+            pass
+        assert answer.serial == 0, "a no: its limit stays what it says of itself"
+
+
+def test_two_processes_of_a_run_share_its_limit_exactly(daemon: Daemon) -> None:
+    run = b"t" * 16
+    with daemon.client().register(run=run) as one, daemon.client().register(run=run) as other:
+        daemon.ctl("limit", one.name, "4Gi")
+        recalled = other.hear_until(wire.BudgetRecall)
+        other.send(wire.BudgetReturn(0, recalled.serial, recalled.keep, 0))
+        recalled = one.hear_until(wire.BudgetRecall)
+        one.send(wire.BudgetReturn(0, recalled.serial, recalled.keep, 0))
+        one.send(wire.BudgetAsk(0, 1, 3 * GIB))
+        while (first := one.hear_until(wire.Budget)).ask != 1:
+            pass
+        assert 3 * GIB <= first.budget <= 4 * GIB
+        one.send(wire.MemUpdate(0, 0, 3 * GIB, 0))
+        other.send(wire.BudgetAsk(0, 2, 2 * GIB))
+        recalled = one.hear_until(wire.BudgetRecall)
+        one.send(wire.BudgetReturn(0, recalled.serial, 3 * GIB, 3 * GIB))
+        while (second := other.hear_until(wire.Budget)).ask != 2:
+            pass
+        assert second.budget < 2 * GIB
+        assert second.others == 3 * GIB
