@@ -16,6 +16,7 @@ import pytest
 from nvshare.cli import private
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 SHOW = ("sh", "-c", "env")
 
 
@@ -175,6 +176,40 @@ def _said_as_nobody(call: Callable[[], object]) -> str:
         said = lines.read()
     os.waitpid(child, 0)
     return said
+
+
+def allocator(environment: dict[str, str], *options: str) -> "subprocess.Popen[str]":
+    """The demonstration's program, run by `nvshare run` and waiting for commands."""
+    program = str(SOURCE / "nvshare" / "_native" / "demo" / "allocator")
+    command = [sys.executable, "-m", "nvshare.cli.nvshare", "run", *options, "--", program]
+    started = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    return started
+
+
+def test_two_runs_with_the_same_simulated_gpus_meet_on_them(environment: dict[str, str]) -> None:
+    first = allocator(environment, "--sim-gpus", "1", "--name", "one")
+    second = allocator(environment, "--sim-gpus", "1", "--name", "two", "--limit", "1Gi")
+    other = allocator(environment, "--sim-gpus", "1", "--sim-memory", "8Gi")
+    status = subprocess.run(
+        [sys.executable, "-m", "nvshare.cli.nvsharectl", "--socket", _operator_socket(first), "status"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    answers = [program.communicate("uuid\nalloc 2Gi\n", timeout=30)[0].split() for program in (first, second, other)]
+    assert " one " in status
+    assert " two " in status
+    assert answers[0][0] == answers[1][0] != answers[2][0]
+    assert [answer[1] for answer in answers] == ["ok", "CUDA_ERROR_OUT_OF_MEMORY", "ok"]
+
+
+def _operator_socket(program: "subprocess.Popen[str]") -> str:
+    entries = Path(f"/proc/{program.pid}/environ").read_bytes().split(b"\0")
+    socket_path = next(entry for entry in entries if entry.startswith(b"NVSHARE_SOCKET=")).decode().partition("=")[2]
+    return str(Path(socket_path).parents[1] / "operator" / "control.sock")
 
 
 def test_docker_gets_two_read_only_directories_and_the_terms(nvshare: Front, environment: dict[str, str]) -> None:

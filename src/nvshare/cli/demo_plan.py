@@ -71,7 +71,7 @@ def simulated(memory: int = 16 * GIB) -> Plan:
                 for name in ("mixed A", "mixed B")
             ),
             small=tuple(
-                Job(f"small {letter}", small, bursts=6, passes=2 * in_a_second, pause_ms=round(6_000 * scale))
+                Job(f"small {letter}", small, bursts=4, passes=2 * in_a_second, pause_ms=round(6_000 * scale))
                 for letter in "ABCD"
             ),
             patience_s=8.0,

@@ -27,10 +27,11 @@ def default_socket() -> str:
     named = os.environ.get(OPERATOR_SOCKET_VARIABLE)
     if named:
         return named
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    private = Path(runtime, "nvshare", "operator", "control.sock") if runtime else None
-    if private is not None and private.exists() and not Path(DEFAULT_OPERATOR_SOCKET).exists():
-        return str(private)
+    if not Path(DEFAULT_OPERATOR_SOCKET).exists():
+        from nvshare.cli.places import private_places
+
+        for place in private_places():
+            return place.operator_socket
     return DEFAULT_OPERATOR_SOCKET
 
 
