@@ -5,14 +5,9 @@
 #include <elf.h>
 #include <link.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
-
-struct search {
-    const char *name;
-    bool passed_ours;
-    void *found;
-};
+#include <sys/auxv.h>
 
 struct tables {
     const ElfW(Sym) *symbols;
@@ -27,15 +22,11 @@ static const void *address(ElfW(Addr) base, ElfW(Addr) value)
     return (const void *)(value < base ? base + value : value);
 }
 
-static bool read_tables(const struct dl_phdr_info *info, struct tables *tables)
+static bool read_tables(const struct link_map *object, struct tables *tables)
 {
-    const ElfW(Dyn) *dyn = NULL;
     *tables = (struct tables){0};
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            dyn = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    for (; dyn && dyn->d_tag != DT_NULL; dyn++) {
-        const void *at = address(info->dlpi_addr, dyn->d_un.d_ptr);
+    for (const ElfW(Dyn) *dyn = object->l_ld; dyn && dyn->d_tag != DT_NULL; dyn++) {
+        const void *at = address(object->l_addr, dyn->d_un.d_ptr);
         if (dyn->d_tag == DT_SYMTAB)
             tables->symbols = at;
         else if (dyn->d_tag == DT_STRTAB)
@@ -48,10 +39,18 @@ static bool read_tables(const struct dl_phdr_info *info, struct tables *tables)
     return tables->symbols && tables->strings && (tables->gnu_hash || tables->hash);
 }
 
+/* Not strcmp: this runs before a sanitizer's strcmp works. */
+static bool is_same(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
 static bool is_it(const struct tables *t, uint32_t index, const char *name)
 {
     const ElfW(Sym) *symbol = &t->symbols[index];
-    return symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15) == STT_FUNC && !strcmp(t->strings + symbol->st_name, name);
+    return symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15) == STT_FUNC && is_same(t->strings + symbol->st_name, name);
 }
 
 static const ElfW(Sym) *by_gnu_hash(const struct tables *t, const char *name)
@@ -80,42 +79,46 @@ static const ElfW(Sym) *by_sysv_hash(const struct tables *t, const char *name)
     return NULL;
 }
 
-static bool contains(const struct dl_phdr_info *info, uintptr_t at)
+/* The loader's list of objects in search order, as debuggers find it: from the program's headers. dl_iterate_phdr would give the
+ * same, but a sanitizer's version of it does not work yet when the sanitizer itself asks for its first symbol. */
+static const struct link_map *loaded_objects(void)
 {
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type == PT_LOAD && at >= start && at - start < segment->p_memsz)
-            return true;
-    }
-    return false;
+    const ElfW(Phdr) *header = (const void *)getauxval(AT_PHDR);
+    unsigned long count = getauxval(AT_PHNUM);
+    uintptr_t base = 0;
+    const ElfW(Dyn) *dyn = NULL;
+    for (unsigned long i = 0; header && i < count; i++)
+        if (header[i].p_type == PT_PHDR)
+            base = (uintptr_t)header - header[i].p_vaddr;
+    for (unsigned long i = 0; header && i < count; i++)
+        if (header[i].p_type == PT_DYNAMIC)
+            dyn = (const void *)(base + header[i].p_vaddr);
+    for (; dyn && dyn->d_tag != DT_NULL; dyn++)
+        if (dyn->d_tag == DT_DEBUG && dyn->d_un.d_ptr)
+            return ((const struct r_debug *)dyn->d_un.d_ptr)->r_map;
+    return NULL;
 }
 
-static int look(struct dl_phdr_info *info, size_t size, void *argument)
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
+
+static void *search(const struct link_map *object, const char *name)
 {
-    (void)size;
-    struct search *search = argument;
     struct tables tables;
-    if (contains(info, (uintptr_t)&nvs_elf_next)) {
-        search->passed_ours = true;
-        return 0;
+    for (; object; object = object->l_next) {
+        if (object->l_ld == _DYNAMIC || !read_tables(object, &tables))
+            continue;
+        const ElfW(Sym) *symbol = tables.gnu_hash ? by_gnu_hash(&tables, name) : by_sysv_hash(&tables, name);
+        if (symbol)
+            return (void *)(object->l_addr + symbol->st_value);
     }
-    if (!search->passed_ours || !read_tables(info, &tables))
-        return 0;
-    const ElfW(Sym) *symbol = tables.gnu_hash ? by_gnu_hash(&tables, search->name) : by_sysv_hash(&tables, search->name);
-    if (!symbol)
-        return 0;
-    search->found = (void *)(info->dlpi_addr + symbol->st_value);
-    return 1;
+    return NULL;
 }
 
 void *nvs_elf_next(const char *name)
 {
-    struct search search = {.name = name};
-    dl_iterate_phdr(look, &search);
-    if (!search.found) { /* loaded after libc, by dlopen: anything before us will do */
-        search.passed_ours = true;
-        dl_iterate_phdr(look, &search);
-    }
-    return search.found;
+    const struct link_map *first = loaded_objects(), *ours = first;
+    while (ours && ours->l_ld != _DYNAMIC)
+        ours = ours->l_next;
+    void *found = ours ? search(ours, name) : NULL;
+    return found ? found : search(first, name); /* loaded after libc, by dlopen: anything before us will do */
 }

@@ -22,5 +22,7 @@ def scheduler(tmp_path: Path) -> Iterator[FakeScheduler]:
 @pytest.fixture
 def programs(tmp_path: Path) -> Iterator[Programs]:
     """Starts programs on the null driver; ends what a test leaves behind."""
-    with Programs(tmp_path, {"LD_LIBRARY_PATH": str(NULL_DRIVER), "NVSHARE_SOCKET": str(tmp_path / "scheduler.sock")}) as started:
+    with Programs(
+        tmp_path, {"LD_LIBRARY_PATH": str(NULL_DRIVER), "NVSHARE_SOCKET": str(tmp_path / "scheduler.sock")}
+    ) as started:
         yield started

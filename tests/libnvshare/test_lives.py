@@ -13,7 +13,9 @@ from nvshare.wire.codec import encode
 from nvshare.wire.messages import ClaimState, DropLock, LockOk, LockReleased, Register, ReqLock, SchedOn
 
 
-def test_without_a_daemon_the_program_runs_says_so_once_and_joins_when_there_is_one(programs: Programs, tmp_path: Path) -> None:
+def test_without_a_daemon_the_program_runs_says_so_once_and_joins_when_there_is_one(
+    programs: Programs, tmp_path: Path
+) -> None:
     program = programs.start(NVSHARE_RECONNECT_MS="50")
     program.do("init 0")
     program.do("spin 1 100")
@@ -59,7 +61,9 @@ def test_a_waiter_goes_on_in_bounded_time_when_the_daemon_dies(programs: Program
     program.do("spin 1 1")
 
 
-def test_a_drain_cut_short_by_the_daemons_death_leaves_the_holder_running(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_a_drain_cut_short_by_the_daemons_death_leaves_the_holder_running(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program = programs.start()
     program.say("init 0")
     peer, _ = scheduler.welcome()
@@ -122,7 +126,9 @@ def test_frames_a_byte_at_a_time_are_read(programs: Programs, scheduler: FakeSch
     assert program.answer()[0] == "0"
 
 
-def test_a_forked_child_is_a_client_of_its_own_and_the_parent_is_undisturbed(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_a_forked_child_is_a_client_of_its_own_and_the_parent_is_undisturbed(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program = programs.start()
     program.say("init 0")
     parent, _ = scheduler.welcome()
@@ -203,7 +209,9 @@ def test_ending_never_hangs_and_tells_the_daemon(programs: Programs, scheduler: 
             pass
 
 
-def test_a_daemonising_program_keeps_a_high_descriptor_out_of_the_way(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_a_daemonising_program_keeps_a_high_descriptor_out_of_the_way(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program = programs.start(CHECKS / "lib_client", "dlsym")
     program.say("init 0")
     scheduler.welcome()

@@ -19,7 +19,9 @@ def compiled(tmp_path: Path, source: str, *command: str) -> Path:
     if shutil.which(command[0]) is None:
         pytest.skip(f"no {command[0]} on this machine")
     (tmp_path / "program.c").write_text(source)
-    made = subprocess.run([*command, "program.c", "-o", "program"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    made = subprocess.run(
+        [*command, "program.c", "-o", "program"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     if made.returncode:
         pytest.skip(f"{' '.join(command)} cannot compile here: {made.stderr.splitlines()[0]}")
     return tmp_path / "program"

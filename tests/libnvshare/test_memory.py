@@ -28,7 +28,9 @@ def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> t
 
 def limit(program: Program, peer: Peer, limit: int, budget: int | None = None, others: int = 0) -> None:
     """Tells a limit and waits until it has arrived."""
-    peer.send(UpdateLimit(0, limit), Budget(0, 1, 0, limit if budget is None else budget, others), BudgetRecall(0, 2, 1 << 55))
+    peer.send(
+        UpdateLimit(0, limit), Budget(0, 1, 0, limit if budget is None else budget, others), BudgetRecall(0, 2, 1 << 55)
+    )
     peer.expect(BudgetReturn)
 
 
@@ -38,7 +40,9 @@ def used(program: Program) -> int:
 
 
 @pytest.mark.parametrize("how", ["alloc", "managed", "async", "create", "array", "pitch"])
-def test_every_way_to_device_memory_is_counted_and_limited(programs: Programs, scheduler: FakeScheduler, how: str) -> None:
+def test_every_way_to_device_memory_is_counted_and_limited(
+    programs: Programs, scheduler: FakeScheduler, how: str
+) -> None:
     program, peer = start(programs, scheduler)
     limit(program, peer, GIB)
     big = {"array": "array 16384 32768", "pitch": f"pitch {2 * MIB} 1024"}.get(how, f"{how} {2 * GIB}")
@@ -52,7 +56,9 @@ def test_every_way_to_device_memory_is_counted_and_limited(programs: Programs, s
     assert used(program) == 0
 
 
-def test_the_same_process_succeeds_after_its_limit_is_raised_twenty_times(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_the_same_process_succeeds_after_its_limit_is_raised_twenty_times(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program, peer = start(programs, scheduler)
     for _ in range(20):
         limit(program, peer, GIB)
@@ -74,7 +80,9 @@ def test_the_program_is_told_what_it_may_have(programs: Programs, scheduler: Fak
     assert program.do("info") == ["0", str(GIB // 2), str(GIB // 2)]
 
 
-def test_memory_mapped_lives_until_the_last_handle_and_mapping_are_gone(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_memory_mapped_lives_until_the_last_handle_and_mapping_are_gone(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program, _ = start(programs, scheduler)
     handle = int(program.do(f"create {GIB}")[0])
     address = int(program.do(f"map {handle} {GIB}")[0])
@@ -106,7 +114,9 @@ def test_native_mode_counts_as_unswappable(programs: Programs, scheduler: FakeSc
 
 
 def test_the_environments_limit_holds_until_the_scheduler_speaks(programs: Programs, scheduler: FakeScheduler) -> None:
-    program = programs.start(NVSHARE_GPU_MEMORY_LIMIT="1Gi", NVSHARE_PRIORITY="7", NVSHARE_WEIGHT="3", NVSHARE_NAME="job")
+    program = programs.start(
+        NVSHARE_GPU_MEMORY_LIMIT="1Gi", NVSHARE_PRIORITY="7", NVSHARE_WEIGHT="3", NVSHARE_NAME="job"
+    )
     program.say("init 0")
     peer = scheduler.accept()
     register = peer.expect(Register)
@@ -158,7 +168,9 @@ def test_free_memory_is_asked_for_when_others_share_the_limit(programs: Programs
     assert program.answer() == ["0", str(GIB), str(4 * GIB), str(4 * GIB)]
 
 
-def test_a_recall_gives_back_what_is_unused_and_each_free_gives_more(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_a_recall_gives_back_what_is_unused_and_each_free_gives_more(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program, peer = start(programs, scheduler)
     limit(program, peer, 4 * GIB)
     address = int(program.do(f"alloc {2 * GIB}")[0])
@@ -179,7 +191,9 @@ def test_threads_cannot_race_past_a_limit(programs: Programs, scheduler: FakeSch
     assert program.do(f"fill 8 {3 * MIB}") == [str(GIB // (3 * MIB))]
 
 
-def test_without_an_answer_an_allocation_is_refused_in_bounded_time(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_without_an_answer_an_allocation_is_refused_in_bounded_time(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program, peer = start(programs, scheduler, NVSHARE_ASK_MS="300")
     limit(program, peer, 4 * GIB, budget=GIB)
     assert program.ask(f"alloc {2 * GIB}", timeout=5)[0] == REFUSED

@@ -40,7 +40,9 @@ def give(program: Program, peer: Peer, lock: int, *, contended: bool = False) ->
     assert program.answer()[0] == "0"
 
 
-@pytest.mark.parametrize(("name", "how"), [("lib_client", "dlsym"), ("lib_client", "procaddress"), ("lib_client_linked", "")])
+@pytest.mark.parametrize(
+    ("name", "how"), [("lib_client", "dlsym"), ("lib_client", "procaddress"), ("lib_client_linked", "")]
+)
 def test_work_waits_for_the_lock_however_the_program_finds_the_driver(
     programs: Programs, scheduler: FakeScheduler, name: str, how: str
 ) -> None:
@@ -89,7 +91,9 @@ def test_a_thread_at_the_gate_is_queued_by_the_release(programs: Programs, sched
     assert program.answer()[0] == "0"
 
 
-def test_an_idle_holder_says_so_within_50_ms_and_again_when_it_works(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_an_idle_holder_says_so_within_50_ms_and_again_when_it_works(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program, peer = start(programs, scheduler)
     give(program, peer, 7)
     peer.nothing(Idle, 0.1)  # not while nobody waits
@@ -162,7 +166,9 @@ def test_two_gpus_have_two_gates(programs: Programs, scheduler: FakeScheduler) -
     assert program.answer()[0] == "0"
 
 
-def test_a_claim_is_made_by_a_holder_of_a_lock_of_an_earlier_daemon(programs: Programs, scheduler: FakeScheduler) -> None:
+def test_a_claim_is_made_by_a_holder_of_a_lock_of_an_earlier_daemon(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
     program, peer = start(programs, scheduler)
     give(program, peer, 7)
     peer.close()
