@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import venv
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,18 +22,40 @@ from nvshare.simgpu.config import SimGpu, library_directory  # noqa: E402  (the 
 
 VERSION = "2.9.1"  # its PyPI wheel for Linux is +cu128
 SCENARIO_TIMEOUT_S = 600
-SCENARIOS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("available", (), ""),
-    ("two_gib", (), ""),
-    ("round_trip", (), ""),
-    ("kernels", (), ""),
-    ("streams_and_events", (), ""),
-    ("graphs", (), ""),
-    ("out_of_memory", ("native",), ""),
-    ("two_gib", (), "expandable_segments:True"),
-    ("out_of_memory", ("expandable",), "expandable_segments:True"),
-    ("round_trip", (), "backend:cudaMallocAsync"),
-    ("out_of_memory", ("async",), "backend:cudaMallocAsync"),
+EXPANDABLE, ASYNC = "expandable_segments:True", "backend:cudaMallocAsync"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A function of torch_scenarios.py, its arguments, PyTorch's allocator, and a limit (only with libnvshare)."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    allocator: str = ""
+    limit: str = ""
+
+    def label(self, *, shared: bool) -> str:
+        limit = f", limit {self.limit}" if self.limit else ""
+        return f"{self.name} [{self.allocator or 'default allocator'}{limit}{', with libnvshare' if shared else ''}]"
+
+
+SCENARIOS = (
+    Scenario("available"),
+    Scenario("two_gib"),
+    Scenario("round_trip"),
+    Scenario("kernels"),
+    Scenario("training"),
+    Scenario("streams_and_events"),
+    Scenario("graphs"),
+    Scenario("out_of_memory", ("native",)),
+    Scenario("two_gib", allocator=EXPANDABLE),
+    Scenario("out_of_memory", ("expandable",), EXPANDABLE),
+    Scenario("round_trip", allocator=ASYNC),
+    Scenario("out_of_memory", ("async",), ASYNC),
+    Scenario("limited", ("1",), limit="1Gi"),
+    Scenario("limited", ("1",), EXPANDABLE, limit="1Gi"),
+    Scenario("limited", ("1",), ASYNC, limit="1Gi"),
+    Scenario("limited", ("4",), limit="4Gi"),
 )
 
 
@@ -49,19 +72,24 @@ def prepare(folder: Path) -> Path:
     return python
 
 
-def run(python: Path, scenario: str, arguments: tuple[str, ...], allocator: str, *, shared: bool) -> str | None:
-    """None if it went well, else what it said. `shared` puts libnvshare in; with no daemon it lets all through."""
+def environment_of(scenario: Scenario, directory: str, *, shared: bool) -> dict[str, str]:
+    settings = SimGpu().with_values(directory=directory, gpus=2, memory="16Gi", scale=0.01, compute_capability="8.0")
+    environment = settings.environment(dict(os.environ), runtime=True)
+    if scenario.allocator:
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = scenario.allocator
+    if scenario.limit:
+        environment["NVSHARE_GPU_MEMORY_LIMIT"] = scenario.limit
+    if shared:  # with no daemon it lets all work through and still counts memory
+        environment["LD_PRELOAD"] = f"{library_directory().parent / 'libnvshare.so'}:{environment['LD_PRELOAD']}"
+        environment["NVSHARE_SOCKET"] = f"{directory}/no-daemon.sock"
+    return environment
+
+
+def run(python: Path, scenario: Scenario, *, shared: bool) -> str | None:
+    """None if it went well, else what it said."""
     with tempfile.TemporaryDirectory(prefix="nvshare-torch-") as directory:
-        settings = SimGpu().with_values(
-            directory=directory, gpus=2, memory="16Gi", scale=0.01, compute_capability="8.0"
-        )
-        environment = settings.environment(dict(os.environ), runtime=True)
-        if allocator:
-            environment["PYTORCH_CUDA_ALLOC_CONF"] = allocator
-        if shared:
-            environment["LD_PRELOAD"] = f"{library_directory().parent / 'libnvshare.so'}:{environment['LD_PRELOAD']}"
-            environment["NVSHARE_SOCKET"] = f"{directory}/no-daemon.sock"
-        command: list[str | Path] = [python, ROOT / "tools" / "torch_scenarios.py", scenario, *arguments]
+        environment = environment_of(scenario, directory, shared=shared)
+        command: list[str | Path] = [python, ROOT / "tools" / "torch_scenarios.py", scenario.name, *scenario.arguments]
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=SCENARIO_TIMEOUT_S, check=False
@@ -80,12 +108,17 @@ def main() -> int:
     modes.add_argument("--shared", dest="modes", action="store_const", const=(True,))
     arguments = parser.parse_args()
     python = prepare(arguments.venv)
-    chosen = [(mode, *s) for mode in arguments.modes for s in SCENARIOS if arguments.only in (None, s[0])]
+    chosen = [
+        (scenario, shared)
+        for shared in arguments.modes
+        for scenario in SCENARIOS
+        if arguments.only in (None, scenario.name) and (shared or not scenario.limit)
+    ]
     failed = 0
-    for shared, name, extra, allocator in chosen:
+    for scenario, shared in chosen:
         begin = time.monotonic()
-        problem = run(python, name, extra, allocator, shared=shared)
-        label = f"{name} [{allocator or 'default allocator'}{', with libnvshare' if shared else ''}]"
+        problem = run(python, scenario, shared=shared)
+        label = scenario.label(shared=shared)
         print(f"{'ok    ' if problem is None else 'FAILED'} {label} ({time.monotonic() - begin:.1f} s)", flush=True)
         if problem is not None:
             failed += 1

@@ -62,6 +62,21 @@ def kernels() -> None:
     assert x.sum().device.type == "cuda"
 
 
+def training() -> None:
+    """Autograd and an optimiser; elementwise, since cuBLAS and cuDNN do not work on a simulated driver."""
+    weight = torch.nn.Parameter(torch.ones(1 << 16, device="cuda"))
+    optimizer = torch.optim.Adam([weight])
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = torch.tanh(weight * torch.randn(1 << 16, device="cuda")).square().mean()
+        loss.backward()
+        optimizer.step()
+    torch.cuda.synchronize()
+    assert weight.grad is not None
+    assert weight.grad.shape == weight.shape
+    assert torch.cuda.max_memory_allocated() >= 3 * weight.nbytes
+
+
 def streams_and_events() -> None:
     side = torch.cuda.Stream()
     start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -141,6 +156,26 @@ def out_of_memory() -> None:
     if allocator != "async":
         segments = torch.cuda.memory_snapshot()
         assert {segment["is_expandable"] for segment in segments} == {allocator == "expandable"}
+
+
+def limited() -> None:
+    """A memory limit of so many GiB: seen, enforced, and nothing below it is refused."""
+    limit = int(sys.argv[2]) * GIB
+    assert torch.cuda.get_device_properties(0).total_memory == limit
+    small = torch.empty(GIB // 4, dtype=torch.uint8, device="cuda")
+    free, total = torch.cuda.mem_get_info()
+    assert total == limit, total
+    assert limit // 2 <= free <= limit - small.nbytes, free
+    try:
+        big = torch.empty(2 * GIB, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        assert limit < 2 * GIB
+    else:
+        assert limit >= 2 * GIB + small.nbytes
+        assert big.nbytes == 2 * GIB
+    again = torch.empty(GIB // 4, dtype=torch.uint8, device="cuda")
+    again.copy_(small)
+    torch.cuda.synchronize()
 
 
 if __name__ == "__main__":
