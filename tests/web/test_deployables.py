@@ -1,0 +1,83 @@
+"""Files that other programs read: the Grafana dashboard and the systemd units say only what is so."""
+
+import configparser
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from nvshare.config import OPTIONS, load
+from nvshare.core.model import Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
+from nvshare.scheduler.clients import Clients
+from nvshare.scheduler.metrics import Metrics
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DASHBOARD = json.loads((DEPLOY / "grafana" / "nvshare.json").read_text())
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+
+
+def exported() -> dict[str, Any]:
+    """Every family that a scrape gives."""
+    metrics = Metrics(Clients(most=10, most_per_group=10))
+    text = b"".join(metrics.render(snapshot(Node(Settings(), epoch=1), 0))).decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def expressions() -> list[str]:
+    return [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+def used() -> set[str]:
+    """The families that the dashboard asks for, by the names that the exporter gives them."""
+    names: set[str] = set()
+    queries = [variable["query"] for variable in DASHBOARD["templating"]["list"]]
+    for expression in (*expressions(), *queries):
+        names |= set(re.findall(r"nvshare_[a-z_]+", expression))
+    return {re.sub(r"_(total|bucket|sum|count)$", "", name) for name in names}
+
+
+def test_the_dashboard_asks_only_for_metrics_that_there_are() -> None:
+    assert used() - set(exported()) == set()
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
+    assert set(exported()) - used() == set()
+
+
+def test_panels_do_not_overlap_and_have_names_of_their_own() -> None:
+    cells: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        mine = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not mine & cells, panel["title"]
+        assert max(x for x, _ in mine) < 24
+        cells |= mine
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_starts_the_scheduler_with_options_that_it_has(unit: Path) -> None:
+    parsed = configparser.ConfigParser(strict=False, interpolation=None)
+    parsed.optionxform = str  # type: ignore[assignment, method-assign]
+    parsed.read_string(unit.read_text())
+    words = shlex.split(parsed["Service"]["ExecStart"].replace("%t", "/run/user/1000"))
+    assert words[:2] == ["/usr/bin/env", "nvshare-scheduler"]
+    assert load(words[2:], {}).kubernetes == "off"
+    assert parsed["Service"]["Type"] == "notify"
+
+
+def test_the_units_settings_file_names_only_settings_that_there_are() -> None:
+    known = {option.variable for option in OPTIONS}
+    text = (DEPLOY / "systemd" / "nvshare-scheduler.default").read_text()
+    assert set(re.findall(r"^#?(NVSHARE_[A-Z_]+)=", text, re.MULTILINE)) <= known
