@@ -43,7 +43,21 @@ class Scheduler(Record, frozen=True):
         return operator.ask_for(kind, self.path, request, patience_s=self.patience_s)
 
 
-@click.group(invoke_without_command=True, context_settings=_CONTEXT)
+class _WithTop(click.Group):
+    """`top` is imported when it is used: a terminal view costs more to load than all the rest."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "top"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "top":
+            from nvshare.cli.top import top
+
+            return top
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_WithTop, invoke_without_command=True, context_settings=_CONTEXT)
 @click.option("--socket", "path", metavar="PATH", help="The scheduler's operator socket (NVSHARE_OPERATOR_SOCKET).")
 @click.option("-T", "--set-tq", "seconds", type=click.IntRange(1, 86_400), metavar="N", help="The same as `set-tq N`.")
 @click.option("-S", "--anti-thrash", "thrash", type=click.Choice(["on", "off"]), help="The same as `anti-thrash`.")
@@ -62,6 +76,7 @@ def cli(context: click.Context, path: str | None, seconds: int | None, thrash: s
 
     \b
     nvsharectl status                 who runs, who waits
+    nvsharectl top                    the same, live
     nvsharectl set-tq 30              a quantum of 30 seconds on every GPU
     nvsharectl limit default/p 8Gi    at most 8 GiB for this pod on each GPU
     nvsharectl story 6ccb             why this client is where it is

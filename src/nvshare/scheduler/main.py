@@ -27,6 +27,7 @@ from nvshare.scheduler.journal import Journal, JournalFile
 from nvshare.scheduler.listener import BACKLOG, Lease, Listener
 from nvshare.scheduler.log import log
 from nvshare.scheduler.metrics import Metrics
+from nvshare.scheduler.remembered import RememberedLimits
 from nvshare.scheduler.step import Step
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Daemon:
 
     async def _start(self) -> list[asyncio.AbstractServer]:
         self._watch()
+        self._remember_limits()
         clients = await self._loop.create_unix_server(self._connection, sock=self._listener.socket, backlog=BACKLOG)
         control = Control(self._engine, self._journal)
         operators = await asyncio.start_unix_server(control.serve, sock=self._operator.socket, limit=admin.MAX_LINE)
@@ -124,6 +126,11 @@ class Daemon:
             self._file = JournalFile(Path(self._config.journal_file), self._config.journal_file_bytes)
             self._engine.observers.append(self._file.observe)
             self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
+
+    def _remember_limits(self) -> None:
+        remembered = RememberedLimits(self._engine, Path(self._config.operator_socket).with_name("limits.json"))
+        remembered.restore()
+        self._engine.observers.append(remembered.observe)
 
     def _connection(self) -> ClientConnection:
         grace_ms = self._settings.grace_ns // 1_000_000
