@@ -27,11 +27,12 @@ static void changed(struct nvs_gpu *gpu)
         nvs_session_wake();
 }
 
-static enum nvs_verdict try(struct nvs_gpu *gpu, uint64_t bytes, bool swappable, uint64_t *need)
+static enum nvs_verdict try(struct nvs_gpu *gpu, uint64_t bytes, bool swappable, uint64_t *need, uint64_t *limit)
 {
     nvs_lock_take(&gpu->account_lock);
     enum nvs_verdict verdict = nvs_account_reserve(&gpu->account, bytes, swappable);
     *need = gpu->account.used + bytes;
+    *limit = gpu->account.limit;
     if (verdict == NVS_ROOM)
         changed(gpu);
     nvs_lock_give(&gpu->account_lock);
@@ -41,10 +42,11 @@ static enum nvs_verdict try(struct nvs_gpu *gpu, uint64_t bytes, bool swappable,
 CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
 {
     bool looked_at_pools = false;
+    uint64_t limit = 0;
     nvs_session_wait_joined();
     for (int asked = 0; asked < MOST_ASKS; asked++) {
         uint64_t need, granted;
-        enum nvs_verdict verdict = try(gpu, bytes, swappable, &need);
+        enum nvs_verdict verdict = try(gpu, bytes, swappable, &need, &limit);
         if (verdict == NVS_ROOM)
             return CUDA_SUCCESS;
         if (verdict == NVS_REFUSE && !looked_at_pools) {
@@ -57,7 +59,7 @@ CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
             break;
     }
     nvs_debug("%s: allocation of %llu bytes refused: the limit is %llu", gpu->label, (unsigned long long)bytes,
-              (unsigned long long)gpu->account.limit);
+              (unsigned long long)limit);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -21,7 +21,7 @@ static struct pool {
     bool swappable;
     uint64_t charged, live;
 } pools[MOST_POOLS];
-static int pool_count;
+static _Atomic int pool_count; /* written under the lock; asked for without it, as a hint */
 static struct nvs_lock lock;
 
 static struct pool *find(CUmemoryPool handle)

@@ -16,6 +16,7 @@ LIBRARY = Path(os.environ.get("NVSHARE_LIBRARY", ROOT / "src" / "nvshare" / "_na
 OUT_OF_MEMORY = 2
 MIB = 1 << 20
 GIB = 1 << 30
+REPORTS = ("ThreadSanitizer", "AddressSanitizer", "runtime error:")
 
 
 class Program:
@@ -106,6 +107,8 @@ class Programs:
         for program in self.started:
             program.process.kill()
             program.process.wait()
+        for program in self.started:  # in a sanitizer build
+            assert not any(word in program.said() for word in REPORTS), program.said()
 
 
 def wait_until(condition: object, timeout: float = 10.0, what: str = "it") -> None:
