@@ -27,7 +27,7 @@ $(eval $(call cudart_product,12))
 $(eval $(call cudart_product,13))
 
 # Programs that use the runtime, one binary per check and major; tests/simgpu runs them on simulated cards.
-CUDART_CHECKS := devices memory launch graph
+CUDART_CHECKS := devices memory launch graph broken
 define cudart_check
 $$(BUILD)/checks/cudart$(2)_$(1): $$(TOP)/../tests/native/cudart_$(1).c $$(OUT)/sim/libcudart.so.$(2)
 	@mkdir -p $$(@D)

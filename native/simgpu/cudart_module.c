@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cudart.h"
 
@@ -44,6 +45,7 @@ struct entry {
 static _Atomic(struct entry *) table[BUCKETS];
 static struct image *images; /* every one ever registered, so that handles stay valid */
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static pid_t owner; /* the process that registered: a forked child must not touch the parent's code */
 
 static _Atomic(struct entry *) *bucket(const void *host)
 {
@@ -164,6 +166,8 @@ RT_API void **__cudaRegisterFatBinary(void *wrapper)
     image->wrapper = wrapper;
     image->handle[0] = image;
     pthread_mutex_lock(&registry);
+    if (images == NULL)
+        owner = getpid();
     image->next = images;
     images = image;
     pthread_mutex_unlock(&registry);
@@ -176,12 +180,13 @@ RT_API void __cudaRegisterFatBinaryEnd(void **handle)
     (void)handle;
 }
 
-/* At exit or dlclose: the host addresses may be reused by another library, so they must not be found again. */
+/* At exit or dlclose: the host addresses may be reused by another library, so they must not be found again. A forked child
+ * that exits leaves all as it is: the driver and even our lock may be in the middle of something there. */
 RT_API void __cudaUnregisterFatBinary(void **handle);
 RT_API void __cudaUnregisterFatBinary(void **handle)
 {
     struct image *image = (struct image *)handle;
-    if (image == NULL)
+    if (image == NULL || getpid() != owner)
         return;
     pthread_mutex_lock(&registry);
     for (int i = 0; i < BUCKETS; i++)

@@ -2,6 +2,7 @@
  *
  *     __global__ void scale(float *data, float by);           SCALE's stub: host_scale
  *     __global__ void sim_spin_us(unsigned long long us);     a kernel the simulator knows: takes that long
+ *     __global__ void sim_trap();                             and one that breaks its context
  *     __device__ int counter[4];                              host_counter stands for it
  *     __managed__ int shared_counter;                         host_shared points to it once the module is initialised
  *
@@ -19,7 +20,8 @@ static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
                           ".visible .global .align 4 .b8 counter[16];\n"
                           ".visible .global .attribute(.managed) .align 4 .b8 shared_counter[4];\n"
                           ".visible .entry scale(.param .u64 data, .param .f32 by)\n{\n\tret;\n}\n"
-                          ".visible .entry sim_spin_us(.param .u64 us)\n{\n\tret;\n}\n";
+                          ".visible .entry sim_spin_us(.param .u64 us)\n{\n\tret;\n}\n"
+                          ".visible .entry sim_trap()\n{\n\ttrap;\n}\n";
 
 /* A fat binary: a header, then one entry of kind 1 (PTX text) after its own header. */
 static struct {
@@ -74,6 +76,15 @@ static void host_spin(unsigned long long us)
         (void)cudaLaunchKernel((const void *)host_spin, grid, block, args, shared, stream);
 }
 
+static void host_trap(void)
+{
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+    if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == cudaSuccess)
+        (void)cudaLaunchKernel((const void *)host_trap, grid, block, NULL, shared, stream);
+}
+
 /* <<<grid, block, 0, stream>>> */
 #define LAUNCH(grid, block, stream, call) (__cudaPushCallConfiguration(grid, block, 0, stream) ? (void)0 : (void)(call))
 #define DIM(x) ((dim3){x, 1, 1})
@@ -89,6 +100,7 @@ static void __attribute__((constructor)) registered(void)
     fat_binary = __cudaRegisterFatBinary(&wrapper);
     __cudaRegisterFunction(fat_binary, (const char *)host_scale, (char *)"scale", "scale", -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterFunction(fat_binary, (const char *)host_spin, (char *)"sim_spin_us", "sim_spin_us", -1, NULL, NULL, NULL, NULL, NULL);
+    __cudaRegisterFunction(fat_binary, (const char *)host_trap, (char *)"sim_trap", "sim_trap", -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterVar(fat_binary, (char *)host_counter, (char *)"counter", "counter", 0, sizeof host_counter, 0, 0);
     __cudaRegisterManagedVar(fat_binary, (void **)&host_shared, (char *)"shared_counter", "shared_counter", 0, 4, 0, 0);
     __cudaRegisterFatBinaryEnd(fat_binary);

@@ -16,7 +16,7 @@ from nvshare.simgpu.trace import ProcessTrace, read_traces
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = Path(os.environ.get("NVSHARE_CHECKS", ROOT / "build" / "native" / "checks"))
 TIMEOUT_S = 60
-CUDART_PROGRAMS = ("devices", "memory", "launch", "graph")
+CUDART_PROGRAMS = ("devices", "memory", "launch", "graph", "broken")
 
 
 @dataclass(frozen=True)

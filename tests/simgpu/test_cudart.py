@@ -12,7 +12,7 @@ from nvshare.simgpu.trace import Kind
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MAJORS = ("12", "13")
-PROGRAMS = ("devices", "memory", "launch", "graph")
+PROGRAMS = ("devices", "memory", "launch", "graph", "broken")
 
 
 def exported(major: str) -> dict[str, str]:
