@@ -2,7 +2,8 @@
 
 Every rank here is an arrival time, moved by a bounded handicap. So under every policy no wait is unbounded: nobody
 who arrives more than `horizon_ns` after a client can come before it. With n clients at a GPU, a quantum of at most Q
-and a grace time of G, a client waits at most horizon + n * (Q + G)."""
+and a grace time of G, a client waits at most horizon + n * (Q + G); memory that grows during a switch may send one
+more away, and adds at most one G."""
 
 from collections.abc import Callable
 from typing import Protocol
