@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int lib_checks;
+static _Atomic int lib_checks;
 
 #define CHECK(condition) \
     do { \
