@@ -75,12 +75,13 @@ def snapshot(node: Node, now: int) -> Snapshot:
         scheduling=node.is_scheduling,
         settling=node.is_settling,
         policy=node.settings.policy,
-        gpus=tuple(_gpu(gpu, now) for gpu in node.gpus.values()),
-        clients=tuple(_client(node, client, now) for client in node.clients.values()),
+        gpus=tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values()),
+        clients=tuple(client_snapshot(node, client, now) for client in node.clients.values()),
     )
 
 
-def _gpu(gpu: Gpu, now: int) -> GpuSnapshot:
+def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
+    """One GPU at this moment."""
     return GpuSnapshot(
         uuid=gpu.uuid,
         total_memory=gpu.size,
@@ -98,7 +99,8 @@ def _gpu(gpu: Gpu, now: int) -> GpuSnapshot:
     )
 
 
-def _client(node: Node, client: Client, now: int) -> ClientSnapshot:
+def client_snapshot(node: Node, client: Client, now: int) -> ClientSnapshot:
+    """One client at this moment."""
     first = next(iter(client.seats.values()), None)
     return ClientSnapshot(
         id=client.id,

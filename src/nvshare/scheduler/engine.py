@@ -5,13 +5,13 @@ client that does not read is cut off rather than awaited. Observers (journal, lo
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nvshare.core import actions as ac
 from nvshare.core.events import AlarmRang, Event
 from nvshare.core.node import Node
-from nvshare.core.snapshot import Snapshot, snapshot
+from nvshare.core.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, snapshot
 from nvshare.scheduler.step import Step
 from nvshare.scheduler.translation import FRAMES, Receiver
 
@@ -75,6 +75,18 @@ class Engine:
     def snapshot(self) -> Snapshot:
         """The state now."""
         return snapshot(self.node, self._clock())
+
+    def outline(self) -> Snapshot:
+        """The state now without its clients: what costs the same however many there are."""
+        node, now = self.node, self._clock()
+        gpus = tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values())
+        return Snapshot(node.is_scheduling, node.is_settling, node.settings.policy, gpus, ())
+
+    def clients(self) -> Iterator[ClientSnapshot]:
+        """The clients of now, each as it is when it is looked at; one that has gone by then is left out."""
+        for client in list(self.node.clients.values()):
+            if client.id in self.node.clients:
+                yield client_snapshot(self.node, client, self._clock())
 
     def wall(self, now: int) -> float:
         """A monotonic time as seconds since 1970."""

@@ -148,7 +148,7 @@ class Daemon:
         table: dict[str, Page] = {
             "/metrics": lambda: (
                 "text/plain; version=0.0.4; charset=utf-8",
-                self._metrics.render(self._engine.snapshot()),
+                self._metrics.render(self._engine.outline(), self._engine.clients()),
             ),
             "/healthz": lambda: ("text/plain", [b"ok\n"]),
             "/api/v1/status": lambda: ("application/json", [feed.status()]),

@@ -15,9 +15,10 @@ from prometheus_client.registry import CollectorRegistry
 from nvshare import __version__
 from nvshare.core import actions as ac
 from nvshare.core.model import SECOND
-from nvshare.core.snapshot import ClientSnapshot, SeatSnapshot, Snapshot
+from nvshare.core.snapshot import ClientSnapshot, Snapshot
+from nvshare.scheduler.client_series import client_series
 from nvshare.scheduler.clients import Clients
-from nvshare.scheduler.step import Step, client_name
+from nvshare.scheduler.step import Step
 
 BOUNDS_S = (0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 MOST_GPUS = 256
@@ -74,7 +75,7 @@ class Metrics:
                 self.limit_updates += 1
 
     def families(self, node: Snapshot) -> Iterator[Metric]:
-        """All families, one after another."""
+        """All families but the clients', one after another."""
         self._forget_gone({gpu.uuid for gpu in node.gpus})
         yield _gauge("nvshare_build_info", "The scheduler's version.", ["version"], [([__version__], 1)])
         yield _gauge("nvshare_scheduling_enabled", "1 while anti-thrash scheduling is on.", [], [([], node.scheduling)])
@@ -82,12 +83,12 @@ class Metrics:
         yield from self._counter_families()
         yield _histogram("nvshare_lock_wait_seconds", "How long clients waited for a lock.", self.waits)
         yield _histogram("nvshare_lock_hold_seconds", "How long clients held a lock.", self.holds)
-        yield from _client_families(node)
 
-    def render(self, node: Snapshot) -> Iterator[bytes]:
-        """The text of a scrape, family by family."""
+    def render(self, node: Snapshot, clients: Iterable[ClientSnapshot]) -> Iterator[bytes]:
+        """The text of a scrape, in pieces that are each made quickly. `clients` in place of the snapshot's own."""
         for family in self.families(node):
             yield generate_latest(cast("CollectorRegistry", _One(family)))
+        yield from client_series(clients)
 
     def _counter_families(self) -> Iterator[Metric]:
         clients, lost = self._clients, self.journal_lost()
@@ -154,27 +155,6 @@ def _gpu_families(node: Snapshot) -> Iterator[Metric]:
         yield _gauge(name, text, ["gpu"], [([gpu.uuid], getattr(gpu, field)) for gpu in node.gpus])
     quanta = [([gpu.uuid], gpu.quantum_ns / SECOND) for gpu in node.gpus]
     yield _gauge("nvshare_gpu_quantum_seconds", "The present quantum.", ["gpu"], quanta)
-
-
-def _client_families(node: Snapshot) -> Iterator[Metric]:
-    """Series that end with their client, because they are made from those that there are."""
-    labels = ["gpu", "client", "group", "name", "pid"]
-    seats = [(_labels(client, seat), seat) for client in node.clients for seat in client.seats]
-    figures: tuple[tuple[str, str, Callable[[SeatSnapshot], float]], ...] = (
-        ("nvshare_client_running", "1 while the client holds the lock.", lambda seat: seat.is_running),
-        ("nvshare_client_memory_bytes", "What the client allocated.", lambda seat: seat.memory_allocated),
-        ("nvshare_client_memory_limit_bytes", "The client's limit; 0 is none.", lambda seat: seat.limit),
-    )
-    for name, text, figure in figures:
-        yield _gauge(name, text, labels, [(values, figure(seat)) for values, seat in seats])
-    held = [(values, seat.held_ns / SECOND) for values, seat in seats]
-    yield _counter("nvshare_client_held_seconds", "How long the client has held the lock.", labels, held)
-    waited = [(values, seat.waited_ns / SECOND) for values, seat in seats]
-    yield _counter("nvshare_client_waited_seconds", "How long the client has waited.", labels, waited)
-
-
-def _labels(client: ClientSnapshot, seat: SeatSnapshot) -> list[str]:
-    return [seat.gpu, client_name(client.id), client.label, client.name, str(client.pid)]
 
 
 Rows = Iterable[tuple[list[str], float]]

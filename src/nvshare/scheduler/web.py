@@ -147,5 +147,6 @@ async def _unhurried(pieces: Iterable[bytes] | AsyncGenerator[bytes, None]) -> A
                 yield piece
         return
     for piece in pieces:
-        yield piece
+        if piece:
+            yield piece
         await asyncio.sleep(0)
