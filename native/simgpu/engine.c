@@ -74,10 +74,10 @@ static uint64_t go_round(struct sim_engine *engine)
             moved |= sim_operation_step(engine, stream, now);
             dying |= atomic_load_explicit(&stream->dying, memory_order_relaxed);
         }
-        if (!moved) { /* time went on meanwhile */
-            uint64_t later = sim_now_ns();
-            moved = later - now > 20000;
-            now = later;
+        uint64_t later = sim_now_ns();
+        if (!moved && later - now > 20000) { /* time went on meanwhile */
+            moved = true;
+            now = later; /* stays what the streams were last looked at with: what ends after it is still due below */
         }
     } while (moved);
     if (dying)
