@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "src" / "nvshare"
 
 PURE = {"core", "wire", "admin", "config"}
-ADAPTERS = {"kube", "inventory", "simgpu"}
+ADAPTERS = {"inotify", "inventory", "kube", "simgpu"}
 PROGRAMS = {"scheduler", "plugin", "cli", "sim"}
 EVERYBODYS = {"record", "__version__"}
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import grpc
 
+from nvshare.inotify import Inotify
 from nvshare.plugin.api import deviceplugin_pb2 as api
 from nvshare.plugin.api import deviceplugin_pb2_grpc as api_grpc
-from nvshare.plugin.inotify import Inotify
 from nvshare.plugin.service import PREFERENCES, DevicePlugin
 
 log = logging.getLogger(__name__)

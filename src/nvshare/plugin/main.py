@@ -13,11 +13,11 @@ from typing import Any
 
 import click
 
+from nvshare.inotify import Inotify
 from nvshare.inventory.gpus import Gpu, SelectionError, Xid, select
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
 from nvshare.plugin.container import Injection, Options, Strategy
 from nvshare.plugin.health import Health
-from nvshare.plugin.inotify import Inotify
 from nvshare.plugin.install import HostDirGoneError, install
 from nvshare.plugin.lifecycle import Lifecycle
 from nvshare.plugin.service import DevicePlugin

@@ -74,6 +74,13 @@ class Listener:
         self.socket = _bind(path, mode)
         self._inode = path.stat().st_ino
 
+    def is_ours(self) -> bool:
+        """Whether newcomers still find us at the path."""
+        try:
+            return self._path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Take the path away, if it is still ours."""
         self.socket.close()

@@ -18,6 +18,7 @@ from nvshare.config import Config, ConfigError, load
 from nvshare.core.events import ClientLeft, ClientRegistered
 from nvshare.core.model import SECOND, QuantumRule, Settings
 from nvshare.core.node import Node
+from nvshare.inotify import Inotify
 from nvshare.scheduler.clients import Clients
 from nvshare.scheduler.connection import ClientConnection
 from nvshare.scheduler.control import Control
@@ -107,6 +108,7 @@ class Daemon:
         self._follow_pods()
         self._start_measuring()
         self._watch_use()
+        self._watch_socket()
         return [clients, operators, *web]
 
     def _node(self) -> Node:
@@ -202,6 +204,22 @@ class Daemon:
         log.info(f"NVML knows {found} GPU(s)")
         self._engine.observers.append(measurements.observe)
         self._tasks.append(self._loop.create_task(measurements.run()))
+
+    # A path that somebody clears, as a reboot or a careless hand does: a scheduler that nobody finds is of no use.
+
+    def _watch_socket(self) -> None:
+        directory = Path(self._config.socket).parent
+        try:
+            inotify = Inotify(self._look_for_socket)
+            inotify.watch(directory)
+        except OSError as error:
+            log.warning(f"{directory} cannot be watched ({error.strerror}); if it is cleared, restart the scheduler")
+
+    def _look_for_socket(self) -> None:
+        if not self._listener.is_ours() and not self._stopping.is_set():
+            log.error(f"{self._config.socket} was removed: ending, so that a successor makes it anew")
+            self._failed = True
+            self._stop()
 
     # A scheduler that somebody started for a few programs ends with them.
 

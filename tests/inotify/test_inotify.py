@@ -1,0 +1,44 @@
+"""Being told of changes in a directory."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from nvshare.inotify import Inotify
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "a file comes": lambda path: (path / "new").touch(),
+    "a file goes": lambda path: (path / "old").unlink(),
+    "a file is moved in": lambda path: (path.parent / "outside").rename(path / "inside"),
+    "the directory goes": lambda path: ((path / "old").unlink(), path.rmdir()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_change_is_told(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    (watched / "old").touch()
+    (tmp_path / "outside").touch()
+
+    async def story() -> None:
+        told = asyncio.Event()
+        inotify = Inotify(told.set)
+        inotify.watch(watched)
+        change(watched)
+        async with asyncio.timeout(5):
+            await told.wait()
+        inotify.close()
+
+    asyncio.run(story())
+
+
+def test_a_directory_that_is_not_there_is_the_callers_to_handle(tmp_path: Path) -> None:
+    async def story() -> None:
+        inotify = Inotify(lambda: None)
+        with pytest.raises(FileNotFoundError):
+            inotify.watch(tmp_path / "nowhere")
+        inotify.close()
+
+    asyncio.run(story())
