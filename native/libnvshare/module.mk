@@ -28,7 +28,7 @@ $(NVS_BUILD)/lookup.o $(NVS_BUILD)/elf.o $(NVS_BUILD)/real.o: NVS_CFLAGS += -fno
 # nodelete: a helper thread runs our code. No -lcuda: programs and sandboxes without a driver must start.
 $(OUT)/libnvshare.so: $(NVS_OBJ) $(NVS_DIR)/exports.$(NVS_ARCH).map
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libnvshare.so -Wl,-z,nodelete,-z,relro,-z,now -Wl,-Bsymbolic-functions \
+	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libnvshare.so -Wl,-z,nodelete,-z,relro,-z,now -Wl,-Bsymbolic \
 	    -Wl,--version-script=$(NVS_DIR)/exports.$(NVS_ARCH).map $(NVS_OBJ) $(ALL_LDFLAGS) -ldl -lpthread -o $@.new
 	mv -f $@.new $@
 

@@ -1,0 +1,38 @@
+"""The released library runs on machines older than the one that builds it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from programs import LIBRARY, Programs
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import release  # noqa: E402
+
+
+def test_the_reader_of_versions_agrees_with_what_this_machines_library_needs() -> None:
+    elf = release.Elf.read(LIBRARY)
+    assert elf.machine in release.MACHINES.values()
+    assert elf.newest_glibc > (2, 2)
+    assert any(name.startswith("GLIBC_2.") for name in elf.versions)
+
+
+@pytest.mark.parametrize("machine", release.MACHINES)
+def test_a_release_needs_no_glibc_newer_than_2_17(tmp_path: Path, machine: str) -> None:
+    pytest.importorskip("ziglang")
+    elf = release.Elf.read(release.build(machine, tmp_path))
+    assert elf.machine == release.MACHINES[machine]
+    assert (2, 2) < elf.newest_glibc <= (2, 17)
+
+
+def test_the_release_build_works_here(programs: Programs, tmp_path: Path) -> None:
+    pytest.importorskip("ziglang")
+    if release.Elf.read(LIBRARY).machine != release.MACHINES["x86_64"]:
+        pytest.skip("not an x86_64 machine")
+    program = programs.start(LD_PRELOAD=str(release.build("x86_64", tmp_path)))
+    program.do("init 0")
+    program.do("spin 1 100")
+    assert program.said().count("running unshared") == 1
+    program.finish()
