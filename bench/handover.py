@@ -73,7 +73,14 @@ def rows(seconds: float = 2.0) -> list[dict[str, Any]]:
             floor_command = [str(BUILD / "handover_floor"), str(directory / "floor.sock")]
             floor = measure(floor_command, directory / "floor.sock", clients, seconds / 2)
             command = [sys.executable, "-m", "nvshare.scheduler.main", "--socket", str(directory / "s.sock")]
-            command += ["--operator-socket", str(directory / "op" / "c.sock"), "--log-level", "warning", "--nvml", "off"]
+            command += [
+                "--operator-socket",
+                str(directory / "op" / "c.sock"),
+                "--log-level",
+                "warning",
+                "--nvml",
+                "off",
+            ]
             command += ["--journal-file", str(directory / "journal")] if os.environ.get("BENCH_JOURNAL_FILE") else []
             ours = measure(command, directory / "s.sock", clients, seconds)
             (directory / "floor.sock").unlink()
