@@ -41,7 +41,7 @@ def test_every_promise_is_kept_by_a_good_run_and_broken_by_a_bad_one() -> None:
 
 def test_the_table_tells_times_of_the_card_and_what_went_wrong() -> None:
     lines = {line.title + line.group: line for line in demo_report.lines(PLAN, results())}
-    big = "2 x 10 GiB on 16 GiB, GPU always busy"
+    big = "2 x 9 GiB on 16 GiB, GPU always busy"
     assert lines["one after another" + big].seconds == 10.0 / PLAN.scale
     assert lines["at once, plain CUDA" + big].outcome == "train A: CUDA_ERROR_OUT_OF_MEMORY"
     assert "1.00% done" in lines["at once, unified memory" + big].outcome

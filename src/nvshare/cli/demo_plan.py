@@ -57,7 +57,7 @@ def simulated(memory: int = 16 * GIB) -> Plan:
     need two turns each."""
     scale, kernel_ms = 1 / 20, 12.5
     in_a_second = round(1000 / (kernel_ms * PIECES))
-    big, small = memory * 10 // 16, memory * 3 // 16
+    big, small = memory * 9 // 16, memory * 3 // 16
     return Plan(
         card=memory,
         scale=scale,
@@ -71,7 +71,7 @@ def simulated(memory: int = 16 * GIB) -> Plan:
                 for name in ("mixed A", "mixed B")
             ),
             small=tuple(
-                Job(f"small {letter}", small, bursts=4, passes=2 * in_a_second, pause_ms=round(6_000 * scale))
+                Job(f"small {letter}", small, bursts=5, passes=2 * in_a_second, pause_ms=round(6_000 * scale))
                 for letter in "ABCD"
             ),
             patience_s=8.0,

@@ -17,6 +17,8 @@ LEAST_WIDTH = 60
 LEAST_HEIGHT = 10
 
 _ORDER = {"running": 0, "dropping": 1, "waiting": 2, "idle": 3}
+_FLEXIBLE = ("NAME", "WHO")
+"""Columns that give way where it is narrow; a figure cut short would be a wrong figure."""
 _STYLES = {"running": "green", "dropping": "magenta", "waiting": "yellow", "idle": "dim"}
 
 
@@ -149,14 +151,18 @@ def _bar(gpu: GpuSnapshot, width: int, *, is_ascii: bool) -> Text:
 def _table(shown: list[Row], view: View, width: int, lines: int) -> RenderableType:
     if not shown:
         return Text("no client matches the filter" if view.wanted else "no clients", style="dim")
-    table = Table(box=None, padding=(0, 1), expand=True, header_style="bold reverse")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=True, header_style="bold reverse")
+    first = max(0, min(view.offset, len(shown) - lines + 1))
+    cells = [_cells(row) for row in shown[first : first + lines - 1]]
     columns = _columns(width)
     for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True)
-    first = max(0, min(view.offset, len(shown) - lines + 1))
-    for row in shown[first : first + lines - 1]:
-        cells = _cells(row)
-        table.add_row(*[cells[name] for name, _ in columns])
+        if name in _FLEXIBLE:
+            table.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True, ratio=1)
+        else:
+            needed = max(len(name), *(row[name].cell_len for row in cells))
+            table.add_column(name, justify=justify, no_wrap=True, width=needed)
+    for row in cells:
+        table.add_row(*[row[name] for name, _ in columns])
     return table
 
 

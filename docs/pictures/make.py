@@ -1,0 +1,103 @@
+"""Makes the pictures of the live page and of `top` anew: real scheduler, real library, CUDA programs, simulated GPUs.
+
+python docs/pictures/make.py        needs chromium and the package playwright; takes about a minute
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+from rich.console import Console
+
+from nvshare import admin
+from nvshare.cli import operator, private
+from nvshare.cli.demo_run import workplace
+from nvshare.cli.launch import Terms, shared
+from nvshare.cli.library import demo_program, library
+from nvshare.cli.top_view import View, screen
+from nvshare.simgpu.config import SimGpu
+
+HERE = Path(__file__).parent
+PORT = 19402
+GIB = 1 << 30
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+PROGRAMS = (  # name, GPU, GiB, bursts, passes, pause in ms, seconds after the first
+    ("train-resnet", 0, 9, 600, 10, 0, 0.0),
+    ("train-bert", 0, 9, 600, 10, 0, 3.0),
+    ("serve-llm", 0, 3, 600, 2, 300, 8.0),
+    ("notebook", 1, 4, 20, 20, 1500, 2.0),
+    ("batch", 1, 6, 600, 10, 0, 12.0),
+)
+SHOTS = (("page-light", 1100, "light", 1), ("page-dark", 1100, "dark", 1), ("page-phone", 390, "light", 1))
+
+
+def main() -> None:
+    with workplace() as folder:
+        card = SimGpu().with_values(
+            directory=folder / "card", gpus=2, scale=0.05, kernels={"nvshare_demo_pass": "12.5ms"}
+        )
+        (folder / "card").mkdir()
+        environment = card.environment()
+        place = private.Place(str(folder))
+        options = ("--switch-time-mode", "fixed", "--switch-time-fixed", "6", "--http", f"127.0.0.1:{PORT}")
+        private.join(place, environment, (*options, "--move-seconds-per-gib", "0.05"))
+        programs = [start(environment, place, *program) for program in PROGRAMS]
+        try:
+            time.sleep(16)
+            status = operator.ask(place.operator_socket, admin.GetStatus())
+            assert isinstance(status, admin.Status)
+            serve = next(client for client in status.node.clients if client.name == "serve-llm")
+            operator.ask(place.operator_socket, admin.SetLimit(f"{serve.id:04x}", 4 * GIB))
+            time.sleep(14)
+            shoot()
+            draw_top(place.operator_socket)
+        finally:
+            for program in programs:
+                program.kill()
+
+
+def start(environment: dict[str, str], place: private.Place, *program: object) -> "subprocess.Popen[bytes]":
+    name, gpu, gib, bursts, passes, pause, after = program
+    made = shared(
+        environment, library=library(), socket=place.socket, terms=Terms(name=str(name), run_id=os.urandom(16).hex())
+    )
+    made["CUDA_VISIBLE_DEVICES"] = str(gpu)
+    words = [str(demo_program("worker")), f"{gib}Gi", str(bursts), str(passes), "1", str(pause)]
+    script = ["sh", "-c", f"sleep {after}; exec " + " ".join(words)]
+    return subprocess.Popen(script, env=made, stdout=subprocess.DEVNULL)  # noqa: S603 - our own programs
+
+
+def shoot() -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        for name, width, scheme, sharpness in SHOTS:
+            page = browser.new_page(
+                viewport={"width": width, "height": 820}, color_scheme=scheme, device_scale_factor=sharpness
+            )
+            page.goto(f"http://127.0.0.1:{PORT}")
+            page.locator("td.who").first.wait_for()
+            page.wait_for_timeout(1200)
+            page.screenshot(path=HERE / f"{name}.png", full_page=width < 500)
+        browser.close()
+
+
+def draw_top(path: str) -> None:
+    status = operator.ask(path, admin.GetStatus())
+    assert isinstance(status, admin.Status)
+    console = Console(width=110, height=16, record=True, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115, PTH123
+    console.print(screen(status, View(), width=110, height=16))
+    drawn = console.export_svg(title="nvsharectl top")
+    # Without the fonts that it would fetch from elsewhere.
+    (HERE / "top.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
