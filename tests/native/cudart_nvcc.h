@@ -2,6 +2,7 @@
  *
  *     __global__ void scale(float *data, float by);           SCALE's stub: host_scale
  *     __global__ void sim_spin_us(unsigned long long us);     a kernel the simulator knows: takes that long
+ *     __global__ void sim_wait_flag(unsigned *flag, unsigned value);   one that runs until the flag has the value
  *     __global__ void sim_trap();                             and one that breaks its context
  *     __device__ int counter[4];                              host_counter stands for it
  *     __managed__ int shared_counter;                         host_shared points to it once the module is initialised
@@ -21,6 +22,7 @@ static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
                           ".visible .global .attribute(.managed) .align 4 .b8 shared_counter[4];\n"
                           ".visible .entry scale(.param .u64 data, .param .f32 by)\n{\n\tret;\n}\n"
                           ".visible .entry sim_spin_us(.param .u64 us)\n{\n\tret;\n}\n"
+                          ".visible .entry sim_wait_flag(.param .u64 flag, .param .u64 value)\n{\n\tret;\n}\n"
                           ".visible .entry sim_trap()\n{\n\ttrap;\n}\n";
 
 /* A fat binary: a header, then one entry of kind 1 (PTX text) after its own header. */
@@ -76,6 +78,16 @@ static void host_spin(unsigned long long us)
         (void)cudaLaunchKernel((const void *)host_spin, grid, block, args, shared, stream);
 }
 
+static void host_wait(volatile unsigned *flag, unsigned long long value)
+{
+    void *args[] = {(void *)&flag, &value};
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+    if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == cudaSuccess)
+        (void)cudaLaunchKernel((const void *)host_wait, grid, block, args, shared, stream);
+}
+
 static void host_trap(void)
 {
     dim3 grid, block;
@@ -100,6 +112,7 @@ static void __attribute__((constructor)) registered(void)
     fat_binary = __cudaRegisterFatBinary(&wrapper);
     __cudaRegisterFunction(fat_binary, (const char *)host_scale, (char *)"scale", "scale", -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterFunction(fat_binary, (const char *)host_spin, (char *)"sim_spin_us", "sim_spin_us", -1, NULL, NULL, NULL, NULL, NULL);
+    __cudaRegisterFunction(fat_binary, (const char *)host_wait, (char *)"sim_wait_flag", "sim_wait_flag", -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterFunction(fat_binary, (const char *)host_trap, (char *)"sim_trap", "sim_trap", -1, NULL, NULL, NULL, NULL, NULL);
     __cudaRegisterVar(fat_binary, (char *)host_counter, (char *)"counter", "counter", 0, sizeof host_counter, 0, 0);
     __cudaRegisterManagedVar(fat_binary, (void **)&host_shared, (char *)"shared_counter", "shared_counter", 0, 4, 0, 0);

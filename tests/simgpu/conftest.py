@@ -20,6 +20,17 @@ CUDART_PROGRAMS = ("devices", "memory", "launch", "graph", "broken")
 
 
 @dataclass(frozen=True)
+class Sanitized:
+    """The sanitizer build: the libraries, the programs, and how to run one of them on a node."""
+
+    build: Path
+
+    def run(self, node: "Node", program: str) -> None:
+        libraries = {"LD_LIBRARY_PATH": str(self.build / "out" / "sim")}
+        node.run(self.build / "checks" / program, **libraries, **SANITIZER_OPTIONS)
+
+
+@dataclass(frozen=True)
 class Node:
     """The settings of one simulated node."""
 
@@ -30,7 +41,8 @@ class Node:
         return Path(self.settings.values["directory"])
 
     def environment(self, **more: str) -> dict[str, str]:
-        return self.settings.environment({**os.environ, "PYTHONPATH": str(ROOT / "src"), **more})
+        """The child's; `more` has the last word, even over the node's own settings."""
+        return self.settings.environment({**os.environ, "PYTHONPATH": str(ROOT / "src")}) | more
 
     def start(self, *command: str | Path, **more: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -82,6 +94,10 @@ def node(make_node: Callable[..., Node]) -> Node:
     return make_node(gpus=2, memory="16Gi", scale=0.01, trace=1)
 
 
+# The driver recycles handles and never frees them, on purpose: leaks mean nothing there.
+SANITIZER_OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}
+
+
 @pytest.fixture(scope="session")
 def checks() -> Path:
     """Where the compiled C programs are."""
@@ -90,7 +106,7 @@ def checks() -> Path:
 
 
 @pytest.fixture(scope="session")
-def sanitized() -> Path:
+def sanitized() -> Sanitized:
     """The sanitizer build of the simulated libraries and the C programs on them; made here if it is not up to date."""
     build = ROOT / "build" / "native-address-undefined"
     programs = [*(f"cudart{major}_{name}" for major in ("12", "13") for name in CUDART_PROGRAMS), "nvml_calls"]
@@ -103,4 +119,4 @@ def sanitized() -> Path:
         check=False,
     )
     assert made.returncode == 0, made.stdout + made.stderr
-    return build
+    return Sanitized(build)

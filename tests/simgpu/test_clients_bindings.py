@@ -75,7 +75,7 @@ fails(cu.CUresult.CUDA_ERROR_NOT_FOUND, cu.cuModuleGetFunction(module, b"no_such
 stream = ok(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
 start, stop = ok(cu.cuEventCreate(0)), ok(cu.cuEventCreate(0))
 ok(cu.cuEventRecord(start, stream))
-ok(cu.cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, ((30_000_000,), (ctypes.c_uint64,)), 0))
+ok(cu.cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, ((100_000_000,), (ctypes.c_uint64,)), 0))
 ok(cu.cuEventRecord(stop, stream))
 fails(cu.CUresult.CUDA_ERROR_NOT_READY, cu.cuStreamQuery(stream))
 ok(cu.cuEventSynchronize(stop))
@@ -95,7 +95,7 @@ ok(cu.cuStreamSynchronize(stream))
     assert len(trace.kernels("saxpy")) == 6
     (spin,) = trace.kernels("sim_spin_us")
     assert spin.end_ns is not None
-    assert spin.end_ns - spin.begin_ns >= 290_000_000  # 30 s of simulated time at a hundredth
+    assert spin.end_ns - spin.begin_ns >= 990_000_000  # 100 s of simulated time at a hundredth
 
 
 def test_capture_and_graphs(node) -> None:

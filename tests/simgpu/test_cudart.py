@@ -35,9 +35,18 @@ def test_a_runtime_program_behaves_as_on_a_real_card(node, checks: Path, program
 
 @pytest.mark.parametrize("major", MAJORS)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_runtime_program_is_clean_under_the_sanitizers(node, sanitized: Path, program: str, major: str) -> None:
-    libraries = str(sanitized / "out" / "sim")
-    node.run("env", f"LD_LIBRARY_PATH={libraries}", sanitized / "checks" / f"cudart{major}_{program}")
+def test_a_runtime_program_sees_no_difference_with_libnvshare_in_between(
+    node, checks: Path, tmp_path: Path, program: str, major: str
+) -> None:
+    library = library_directory().parent / "libnvshare.so"
+    nobody = {"NVSHARE_SOCKET": str(tmp_path / "no-daemon.sock")}
+    node.run("env", f"LD_PRELOAD={library}", checks / f"cudart{major}_{program}", **nobody)
+
+
+@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_runtime_program_is_clean_under_the_sanitizers(node, sanitized, program: str, major: str) -> None:
+    sanitized.run(node, f"cudart{major}_{program}")
 
 
 def test_pytorch_finds_every_symbol_it_needs_under_the_version_it_asks_for() -> None:
@@ -86,7 +95,7 @@ def test_a_program_without_a_driver_is_told_so(checks: Path) -> None:
 def test_kernels_and_memory_of_a_runtime_program_are_in_the_trace(node, checks: Path) -> None:
     node.run(checks / "cudart12_launch")
     (trace,) = node.traces()
-    assert {kernel.name for kernel in trace.kernels()} == {"scale", "sim_spin_us"}
+    assert {kernel.name for kernel in trace.kernels()} == {"scale", "sim_spin_us", "sim_wait_flag"}
     assert all(kernel.end_ns is not None for kernel in trace.kernels())
     assert trace.of_kind(Kind.ALLOC)
     assert trace.not_simulated() == []
