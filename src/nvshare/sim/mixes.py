@@ -65,9 +65,9 @@ def _random_card(chance: Random) -> CardModel:
 def _random_job(chance: Random, name: str, cards: dict[str, CardModel]) -> Job:
     gpu = chance.choice(list(cards))
     memory = round(cards[gpu].size * chance.uniform(0.1, 0.95))
-    gpu_s = _between(chance, 60, 800)
+    gpu_s = _between(chance, 200, 1500)
     share = chance.uniform(0.2, 0.98)
-    phase_s = min(_between(chance, 0.5, 30), gpu_s / 3)
+    phase_s = min(_between(chance, 0.5, 30), gpu_s / 20)
     count = round(gpu_s / phase_s)
     think_s = phase_s * (1 - share) / share
     phases = tuple((_jitter(chance, gpu_s / count), _jitter(chance, think_s)) for _ in range(count))
