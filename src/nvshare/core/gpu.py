@@ -125,7 +125,6 @@ class Gpu(Room):
             self._end_turn(now, seat, "off", out)
         for seat in list(self.queue):
             self._dequeue(now, seat)
-        self._newly_queued.clear()
 
     def note_rule(self, rule: QuantumRule) -> None:
         """The operator changed the quantum: it counts for the present running set too, from when that began."""
