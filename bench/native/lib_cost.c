@@ -20,12 +20,15 @@ static CUresult (*release)(CUdeviceptr);
 static long count;
 static pthread_barrier_t barrier;
 
-static double now_ns(void)
+static double clock_ns(clockid_t clock)
 {
     struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
+    clock_gettime(clock, &ts);
     return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
+
+/* The thread's own time: other programs on the machine are not the library's fault. */
+static double now_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
 static void *launcher(void *result)
 {
@@ -76,7 +79,7 @@ static void allocations(long live)
 
 int main(int argc, char **argv)
 {
-    double began = now_ns();
+    double began = clock_ns(CLOCK_MONOTONIC);
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (!driver || argc < 2)
         return 2;
@@ -95,7 +98,7 @@ int main(int argc, char **argv)
         allocations(atol(argv[2]));
     else {
         launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
-        printf("%.0f\n", now_ns() - began);
+        printf("%.0f\n", clock_ns(CLOCK_MONOTONIC) - began);
     }
     return 0;
 }

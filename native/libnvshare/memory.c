@@ -7,7 +7,7 @@
 #include "pools.h"
 #include "session.h"
 
-enum { SHARDS = 64, MOST_ASKS = 1000 };
+enum { SHARDS = 16, MOST_ASKS = 1000 };
 #define REPORT_AT_ONCE_BYTES (UINT64_C(64) << 20)
 
 static struct shard {
@@ -15,7 +15,7 @@ static struct shard {
     struct nvs_table table;
 } __attribute__((aligned(64))) shards[SHARDS];
 
-static struct shard *shard_of(enum nvs_kind kind, uint64_t key) { return &shards[nvs_ledger_hash(kind, key) >> 58]; }
+static struct shard *shard_of(enum nvs_kind kind, uint64_t key) { return &shards[nvs_ledger_hash(kind, key) >> 60]; }
 
 static uint64_t apart(uint64_t a, uint64_t b) { return a > b ? a - b : b - a; }
 

@@ -53,5 +53,10 @@ $(BUILD)/lib_null/libcuda.so.1: $(NVS_BENCH)/lib_null.c $(NVS_BENCH)/lib_null_re
 $(BUILD)/bench/lib_%: $(NVS_BENCH)/lib_%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(TOP)/include $< $(ALL_LDFLAGS) -ldl -lpthread -o $@
+# As on a machine without membarrier: every passage fences.
+$(BUILD)/lib_fenced/libnvshare.so: $(NVS_SRC) $(NVS_DIR)/exports.$(NVS_ARCH).map
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(NVS_CFLAGS) -DNVS_NO_MEMBARRIER -shared -Wl,-Bsymbolic \
+	    -Wl,--version-script=$(NVS_DIR)/exports.$(NVS_ARCH).map $(NVS_SRC) $(ALL_LDFLAGS) -ldl -lpthread -o $@
 .PHONY: library-bench
-library-bench: $(OUT)/libnvshare.so $(BUILD)/lib_null/libcuda.so.1 $(patsubst $(NVS_BENCH)/%.c,$(BUILD)/bench/%,$(filter-out %/lib_null.c %/lib_null_rest.c,$(wildcard $(NVS_BENCH)/lib_*.c)))
+library-bench: $(OUT)/libnvshare.so $(BUILD)/lib_fenced/libnvshare.so $(BUILD)/lib_null/libcuda.so.1 $(patsubst $(NVS_BENCH)/%.c,$(BUILD)/bench/%,$(filter-out %/lib_null.c %/lib_null_rest.c,$(wildcard $(NVS_BENCH)/lib_*.c)))

@@ -13,8 +13,7 @@
 static struct nvs_thread nobody = {.slots = {[0 ... NVS_SLOTS - 1] = {.key = UINTPTR_MAX}}};
 
 __thread struct nvs_thread *nvs_self = &nobody;
-_Atomic bool nvs_keys_by_context;
-_Atomic bool nvs_passage_is_fenced = true;
+_Atomic unsigned nvs_passage_mode = NVS_FENCED;
 
 static struct nvs_thread *_Atomic threads;
 static pthread_key_t ending;
@@ -32,7 +31,8 @@ int nvs_passage_setup(void)
 {
     if (!atomic_load(&is_ending_set) && pthread_key_create(&ending, thread_ends) == 0)
         atomic_store(&is_ending_set, true);
-    atomic_store(&nvs_passage_is_fenced, !nvs_barrier_setup());
+    if (nvs_barrier_setup())
+        atomic_fetch_and(&nvs_passage_mode, ~(unsigned)NVS_FENCED);
     return 0;
 }
 
@@ -41,7 +41,7 @@ void nvs_passage_forked(void)
     /* The other threads are not in the child, whatever their records say. */
     atomic_store(&threads, NULL);
     nvs_self = &nobody;
-    atomic_store(&nvs_keys_by_context, false);
+    atomic_store(&nvs_passage_mode, NVS_FENCED);
 }
 
 static void clear_slots(struct nvs_thread *self)
@@ -91,7 +91,7 @@ static struct nvs_thread *record_of_thread(void)
     return self;
 }
 
-uintptr_t nvs_key_by_context(uintptr_t stream)
+static uintptr_t key_by_context(uintptr_t stream)
 {
     CUcontext context = NULL;
     if (nvs_real.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
@@ -99,12 +99,33 @@ uintptr_t nvs_key_by_context(uintptr_t stream)
     return (uintptr_t)context + stream; /* contexts are aligned objects; the default streams are 1 and 2 */
 }
 
+static uintptr_t key_of(uintptr_t stream, unsigned mode)
+{
+    return mode & NVS_BY_CONTEXT && stream <= 2 ? key_by_context(stream) : stream;
+}
+
 static void fence_of_thread(void)
 {
-    if (atomic_load_explicit(&nvs_passage_is_fenced, memory_order_relaxed))
+    if (atomic_load_explicit(&nvs_passage_mode, memory_order_relaxed) & NVS_FENCED)
         atomic_thread_fence(memory_order_seq_cst);
     else
         atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* The fast path once more, for when it needs the context or a fence. */
+bool nvs_enter_careful(uintptr_t stream, unsigned mode)
+{
+    struct nvs_thread *self = nvs_self;
+    uintptr_t key = self != &nobody ? key_of(stream, mode) : stream;
+    struct nvs_slot *slot = nvs_slot_for(self, key);
+    if (NVS_UNLIKELY(slot->key != key || atomic_load_explicit(&self->inside, memory_order_relaxed)))
+        return nvs_enter_slow(stream);
+    atomic_store_explicit(&self->inside, slot->inside, memory_order_relaxed);
+    fence_of_thread();
+    if (NVS_LIKELY(atomic_load_explicit(&slot->gate->word, memory_order_relaxed) == slot->word && --slot->left))
+        return true;
+    atomic_store_explicit(&self->inside, 0, memory_order_release);
+    return nvs_enter_slow(stream);
 }
 
 /* A submission where the helper thought the process might be idle. */
@@ -154,7 +175,7 @@ bool nvs_enter_slow(uintptr_t handle)
     struct nvs_thread *self;
     if (!nvs_process_ready() || !(self = record_of_thread()) || atomic_load_explicit(&self->inside, memory_order_relaxed))
         return false;
-    uintptr_t key = atomic_load(&nvs_keys_by_context) && handle <= 2 ? nvs_key_by_context(handle) : handle;
+    uintptr_t key = key_of(handle, atomic_load(&nvs_passage_mode));
     struct nvs_slot *slot = nvs_slot_for(self, key);
     struct nvs_stream_use use;
     if (!nvs_stream_use(handle, spent(slot, key), &use))
@@ -222,7 +243,7 @@ bool nvs_anyone_inside(const struct nvs_gpu *gpu)
 
 static void other_threads_see_it(void)
 {
-    if (!atomic_load(&nvs_passage_is_fenced))
+    if (!(atomic_load(&nvs_passage_mode) & NVS_FENCED))
         nvs_barrier();
 }
 

@@ -29,7 +29,7 @@ struct nvs_slot {
     struct nvs_gate *gate;
     uint64_t inside; /* what to store while passing */
     uint32_t left, granted; /* submissions until the next look at the pacing */
-};
+} __attribute__((aligned(64)));
 
 enum { NVS_SLOTS = 8 };
 
@@ -41,13 +41,15 @@ struct nvs_thread {
 } __attribute__((aligned(64)));
 
 extern __thread struct nvs_thread *nvs_self;
-/* Default streams must be told apart by context: there are several GPUs or several contexts. */
-extern _Atomic bool nvs_keys_by_context;
-/* membarrier does not work here: pay a fence at each passage. */
-extern _Atomic bool nvs_passage_is_fenced;
+/* What makes the fast path not enough; bits. */
+enum {
+    NVS_BY_CONTEXT = 1, /* default streams must be told apart by context: there are several GPUs or several contexts */
+    NVS_FENCED = 2,     /* membarrier does not work here: pay a fence at each passage */
+};
+extern _Atomic unsigned nvs_passage_mode;
 
 bool nvs_enter_slow(uintptr_t stream);
-uintptr_t nvs_key_by_context(uintptr_t stream);
+bool nvs_enter_careful(uintptr_t stream, unsigned mode);
 
 static inline uintptr_t nvs_handle(CUstream stream, enum nvs_variant variant)
 {
@@ -56,24 +58,21 @@ static inline uintptr_t nvs_handle(CUstream stream, enum nvs_variant variant)
 
 static inline struct nvs_slot *nvs_slot_for(struct nvs_thread *self, uintptr_t key)
 {
-    return &self->slots[(key ^ key >> 4 ^ key >> 9) % NVS_SLOTS];
+    return &self->slots[(key ^ key >> 8) % NVS_SLOTS];
 }
 
 /* True if the thread is now inside and must call nvs_leave after the driver's call. */
 static inline bool nvs_enter(uintptr_t stream)
 {
     struct nvs_thread *self = nvs_self;
-    uintptr_t key = stream;
-    if (NVS_UNLIKELY(atomic_load_explicit(&nvs_keys_by_context, memory_order_relaxed)) && key <= 2)
-        key = nvs_key_by_context(stream);
-    struct nvs_slot *slot = nvs_slot_for(self, key);
-    if (NVS_UNLIKELY(slot->key != key || atomic_load_explicit(&self->inside, memory_order_relaxed)))
+    struct nvs_slot *slot = nvs_slot_for(self, stream);
+    unsigned mode = atomic_load_explicit(&nvs_passage_mode, memory_order_relaxed);
+    if (NVS_UNLIKELY(mode))
+        return nvs_enter_careful(stream, mode);
+    if (NVS_UNLIKELY(slot->key != stream || atomic_load_explicit(&self->inside, memory_order_relaxed)))
         return nvs_enter_slow(stream);
     atomic_store_explicit(&self->inside, slot->inside, memory_order_relaxed);
-    if (NVS_UNLIKELY(atomic_load_explicit(&nvs_passage_is_fenced, memory_order_relaxed)))
-        atomic_thread_fence(memory_order_seq_cst);
-    else
-        atomic_signal_fence(memory_order_seq_cst);
+    atomic_signal_fence(memory_order_seq_cst);
     if (NVS_LIKELY(atomic_load_explicit(&slot->gate->word, memory_order_relaxed) == slot->word && --slot->left))
         return true;
     atomic_store_explicit(&self->inside, 0, memory_order_release);

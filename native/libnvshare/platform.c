@@ -19,7 +19,7 @@
 #endif
 
 enum { MEMBARRIER_PRIVATE_EXPEDITED = 1 << 3, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
-enum { HIGH_DESCRIPTOR = 960, HELPER_STACK_BYTES = 512 << 10 };
+enum { HIGH_DESCRIPTOR = 960, HELPER_STACK_BYTES = 512 << 10, HUGE_PAGE_BYTES = 2 << 20 };
 
 int64_t nvs_now_ns(void)
 {
@@ -141,10 +141,27 @@ void nvs_fd_close(struct nvs_owned_fd *owned)
     *owned = NVS_NO_FD;
 }
 
-void *nvs_pages(size_t bytes)
+static void *map(size_t bytes)
 {
     void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return pages == MAP_FAILED ? NULL : pages;
+}
+
+void *nvs_pages(size_t bytes)
+{
+    if (bytes < HUGE_PAGE_BYTES)
+        return map(bytes);
+    /* Large tables are read at random: huge pages halve what that costs, but only where they are aligned. */
+    char *pages = map(bytes + HUGE_PAGE_BYTES);
+    if (!pages)
+        return NULL;
+    size_t before = (size_t)(-(uintptr_t)pages % HUGE_PAGE_BYTES);
+    if (before)
+        munmap(pages, before);
+    if (before < HUGE_PAGE_BYTES)
+        munmap(pages + before + bytes, HUGE_PAGE_BYTES - before);
+    madvise(pages + before, bytes, MADV_HUGEPAGE);
+    return pages + before;
 }
 
 void *nvs_pages_wiped_on_fork(size_t bytes)

@@ -110,8 +110,9 @@ static int set_up(void)
     nvs_gpu_count = count < NVS_MAX_GPUS ? count : NVS_MAX_GPUS;
     for (int i = 0; i < nvs_gpu_count; i++)
         set_up_gpu(i);
-    atomic_store(&nvs_keys_by_context, nvs_gpu_count > 1);
     nvs_passage_setup();
+    if (nvs_gpu_count > 1)
+        atomic_fetch_or(&nvs_passage_mode, NVS_BY_CONTEXT);
     owner = getpid();
     once_per_program();
     atomic_store(&wiped->is_alive, 1);

@@ -68,7 +68,7 @@ static struct known_context *context_learn(CUcontext context)
     *known = (struct known_context){.context = context, .gpu = gpu, .is_primary = is_primary(context, gpu->index)};
     atomic_fetch_add(&gpu->contexts, 1);
     if (context_count > 1 || nvs_gpu_count > 1)
-        atomic_store(&nvs_keys_by_context, true);
+        atomic_fetch_or(&nvs_passage_mode, NVS_BY_CONTEXT);
     nvs_memory_changed(gpu);
     return known;
 }

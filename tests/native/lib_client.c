@@ -23,11 +23,13 @@ static double now_ms(void)
     return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec * 1e-6;
 }
 
-static CUresult launch(uint64_t us, CUstream stream)
+static CUresult launch_in(int context, uint64_t us, CUstream stream)
 {
     void *params[] = {&us};
-    return cu.LaunchKernel(spin[current], 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+    return cu.LaunchKernel(spin[context], 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
+
+static CUresult launch(uint64_t us, CUstream stream) { return launch_in(current, us, stream); }
 
 static CUresult ready(CUresult result, CUcontext made)
 {
@@ -113,6 +115,38 @@ static void loop(uint64_t us, double ms, int batch, int stream)
         last = now;
     }
     printf("%d %ld %.1f\n", result, launches, longest);
+}
+
+/* Two contexts at once, a thread each: how long each was kept from making progress at most. */
+struct side { int context; uint64_t us; double end, longest; long launches; CUresult result; };
+
+static void *one_side(void *argument)
+{
+    struct side *side = argument;
+    double last = now_ms();
+    side->result = cu.CtxSetCurrent(contexts[side->context]);
+    while (side->result == CUDA_SUCCESS && now_ms() < side->end) {
+        side->result = launch_in(side->context, side->us, NULL);
+        if (side->result == CUDA_SUCCESS)
+            side->result = cu.StreamSynchronize(NULL);
+        double now = now_ms();
+        side->longest = now - last > side->longest ? now - last : side->longest;
+        side->launches++;
+        last = now;
+    }
+    return NULL;
+}
+
+static void both(uint64_t us, double ms)
+{
+    struct side sides[2] = {{.context = 0, .us = us, .end = now_ms() + ms}, {.context = 1, .us = us, .end = now_ms() + ms}};
+    pthread_t ids[2];
+    for (int i = 0; i < 2; i++)
+        pthread_create(&ids[i], NULL, one_side, &sides[i]);
+    for (int i = 0; i < 2; i++)
+        pthread_join(ids[i], NULL);
+    printf("%d %ld %.1f %ld %.1f\n", sides[0].result | sides[1].result, sides[0].launches, sides[0].longest, sides[1].launches,
+           sides[1].longest);
 }
 
 struct hammer { long times; size_t bytes; long good, refused, bad; };
@@ -245,6 +279,7 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "streamdestroy")) printf("%d\n", cu.StreamDestroy(streams[a]));
     else if (!strcmp(word, "spin")) spin_many(a, (long)b, (int)c - 1);
     else if (!strcmp(word, "loop")) loop(a, (double)b, c ? (int)c : 1, (int)d - 1);
+    else if (!strcmp(word, "both")) both(a, (double)b);
     else if (!strcmp(word, "sync")) printf("%d\n", cu.CtxSynchronize());
     else if (!strcmp(word, "copy")) copy(a);
     else if (!strcmp(word, "hammer")) hammer((int)a, (long)b, c);

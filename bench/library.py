@@ -1,0 +1,152 @@
+"""What the library costs: each call against the bare call on a driver that does nothing, in the same run.
+
+    make -C native library-bench
+    python bench/library.py            the table
+    python bench/library.py --check    fail if a figure is over its bound
+
+Bare and preloaded runs take turns, and the best of several counts: what is left is the cost, not the neighbours'."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "libnvshare")]
+
+from fake_scheduler import FakeScheduler, Peer  # noqa: E402
+
+from nvshare.wire.messages import LockOk, ReqLock  # noqa: E402
+
+BUILD = ROOT / "build" / "native"
+PROGRAM = BUILD / "bench" / "lib_cost"
+LIBRARY = ROOT / "src" / "nvshare" / "_native" / "libnvshare.so"
+ROUNDS = 5
+LAUNCHES = "5000000"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measurement: with and without the library, in nanoseconds."""
+
+    name: str
+    bare: float
+    ours: float
+    bound: float
+
+    @property
+    def more(self) -> float:
+        return self.ours - self.bare
+
+    def __str__(self) -> str:
+        verdict = "" if self.more <= self.bound else "  OVER"
+        return f"{self.name:44} {self.bare:12.1f} {self.ours:12.1f} {self.more:+12.1f}   bound +{self.bound:.0f}{verdict}"
+
+
+def run(socket: str, *words: str, library: Path | None = None, **environment: str) -> list[float]:
+    values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib_null"), "NVSHARE_SOCKET": socket, **environment}
+    if library:
+        values["LD_PRELOAD"] = str(library)
+    done = subprocess.run([str(PROGRAM), *words], env=values, capture_output=True, text=True, check=True)
+    return [float(word) for word in done.stdout.split()]
+
+
+def best(one: Callable[[], list[float]], other: Callable[[], list[float]]) -> tuple[list[float], list[float]]:
+    """The least of several runs of each, taken in turns."""
+    firsts, seconds = [], []
+    for _ in range(ROUNDS):
+        firsts.append(one())
+        seconds.append(other())
+    return [min(column) for column in zip(*firsts, strict=True)], [min(column) for column in zip(*seconds, strict=True)]
+
+
+def against_bare(socket: str, *words: str, library: Path = LIBRARY, **environment: str) -> tuple[list[float], list[float]]:
+    return best(lambda: run(socket, *words, **environment), lambda: run(socket, *words, library=library, **environment))
+
+
+@contextmanager
+def generous_scheduler(directory: Path) -> Iterator[str]:
+    """Gives every lock at once and takes none back: the gate stays open and pacing is on."""
+    with FakeScheduler(directory / "scheduler.sock") as scheduler:
+
+        def serve(peer: Peer) -> None:
+            try:
+                while True:
+                    if isinstance(message := peer.next(60), ReqLock):
+                        peer.send(LockOk(message.gpu, False, 1))
+            except (EOFError, OSError):
+                pass
+
+        def accept() -> None:
+            try:
+                while True:
+                    peer, _ = scheduler.welcome(timeout=600)
+                    threading.Thread(target=serve, args=(peer,), daemon=True).start()
+            except OSError:
+                pass
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield str(scheduler.path)
+
+
+def launches(socket: str) -> Iterator[Figure]:
+    for threads in ("1", "2"):
+        (bare,), (ours,) = against_bare(socket, "launch", threads, LAUNCHES)
+        yield Figure(f"launch, lock held, {threads} thread(s)", bare, ours, 5)
+    (bare,), (ours,) = against_bare(socket, "launch", "1", LAUNCHES, NVS_NULL_GPUS="4")
+    yield Figure("launch, lock held, 4 visible GPUs", bare, ours, 30)
+    fenced = BUILD / "lib_fenced" / "libnvshare.so"
+    if fenced.exists():
+        (bare,), (ours,) = against_bare(socket, "launch", "1", LAUNCHES, library=fenced)
+        yield Figure("launch, lock held, without membarrier", bare, ours, 40)
+
+
+def allocations(socket: str) -> Iterator[Figure]:
+    for live in ("10", "20000", "1000000"):
+        bare, ours = against_bare(socket, "alloc", live, "640000")
+        yield Figure(f"allocate, {live} live", bare[0], ours[0], 300)
+        yield Figure(f"free, {live} live", bare[1], ours[1], 300)
+
+
+def start(socket: str) -> Figure:
+    (bare,), (ours,) = against_bare(socket, "start")
+    return Figure("from cuInit to the first launch", bare, ours, 3e6)
+
+
+def growth(socket: str) -> str:
+    """Memory after a million launches and after ten more: what a leak in the launch path would show."""
+    sizes = []
+    for count in ("1000000", "11000000"):
+        values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib_null"), "NVSHARE_SOCKET": socket, "LD_PRELOAD": str(LIBRARY)}
+        with subprocess.Popen([str(PROGRAM), "launch", "1", count], env=values, stdout=subprocess.DEVNULL) as process:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        sizes.append(usage.ru_maxrss)
+    return f"peak memory: {sizes[0]} KiB after 1 million launches, {sizes[1]} KiB after 11 million"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="exit 1 if a figure is over its bound")
+    check = parser.parse_args().check
+    figures: list[Figure] = []
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory, generous_scheduler(Path(directory)) as socket:
+        print(f"{'nanoseconds':44} {'bare':>12} {'preloaded':>12} {'more':>12}")
+        for figure in (*launches(socket), *allocations(socket), start(socket)):
+            figures.append(figure)
+            print(figure, flush=True)
+        print(growth(socket))
+    print(f"measured in {time.monotonic() - began:.0f} s")
+    return int(check and any(figure.more > figure.bound for figure in figures))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
