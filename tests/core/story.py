@@ -120,7 +120,9 @@ class Stage:
     # What can happen.
 
     def _start(self, settings: Settings, options: dict[str, str], flags: set[str]) -> None:
-        settles_at = self.now + settings.settle_ns if "restarted" in flags else None
+        is_restarted = "restarted" in flags
+        self.now = self.now if is_restarted else 0
+        settles_at = self.now + settings.settle_ns if is_restarted else None
         self.epoch = int(options.get("epoch", self.epoch))
         expects_pods = "expects-pods" in flags
         self.node = Node(settings, epoch=self.epoch, settles_at=settles_at, expects_pods=expects_pods, is_paranoid=True)

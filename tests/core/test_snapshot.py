@@ -1,0 +1,56 @@
+"""The state of a node as plain values: what status, metrics and the live page show."""
+
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot, snapshot
+
+
+def at(seconds: int) -> int:
+    return seconds * SECOND
+
+
+def test_everything_about_a_running_and_a_waiting_client() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    node.handle(0, ev.MemoryMeasured("g0", GIB))
+    claim = Claim("g0", 10 * GIB)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "first run", "train", (claim,), own_limit=8 * GIB, pid=41))
+    node.handle(0, ev.ClientRegistered(2, "run/2", "second run", "serve", (claim,), priority=3, weight=200, pid=42))
+    node.handle(at(1), ev.LockRequested(1, "g0", Memory(swappable=6 * GIB, unswappable=MIB)))
+    node.handle(at(2), ev.LockRequested(2, "g0", Memory(swappable=4 * GIB, contexts=1)))
+    node.handle(at(31), ev.AlarmRang())
+    node.handle(at(32), ev.LockReleased(1, "g0", (1 << 32) + 1, True))
+    node.handle(at(40), ev.WorkFinished(2, "g0"))
+    first = SeatSnapshot(
+        gpu="g0", state="waiting", is_running=False, since_ns=at(9), place=1, memory_allocated=6 * GIB + MIB,
+        swappable=6 * GIB, unswappable=MIB, contexts=0, limit=8 * GIB, budget=None, turns=1, held_ns=at(31),
+        waited_ns=at(9), last_scheduled_ns=at(40), is_idle=False,
+    )  # fmt: skip
+    second = SeatSnapshot(
+        gpu="g0", state="running", is_running=True, since_ns=at(9), place=0, memory_allocated=4 * GIB,
+        swappable=4 * GIB, unswappable=0, contexts=1, limit=0, budget=None, turns=1, held_ns=at(9), waited_ns=at(30),
+        last_scheduled_ns=at(9), is_idle=True,
+    )  # fmt: skip
+    gpu = GpuSnapshot(
+        uuid="g0", total_memory=10 * GIB, safe_limit=9 * GIB, available_memory=4 * GIB - 401 * MIB,
+        running_memory_usage=4 * GIB, unswappable_memory=401 * MIB, foreign_memory=GIB, running=1, waiting=1,
+        mode="auto", quantum_ns=at(20), quantum_left_ns=at(11), is_switching=False,
+    )  # fmt: skip
+    clients = (
+        ClientSnapshot(1, "run/1", "first run", "train", 41, 0, 100, (first,)),
+        ClientSnapshot(2, "run/2", "second run", "serve", 42, 3, 200, (second,)),
+    )
+    assert snapshot(node, at(41)) == Snapshot(
+        scheduling=True, settling=False, policy="fcfs", gpus=(gpu,), clients=clients
+    )
+
+
+def test_a_client_without_gpus_and_an_empty_gpu() -> None:
+    node = Node(Settings(), epoch=1, settles_at=5)
+    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    node.handle(0, ev.ClientRegistered(1, "run/1", "", "", ()))
+    shown = snapshot(node, 0)
+    assert shown.settling
+    assert shown.clients == (ClientSnapshot(1, "run/1", "", "", 0, 0, 0, ()),)
+    assert (shown.gpus[0].quantum_ns, shown.gpus[0].quantum_left_ns) == (10 * SECOND, None)
