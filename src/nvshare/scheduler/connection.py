@@ -21,7 +21,7 @@ from nvshare.wire.codec import Decoder, WireError
 
 MOST_BUFFERED = 1 << 16
 """A peer that lets this many bytes pile up does not read, and is cut off."""
-MOST_AT_ONCE = 1024
+MOST_AT_ONCE = 256
 """Bytes of one peer that are worked on before others have their turn: a flood slows down only its sender."""
 MOST_GPUS = 128
 """More are not on one machine, MIG instances included; a client that names more makes them up."""
@@ -45,6 +45,7 @@ class ClientConnection(asyncio.Protocol):
         self._gpus: tuple[str, ...] = ()
         self._out: list[bytes] = []
         self._later = b""
+        self._later_at = 0
         self._impatience: asyncio.TimerHandle | None = None
         self._reason = "closed"
 
@@ -69,19 +70,20 @@ class ClientConnection(asyncio.Protocol):
             return
         assert self._transport is not None
         self._transport.pause_reading()
-        self._later = data
+        self._later, self._later_at = data, 0
         self._feed_part()
 
     def _feed_part(self) -> None:
         """A part of what came at once; the rest, and what comes after it, when others have had their turn."""
         assert self._transport is not None
-        part, self._later = self._later[:MOST_AT_ONCE], self._later[MOST_AT_ONCE:]
+        part = self._later[self._later_at : self._later_at + MOST_AT_ONCE]
+        self._later_at += MOST_AT_ONCE
         self._feed(part)
-        if self._transport.is_closing():
-            self._later = b""
-        elif self._later:
+        if self._later_at < len(self._later) and not self._transport.is_closing():
             self._loop.call_soon(self._feed_part)
-        else:
+            return
+        self._later = b""
+        if not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _feed(self, data: bytes) -> None:

@@ -3,6 +3,8 @@
 A line costs more than the step that it tells of. Above 50 lines in a second the rest of that second is one summary.
 Complaints about peers are rationed by themselves, so that nobody can hide the steps behind them."""
 
+import contextlib
+import select
 import sys
 import time
 from collections import Counter
@@ -18,7 +20,8 @@ MOST_LINES_A_SECOND = 50
 
 
 class Log:
-    """Writes lines to standard error. A line that cannot be written is dropped: a full disk must not stop a GPU."""
+    """Writes lines to standard error. A line that cannot be written is dropped: neither a full disk nor a reader that
+    sleeps may stop a GPU."""
 
     def __init__(self) -> None:
         self.stream: TextIO = sys.stderr
@@ -90,11 +93,19 @@ class Log:
             line = msgspec.json.encode(record).decode()
         else:
             line = f"[NVSHARE][{level.upper()}]: {text}"
+        if self._is_read():
+            with contextlib.suppress(OSError, ValueError):
+                self.stream.write(line + "\n")
+                self.stream.flush()
+
+    def _is_read(self) -> bool:
+        """False while whoever should read our lines does not: then a line would be waited for, and every client too."""
         try:
-            self.stream.write(line + "\n")
-            self.stream.flush()
-        except (OSError, ValueError):
-            return
+            ready = select.poll()
+            ready.register(self.stream.fileno(), select.POLLOUT)
+            return bool(ready.poll(0))
+        except (OSError, ValueError):  # not a file at all
+            return True
 
 
 log = Log()

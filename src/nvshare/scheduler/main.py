@@ -184,7 +184,8 @@ class Daemon:
 
             self._kubernetes = Kubernetes(self._engine, self._metrics, self._cluster, self._config.node_name)
             self._engine.observers.append(self._kubernetes.observe)
-            self._tasks.extend(self._kubernetes.start())
+            for task in self._kubernetes.start():
+                self._look_after(task)
 
     def _start_measuring(self) -> None:
         if self._config.nvml == "off":
@@ -203,7 +204,21 @@ class Daemon:
             return
         log.info(f"NVML knows {found} GPU(s)")
         self._engine.observers.append(measurements.observe)
-        self._tasks.append(self._loop.create_task(measurements.run()))
+        self._look_after(self._loop.create_task(measurements.run()))
+
+    def _look_after(self, task: asyncio.Task[None]) -> None:
+        """A task that should never end and does is a mistake of ours, not something to go on without."""
+        self._tasks.append(task)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and not self._stopping.is_set():
+            error = task.exception()
+            log.error(f"internal error, ending: {task.get_name()} ended with {error!r}; please report it")
+            if error is not None:
+                self._loop.default_exception_handler({"message": "a task has ended", "exception": error})
+            self._failed = True
+            self._stop()
 
     # A path that somebody clears, as a reboot or a careless hand does: a scheduler that nobody finds is of no use.
 

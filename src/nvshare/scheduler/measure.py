@@ -1,6 +1,8 @@
 """What NVML sees: the GPUs at start, and, while there are clients, memory of processes that are not ours."""
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from nvshare.core.events import ClientRegistered, GpuFound, MemoryMeasured
@@ -72,10 +74,35 @@ class Measurements:
                 self._somebody.clear()
             await asyncio.sleep(INTERVAL_S)
 
+    def _sampled(self, gpu: str) -> asyncio.Future[Sample]:
+        """NVML's answer. It can take long, even for ever, while a driver is in trouble: so it is asked in a thread that
+        neither the event loop nor the end of this process waits for."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Sample] = loop.create_future()
+
+        def settle(sample: Sample | None, error: Exception | None) -> None:
+            if answer.cancelled():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            elif sample is not None:
+                answer.set_result(sample)
+
+        def ask() -> None:
+            sample, error = None, None
+            try:
+                sample = self._nvml.sample(gpu)
+            except Exception as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(settle, sample, error)
+
+        threading.Thread(target=ask, name="nvml", daemon=True).start()
+        return answer
+
     async def _sample(self, gpu: str) -> None:
         try:
-            # NVML can take long while a driver is in trouble: never on the event loop.
-            sample = await asyncio.to_thread(self._nvml.sample, gpu)
+            sample = await self._sampled(gpu)
         except (GpuLostError, NvmlUnavailableError) as error:
             if gpu not in self._lost:
                 self._lost.add(gpu)

@@ -1,0 +1,150 @@
+"""Trouble that is nobody's fault, or ours: no descriptors, a log that nobody reads, a hanging driver, a mistake."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from nvshare.core.events import ClientRegistered
+from nvshare.core.model import GIB, Claim, Settings
+from nvshare.core.node import Node
+from nvshare.inventory.gpus import Sample
+from nvshare.inventory.nvml import GpuLostError
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.measure import Measurements
+from nvshare.wire import messages as wire
+from support.client import WireClient
+from support.daemon import clean_environment
+from support.fixtures import StartDaemon
+from support.log import LogReader
+
+
+def test_with_few_descriptors_fewer_clients_are_let_in_and_those_work(start_daemon: StartDaemon) -> None:
+    few = ("bash", "-c", 'ulimit -n 128; exec "$0" "$@"')
+    daemon = start_daemon("--http", "127.0.0.1:0", wrapper=few)
+    with contextlib.ExitStack() as stack:
+        inside = [stack.enter_context(daemon.client().register()) for _ in range(32)]
+        for _ in range(200):
+            daemon.client().wait_closed()
+        for client in inside:
+            client.take_lock()
+        assert daemon.metric("nvshare_rejected_connections_total", kind="refused") == 200
+        daemon.ctl("status")
+    daemon.log.wait_for("32 connections are open already")
+    assert "Traceback" not in daemon.log.text
+
+
+PROGRAM = "import sys; from nvshare.scheduler.main import main; {0}; sys.exit(main(sys.argv[1:]))"
+
+
+def start(place: Path, prelude: str, stderr: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[bytes]:
+    """A scheduler with something done to it first."""
+    ways = ["--socket", f"{place}/run/s.sock", "--operator-socket", f"{place}/op/c.sock", "--kubernetes=off"]
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(prelude), *ways, "--nvml=off"],
+        stderr=stderr,
+        env=clean_environment(**environment),
+    )
+
+
+def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
+    unread, stderr = os.pipe()
+    fcntl.fcntl(stderr, fcntl.F_SETPIPE_SZ, 4096)
+    process = start(tmp_path, "pass", stderr)
+    os.close(stderr)
+    with os.fdopen(unread, "rb") as pipe:
+        assert pipe.readline().endswith(b"listens at %s/run/s.sock\n" % str(tmp_path).encode())
+        for _ in range(60):
+            with WireClient(f"{tmp_path}/run/s.sock").register() as client:
+                client.release(client.take_lock())
+                client.send_bytes(b"something to complain about")
+                client.wait_closed()
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(tmp_path: Path) -> None:
+    mistake = "import nvshare.core.gpu as g; g.Gpu.note_idle = lambda self, now, seat: 1 // 0"
+    process = start(tmp_path, mistake)
+    assert process.stderr is not None
+    log = LogReader(process.stderr)
+    log.wait_for("listens at")
+    with WireClient(f"{tmp_path}/run/s.sock").register() as client:
+        client.take_lock()
+        client.send(wire.Idle(0))
+        client.wait_closed()
+    assert process.wait(20) == 70
+    log.wait_end()
+    log.wait_for(r"\[NVSHARE\]\[ERROR\]: internal error, ending: ZeroDivisionError")
+    assert "Traceback" in log.text
+    assert not (tmp_path / "run" / "s.sock").exists()
+
+
+class FakeNvml:
+    """NVML whose answer to one question is given from outside."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.answer = threading.Event()
+        self.error: Exception | None = None
+
+    def sample(self, gpu: str) -> Sample:
+        self.asked.set()
+        self.answer.wait(20)
+        if self.error is not None:
+            raise self.error
+        return Sample({77: 3 * GIB}, 3 * GIB, 16 * GIB)
+
+
+def measuring(nvml: FakeNvml) -> tuple[Node, Measurements]:
+    node = Node(Settings(), epoch=1)
+    engine = Engine(node, asyncio.get_running_loop())
+    measurements = Measurements(engine, cast("Any", nvml))
+    engine.observers.append(measurements.observe)
+    engine.post(ClientRegistered(1, "process/1", "x", "x", (Claim("g", 16 * GIB),)))
+    return node, measurements
+
+
+def test_a_driver_that_hangs_keeps_neither_the_loop_nor_the_end_waiting() -> None:
+    nvml = FakeNvml()
+
+    async def main() -> None:
+        _, measurements = measuring(nvml)
+        task = asyncio.create_task(measurements.run())
+        while not nvml.asked.is_set():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < 10
+    nvml.answer.set()
+
+
+@pytest.mark.parametrize("error", [None, GpuLostError("fallen off the bus")])
+def test_what_the_driver_says_reaches_the_core_and_a_lost_gpu_ends_nothing(error: Exception | None) -> None:
+    nvml = FakeNvml()
+    nvml.error = error
+    nvml.answer.set()
+
+    async def main() -> int:
+        node, measurements = measuring(nvml)
+        task = asyncio.create_task(measurements.run())
+        while not nvml.asked.is_set() or (error is None and not node.gpus["g"].foreign):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        task.cancel()
+        return node.gpus["g"].foreign
+
+    assert asyncio.run(main()) == (3 * GIB if error is None else 0)
