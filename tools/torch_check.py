@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+import torch_sharing  # noqa: E402  (needs the path above)
 from nvshare.simgpu.config import SimGpu, library_directory  # noqa: E402  (the package may not be installed)
 
 VERSION = "2.9.1"  # its PyPI wheel for Linux is +cu128
@@ -99,6 +100,14 @@ def run(python: Path, scenario: Scenario, *, shared: bool) -> str | None:
     return None if done.returncode == 0 else f"exit {done.returncode}\n{done.stdout}{done.stderr}"
 
 
+def _report(label: str, problem: str | None, seconds: float) -> int:
+    """Prints how it went; 1 if it failed."""
+    print(f"{'ok    ' if problem is None else 'FAILED'} {label} ({seconds:.1f} s)", flush=True)
+    if problem is not None:
+        print(problem, flush=True)
+    return int(problem is not None)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", type=Path, default=ROOT / "build" / "torch-venv")
@@ -114,17 +123,18 @@ def main() -> int:
         for scenario in SCENARIOS
         if arguments.only in (None, scenario.name) and (shared or not scenario.limit)
     ]
-    failed = 0
+    count, failed = len(chosen), 0
     for scenario, shared in chosen:
         begin = time.monotonic()
         problem = run(python, scenario, shared=shared)
-        label = scenario.label(shared=shared)
-        print(f"{'ok    ' if problem is None else 'FAILED'} {label} ({time.monotonic() - begin:.1f} s)", flush=True)
-        if problem is not None:
-            failed += 1
-            print(problem, flush=True)
-    print(f"{len(chosen) - failed} passed, {failed} failed")
-    return 1 if failed or not chosen else 0
+        failed += _report(scenario.label(shared=shared), problem, time.monotonic() - begin)
+    if True in arguments.modes and arguments.only in (None, "sharing"):
+        begin = time.monotonic()
+        problem = torch_sharing.check(python)
+        failed += _report("sharing [two programs, one card, the daemon]", problem, time.monotonic() - begin)
+        count += 1
+    print(f"{count - failed} passed, {failed} failed")
+    return 1 if failed or not count else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ them. Everything else is checked by what PyTorch itself reports.
 """
 
 import sys
+import time
 
 import torch  # type: ignore[import-not-found]  # only in its own venv
 
@@ -176,6 +177,21 @@ def limited() -> None:
     again = torch.empty(GIB // 4, dtype=torch.uint8, device="cuda")
     again.copy_(small)
     torch.cuda.synchronize()
+
+
+def working() -> None:
+    """Holds some GiB and launches kernels for some seconds, as one of several programs on the card."""
+    gib, seconds = int(sys.argv[2]), float(sys.argv[3])
+    held = torch.empty(gib * GIB, dtype=torch.uint8, device="cuda")
+    x = torch.ones(1 << 20, device="cuda")
+    end, launched = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        for _ in range(50):
+            x = x + 1
+        torch.cuda.synchronize()
+        launched += 50
+    assert held.nbytes == gib * GIB
+    print("launched", launched)
 
 
 if __name__ == "__main__":
