@@ -9,7 +9,7 @@ import click
 from nvshare.cli.failure import FrontError
 
 
-@click.command()
+@click.command(short_help="See it work, without a GPU.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Where the picture goes.")
 @click.option("--real", is_flag=True, help="Use this machine's first GPU instead of the simulated one. Takes longer.")
 @click.option("--only", type=click.Choice(["steady", "bursty", "small", "limit"]), help="One part of it.")

@@ -13,7 +13,7 @@ from nvshare.cli.options import terms_options
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
 
 
-@click.command("docker-args")
+@click.command("docker-args", short_help="What `docker run` needs for the same.")
 @terms_options
 @click.option("--socket", metavar="PATH", help=f"The scheduler's socket.  [{SOCKET_VARIABLE}; {DEFAULT_SOCKET}]")
 @click.option("--gpus", default="all", show_default=True, help="What to give to docker's --gpus; empty: nothing.")

@@ -9,7 +9,7 @@ import click
 from nvshare.cli.failure import EXIT_FAILED
 
 
-@click.command()
+@click.command(short_help="Is this machine ready?")
 @click.option("--gpu", "is_deep", is_flag=True, help="Also try it on each GPU: allocate, launch, limit, switch.")
 @click.option("--sim-gpus", type=click.IntRange(1, 16), metavar="N", help="Look at N simulated GPUs instead.")
 def doctor(is_deep: bool, sim_gpus: int | None) -> None:

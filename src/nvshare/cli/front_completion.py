@@ -3,7 +3,7 @@
 import click
 
 
-@click.command()
+@click.command(short_help="Complete commands in a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script that completes commands in SHELL: eval "$(nvshare completion bash)"."""

@@ -18,7 +18,9 @@ from nvshare.cli.options import SIZE, terms_options
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    short_help="Run a program so that it shares its GPU.", context_settings={"allow_interspersed_args": False}
+)
 @terms_options
 @click.option("--socket", metavar="PATH", help=f"The scheduler's socket.  [{SOCKET_VARIABLE}; {DEFAULT_SOCKET}]")
 @click.option("--private", "is_private", is_flag=True, help="A scheduler of one's own, even if the machine has one.")

@@ -6,8 +6,8 @@
     : alive         a comment, so that a peer that has gone is noticed
 
 A page must never cost a GPU anything. A step is only put into a bounded box here; words and JSON are made later, for
-all pages together, at most MOST_STEPS at a time. What a box could not hold is counted and told (`lost`), and the next
-status sets the page right."""
+at most MOST_STEPS at a time, which takes a millisecond or two. What a box could not hold is counted and told (`lost`),
+and the next status sets the page right."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.journal import Journal
 from nvshare.scheduler.step import Step, describe
 
-MOST_STEPS = 1000
+MOST_STEPS = 200
 PAST_STEPS = 2000
 BEAT_S = 0.1
 STATUS_EVERY = 10
@@ -48,7 +48,7 @@ class Steps(msgspec.Struct, frozen=True):
     steps: list[StepView]
     lost: int = 0
     is_past: bool = False
-    """These are the remembered ones: start anew."""
+    """The remembered ones begin here: start anew."""
 
 
 class Feed:
@@ -76,7 +76,10 @@ class Feed:
 
         stop = self._journal.follow(keep)
         try:
-            yield _message("steps", _steps(self._journal.last(PAST_STEPS), is_past=True))
+            past = self._journal.last(PAST_STEPS)
+            for start in range(0, max(1, len(past)), MOST_STEPS):
+                yield _message("steps", _steps(past[start : start + MOST_STEPS], is_past=start == 0))
+                await asyncio.sleep(0)  # The clients' turn.
             yield _message("status", self.status())
             async with contextlib.aclosing(self._present(box, lambda: seen)) as present:
                 async for message in present:
@@ -120,5 +123,7 @@ def _view(step: Step) -> StepView | None:
     actions: list[dict[str, ac.Action]] = [
         {type(action).__name__: action} for action in step.actions if isinstance(action, _SHOWN_ACTIONS)
     ]
-    event: dict[str, ev.Event] = {type(step.event).__name__: step.event} if isinstance(step.event, _SHOWN_EVENTS) else {}
+    event: dict[str, ev.Event] = (
+        {type(step.event).__name__: step.event} if isinstance(step.event, _SHOWN_EVENTS) else {}
+    )
     return StepView(step.time, text, event, actions) if text or actions else None
