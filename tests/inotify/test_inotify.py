@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from nvshare.inotify import Inotify
 
 CHANGES: dict[str, Callable[[Path], None]] = {

@@ -6,9 +6,13 @@ we want, a directory in the library's place is taken away."""
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 from nvshare.plugin.container import CONTAINER_LIBRARY_DIR, LIBRARY, PRELOAD_FILE
+
+_TRIES = 20
+_PAUSE_S = 0.02
 
 
 class HostDirGoneError(RuntimeError):
@@ -17,11 +21,20 @@ class HostDirGoneError(RuntimeError):
 
 def install(library: Path, run_dir: Path) -> list[Path]:
     """Bring the host's files up to date; the paths that had to be written. Repeating it is free."""
-    lib = run_dir / "lib"
-    if not run_dir.is_dir() or run_dir.stat().st_nlink == 0:
-        raise HostDirGoneError(f"{run_dir} was removed from the host; a restart of this container mounts it anew")
+    content = library.read_bytes()
+    for _ in range(_TRIES):
+        if not run_dir.is_dir() or run_dir.stat().st_nlink == 0:
+            raise HostDirGoneError(f"{run_dir} was removed from the host; a restart of this container mounts it anew")
+        try:
+            return _install(content, run_dir / "lib")
+        except FileNotFoundError:
+            time.sleep(_PAUSE_S)  # somebody is clearing the directory right now
+    raise HostDirGoneError(f"{run_dir} is being cleared again and again")
+
+
+def _install(library: bytes, lib: Path) -> list[Path]:
     _own_directory(lib)
-    wanted = {lib / LIBRARY: library.read_bytes(), lib / PRELOAD_FILE: f"{CONTAINER_LIBRARY_DIR}/{LIBRARY}\n".encode()}
+    wanted = {lib / LIBRARY: library, lib / PRELOAD_FILE: f"{CONTAINER_LIBRARY_DIR}/{LIBRARY}\n".encode()}
     written = [path for path, content in wanted.items() if not _has(path, content)]
     for path in written:
         _replace(path, wanted[path], 0o755 if path.name == LIBRARY else 0o644)

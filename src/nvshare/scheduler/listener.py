@@ -81,6 +81,13 @@ class Listener:
         except OSError:
             return False
 
+    def is_nowhere(self) -> bool:
+        """Whether the directory is a mount whose source was removed: nobody would ever find a socket in it."""
+        try:
+            return self._path.parent.stat().st_nlink == 0
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Take the path away, if it is still ours."""
         self.socket.close()

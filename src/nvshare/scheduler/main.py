@@ -77,11 +77,14 @@ class Daemon:
         self._file: JournalFile | None = None
         self._unused: asyncio.TimerHandle | None = None
         self._kubernetes: Kubernetes | None = None
+        self._servers: list[asyncio.AbstractServer] = []
+        self._is_listening_again = False
+        self._inotify: Inotify | None = None
 
     async def run(self) -> int:
         """Serve until a signal comes; the exit code."""
         try:
-            servers = await self._start()
+            self._servers = await self._start()
         except ConfigError:
             await self._close()
             raise
@@ -91,7 +94,7 @@ class Daemon:
         notify("READY=1")
         await self._stopping.wait()
         notify("STOPPING=1")
-        for server in servers:
+        for server in self._servers:
             server.close()
         await self._close()
         log.flush_summary()
@@ -220,21 +223,42 @@ class Daemon:
             self._failed = True
             self._stop()
 
-    # A path that somebody clears, as a reboot or a careless hand does: a scheduler that nobody finds is of no use.
+    # A directory that somebody clears, as a careless hand does: a scheduler that nobody finds is of no use.
 
     def _watch_socket(self) -> None:
         directory = Path(self._config.socket).parent
         try:
-            inotify = Inotify(self._look_for_socket)
-            inotify.watch(directory)
+            self._inotify = self._inotify or Inotify(self._look_for_socket)
+            self._inotify.watch(directory)
         except OSError as error:
             log.warning(f"{directory} cannot be watched ({error.strerror}); if it is cleared, restart the scheduler")
 
     def _look_for_socket(self) -> None:
-        if not self._listener.is_ours() and not self._stopping.is_set():
-            log.error(f"{self._config.socket} was removed: ending, so that a successor makes it anew")
+        if self._listener.is_ours() or self._stopping.is_set() or self._is_listening_again:
+            return
+        if self._listener.is_nowhere():
+            log.error(f"The directory of {self._config.socket} was removed: ending, so that a successor makes it anew")
             self._failed = True
             self._stop()
+            return
+        self._is_listening_again = True
+        self._tasks.append(self._loop.create_task(self._listen_again()))
+
+    async def _listen_again(self) -> None:
+        """Programs that are connected stay so; newcomers find a new socket."""
+        while not self._listener.is_ours():
+            try:
+                self._listener = Listener(Path(self._config.socket), mode=0o666)
+                server = await self._loop.create_unix_server(
+                    self._connection, sock=self._listener.socket, backlog=BACKLOG
+                )
+            except (ConfigError, OSError):
+                await asyncio.sleep(0.05)  # it is being cleared right now
+                continue
+            self._servers.append(server)
+            self._watch_socket()  # the directory may be another
+            log.warning(f"{self._config.socket} was removed, and made anew")
+        self._is_listening_again = False
 
     # A scheduler that somebody started for a few programs ends with them.
 
