@@ -3,8 +3,7 @@
 import random
 
 import pytest
-from test_turns import HAPPENINGS
-from world import World
+from world import HAPPENINGS, World
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev

@@ -7,16 +7,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from world import Pick, World
+from world import HAPPENINGS, Pick, World
 
 from nvshare.core import actions as ac
-
-HAPPENINGS = {
-    "want_now": 12, "want": 4, "drain_all": 8, "drain": 4, "deliver": 12, "catch_up": 6, "wait_for_the_alarm": 8,
-    "wait": 4, "finish_work": 5, "resize": 3, "stop_or_go_on": 2, "muddle": 2, "give_up": 2, "join": 1, "leave": 1,
-    "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "switch_off_and_on": 0.4, "look": 1,
-}  # fmt: skip
-"""What may happen, and how often it does in a random walk."""
 
 
 class Turns(RuleBasedStateMachine):

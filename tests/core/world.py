@@ -26,6 +26,13 @@ SIZES = [0, MIB, GIB, 2 * GIB, 3 * GIB, 4 * GIB, 5 * GIB, 9 * GIB, 9 * GIB + 1, 
 QUANTA = [SECOND, 10 * SECOND, MOST_QUANTUM]
 PAUSES = [0, 1, 50 * MILLISECOND, SECOND, 3 * SECOND, 11 * SECOND, 31 * SECOND, 400 * SECOND]
 
+HAPPENINGS = {
+    "want_now": 12, "want": 4, "drain_all": 8, "drain": 4, "deliver": 12, "catch_up": 6, "wait_for_the_alarm": 8,
+    "wait": 4, "finish_work": 5, "resize": 3, "stop_or_go_on": 2, "muddle": 2, "give_up": 2, "join": 1, "leave": 1,
+    "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "switch_off_and_on": 0.4, "look": 1,
+}  # fmt: skip
+"""What may happen, and how often it does in a random walk."""
+
 
 class World:
     """The methods without a leading underscore are what may happen."""
