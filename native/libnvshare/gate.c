@@ -55,7 +55,7 @@ unsigned nvs_turn_drained(struct nvs_turn *turn, bool wanted, uint64_t *released
 unsigned nvs_turn_sched_on(struct nvs_turn *turn, bool first)
 {
     unsigned todo = stop_draining(turn);
-    if (first && (turn->state == NVS_TURN_HOLDING || turn->state == NVS_TURN_UNSHARED))
+    if (first && !turn->said_idle && (turn->state == NVS_TURN_HOLDING || turn->state == NVS_TURN_UNSHARED))
         return NVS_DO_NOTHING; /* claimed: a held lock stays, LOCK_OK follows for the other */
     if (nvs_turn_is_open(turn))
         todo |= NVS_DO_CLOSE;

@@ -20,6 +20,7 @@ struct nvs_turn {
     enum nvs_turn_state state;
     uint64_t lock;
     bool contended; /* somebody waits for what we hold */
+    bool said_idle; /* our registration claimed nothing here: whatever we began since is not ours to keep */
 };
 
 /* What the caller has to do; bits. */

@@ -17,6 +17,7 @@ static uint8_t claim(const struct nvs_turn *turn)
 static struct nvs_gpu_entry entry_of(struct nvs_gpu *gpu)
 {
     struct nvs_gpu_entry entry = {.kind = gpu->kind, .state = claim(&gpu->turn), .size = gpu->bytes};
+    gpu->turn.said_idle = entry.state == NVS_CLAIM_STATE_IDLE;
     memcpy(entry.uuid, gpu->uuid, sizeof entry.uuid);
     entry.lock = entry.state == NVS_CLAIM_STATE_HOLDING ? gpu->turn.lock : 0;
     entry.contexts = (uint16_t)atomic_load(&gpu->contexts);

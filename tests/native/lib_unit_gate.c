@@ -38,6 +38,15 @@ static void a_revoked_client_that_still_drains_takes_its_new_lock(void)
     EQUAL(turn.lock, 9);
 }
 
+static void who_lost_patience_after_registering_as_idle_must_ask_like_everybody(void)
+{
+    struct nvs_turn turn = {.state = NVS_TURN_JOINING, .said_idle = true};
+    EQUAL(nvs_turn_expired(&turn), NVS_DO_OPEN); /* the answer is late */
+    EQUAL(nvs_turn_sched_on(&turn, true), NVS_DO_CLOSE);
+    EQUAL(turn.state, NVS_TURN_NONE);
+    EQUAL(nvs_turn_want(&turn), NVS_DO_REQUEST);
+}
+
 static void scheduling_off_opens_and_on_again_voids_the_lock(void)
 {
     struct nvs_turn turn = {.state = NVS_TURN_WAITING};
@@ -88,6 +97,7 @@ int main(void)
     a_thread_asks_waits_and_gets_the_lock();
     a_drop_drains_and_releases_the_number_it_named();
     a_revoked_client_that_still_drains_takes_its_new_lock();
+    who_lost_patience_after_registering_as_idle_must_ask_like_everybody();
     scheduling_off_opens_and_on_again_voids_the_lock();
     a_lost_scheduler_leaves_holders_and_bounds_waiters();
     the_last_context_gives_the_lock_back();
