@@ -1,0 +1,47 @@
+"""Play simulated worlds for a while: python tools/soak.py --seconds 120. A broken law prints its seed and step, exit 1.
+
+    --seed N            play only this world, and say its digest (the same on every machine)
+    --first N           begin with this seed; by default the time, so that every run sees new worlds
+    --worlds N          this many worlds instead of a time"""
+
+import argparse
+import itertools
+import sys
+import time
+
+from nvshare.sim.worlds.faults import BrokenWorldError, play
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--steps", type=int, default=2000, help="steps of a world, about")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--first", type=int, default=int(time.time()))
+    parser.add_argument("--worlds", type=int)
+    options = parser.parse_args()
+    if options.seed is not None:
+        seeds: itertools.count[int] | range = range(options.seed, options.seed + 1)
+    else:
+        seeds = range(options.first, options.first + options.worlds) if options.worlds else itertools.count(options.first)
+    began = time.monotonic()
+    worlds = steps = 0
+    digest = 0
+    for seed in seeds:
+        if options.worlds is None and options.seed is None and time.monotonic() - began >= options.seconds:
+            break
+        try:
+            played = play(seed, options.steps)
+        except BrokenWorldError as error:
+            print(error)
+            print(f"play it again: python tools/soak.py --seed {error.seed} --steps {options.steps}")
+            return 1
+        worlds, steps, digest = worlds + 1, steps + played.steps, digest ^ played.digest
+    took = time.monotonic() - began
+    print(f"{worlds} worlds, {steps} steps, no law broken; first seed {seeds[0] if isinstance(seeds, range) else options.first}", end="")
+    print(f", digest {digest:08x}, {took:.0f} s, {steps / took:.0f} steps/s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
