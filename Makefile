@@ -45,5 +45,11 @@ bench: native  ## Speed, against floors measured in the same run; prints a table
 e2e: native  ## A real Kubernetes node on this machine, the user's scenarios on it (root; builds Kubernetes once)
 	@tools/e2e.sh
 
+torch: native  ## PyTorch on the simulated GPU, bare and shared (an environment of its own, 7 GB)
+	@$(BIN)/python tools/torch_check.py
+
+numba: native  ## numba-cuda on the simulated GPU, bare and shared (an environment of its own, 0.8 GB)
+	@$(BIN)/python tools/numba_check.py
+
 clean:
 	rm -rf build $(VENV)
