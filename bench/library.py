@@ -8,22 +8,22 @@ Bare and preloaded runs take turns, and the best of several counts: what is left
 
 import argparse
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "libnvshare")]
+sys.path[:0] = [str(ROOT / "src")]
 
-from fake_scheduler import FakeScheduler, Peer  # noqa: E402
-
-from nvshare.wire.messages import LockOk, ReqLock  # noqa: E402
+from nvshare.wire.codec import Decoder, encode  # noqa: E402
+from nvshare.wire.messages import FROM_CLIENT, LockOk, Register, ReqLock, SchedOn  # noqa: E402
 
 BUILD = ROOT / "build" / "native"
 PROGRAM = BUILD / "bench" / "lib_cost"
@@ -47,11 +47,13 @@ class Figure:
 
     def __str__(self) -> str:
         verdict = "" if self.more <= self.bound else "  OVER"
-        return f"{self.name:44} {self.bare:12.1f} {self.ours:12.1f} {self.more:+12.1f}   bound +{self.bound:.0f}{verdict}"
+        return (
+            f"{self.name:44} {self.bare:12.1f} {self.ours:12.1f} {self.more:+12.1f}   bound +{self.bound:.0f}{verdict}"
+        )
 
 
-def run(socket: str, *words: str, library: Path | None = None, **environment: str) -> list[float]:
-    values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib_null"), "NVSHARE_SOCKET": socket, **environment}
+def run(path: str, *words: str, library: Path | None = None, gpus: str = "1") -> list[float]:
+    values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib_null"), "NVSHARE_SOCKET": path, "NVS_NULL_GPUS": gpus}
     if library:
         values["LD_PRELOAD"] = str(library)
     done = subprocess.run([str(PROGRAM), *words], env=values, capture_output=True, text=True, check=True)
@@ -67,64 +69,73 @@ def best(one: Callable[[], list[float]], other: Callable[[], list[float]]) -> tu
     return [min(column) for column in zip(*firsts, strict=True)], [min(column) for column in zip(*seconds, strict=True)]
 
 
-def against_bare(socket: str, *words: str, library: Path = LIBRARY, **environment: str) -> tuple[list[float], list[float]]:
-    return best(lambda: run(socket, *words, **environment), lambda: run(socket, *words, library=library, **environment))
+def against_bare(path: str, *words: str, library: Path = LIBRARY, gpus: str = "1") -> tuple[list[float], list[float]]:
+    return best(lambda: run(path, *words, gpus=gpus), lambda: run(path, *words, library=library, gpus=gpus))
+
+
+def serve(connection: socket.socket) -> None:
+    """Gives every lock at once and takes none back: the gate stays open and pacing is on."""
+    decoder = Decoder(FROM_CLIENT)
+    with connection:
+        while data := connection.recv(65536):
+            for message in decoder.feed(data):
+                if isinstance(message, Register):
+                    connection.sendall(encode(SchedOn(0, 1, 1)))
+                elif isinstance(message, ReqLock):
+                    connection.sendall(encode(LockOk(message.gpu, False, 1)))
 
 
 @contextmanager
 def generous_scheduler(directory: Path) -> Iterator[str]:
-    """Gives every lock at once and takes none back: the gate stays open and pacing is on."""
-    with FakeScheduler(directory / "scheduler.sock") as scheduler:
-
-        def serve(peer: Peer) -> None:
-            try:
-                while True:
-                    if isinstance(message := peer.next(60), ReqLock):
-                        peer.send(LockOk(message.gpu, False, 1))
-            except (EOFError, OSError):
-                pass
+    """A scheduler with one thread per client, for as long as the block runs."""
+    path = directory / "scheduler.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen(64)
 
         def accept() -> None:
-            try:
+            with suppress(OSError):
                 while True:
-                    peer, _ = scheduler.welcome(timeout=600)
-                    threading.Thread(target=serve, args=(peer,), daemon=True).start()
-            except OSError:
-                pass
+                    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 
         threading.Thread(target=accept, daemon=True).start()
-        yield str(scheduler.path)
+        yield str(path)
 
 
-def launches(socket: str) -> Iterator[Figure]:
+def launches(path: str) -> Iterator[Figure]:
     for threads in ("1", "2"):
-        (bare,), (ours,) = against_bare(socket, "launch", threads, LAUNCHES)
+        (bare,), (ours,) = against_bare(path, "launch", threads, LAUNCHES)
         yield Figure(f"launch, lock held, {threads} thread(s)", bare, ours, 5)
-    (bare,), (ours,) = against_bare(socket, "launch", "1", LAUNCHES, NVS_NULL_GPUS="4")
+    (bare,), (ours,) = against_bare(path, "launch", "1", LAUNCHES, gpus="4")
     yield Figure("launch, lock held, 4 visible GPUs", bare, ours, 30)
     fenced = BUILD / "lib_fenced" / "libnvshare.so"
     if fenced.exists():
-        (bare,), (ours,) = against_bare(socket, "launch", "1", LAUNCHES, library=fenced)
+        (bare,), (ours,) = against_bare(path, "launch", "1", LAUNCHES, library=fenced)
         yield Figure("launch, lock held, without membarrier", bare, ours, 40)
 
 
-def allocations(socket: str) -> Iterator[Figure]:
+def allocations(path: str) -> Iterator[Figure]:
     for live in ("10", "20000", "1000000"):
-        bare, ours = against_bare(socket, "alloc", live, "640000")
+        bare, ours = against_bare(path, "alloc", live, "640000")
         yield Figure(f"allocate, {live} live", bare[0], ours[0], 300)
         yield Figure(f"free, {live} live", bare[1], ours[1], 300)
 
 
-def start(socket: str) -> Figure:
-    (bare,), (ours,) = against_bare(socket, "start")
+def start(path: str) -> Figure:
+    (bare,), (ours,) = against_bare(path, "start")
     return Figure("from cuInit to the first launch", bare, ours, 3e6)
 
 
-def growth(socket: str) -> str:
+def growth(path: str) -> str:
     """Memory after a million launches and after ten more: what a leak in the launch path would show."""
     sizes = []
     for count in ("1000000", "11000000"):
-        values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib_null"), "NVSHARE_SOCKET": socket, "LD_PRELOAD": str(LIBRARY)}
+        values = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(BUILD / "lib_null"),
+            "NVSHARE_SOCKET": path,
+            "LD_PRELOAD": str(LIBRARY),
+        }
         with subprocess.Popen([str(PROGRAM), "launch", "1", count], env=values, stdout=subprocess.DEVNULL) as process:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -138,12 +149,12 @@ def main() -> int:
     check = parser.parse_args().check
     figures: list[Figure] = []
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as directory, generous_scheduler(Path(directory)) as socket:
+    with tempfile.TemporaryDirectory() as directory, generous_scheduler(Path(directory)) as path:
         print(f"{'nanoseconds':44} {'bare':>12} {'preloaded':>12} {'more':>12}")
-        for figure in (*launches(socket), *allocations(socket), start(socket)):
+        for figure in (*launches(path), *allocations(path), start(path)):
             figures.append(figure)
             print(figure, flush=True)
-        print(growth(socket))
+        print(growth(path))
     print(f"measured in {time.monotonic() - began:.0f} s")
     return int(check and any(figure.more > figure.bound for figure in figures))
 

@@ -1,7 +1,7 @@
-"""docs/interception.md from native/libnvshare/symbols.def and passed.def: what happens to every driver entry point, and why.
+"""docs/interception.md from native/libnvshare/symbols.def and passed.def: what happens to every driver function, why.
 
-    python tools/interception.py          write the page
-    python tools/interception.py --check  fail if it is stale
+python tools/interception.py          write the page
+python tools/interception.py --check  fail if it is stale
 """
 
 import re
@@ -20,7 +20,10 @@ REASONS = {
     "copy": ("gated", "moves memory: passes the gate of the stream's GPU (a peer copy: of both)"),
     "set": ("gated", "writes memory: passes the gate of the stream's GPU"),
     "prefetch": ("gated", "moves managed memory: passes the gate of the stream's GPU"),
-    "memory": ("counted", "takes or gives back device memory: charged before the driver is asked, refused over the limit"),
+    "memory": (
+        "counted",
+        "takes or gives back device memory: charged before the driver is asked, refused over the limit",
+    ),
     "graph": ("counted", "an executable graph is charged for its allocation nodes until it is destroyed"),
     "told": ("answered", "total = min(limit, card), free = what may still be allocated"),
     "context": ("observed", "a drain must know every context and stream, and must not touch one that is gone"),
@@ -46,17 +49,20 @@ _HEAD = """\
 
 Made from `native/libnvshare/symbols.def` and `passed.def` by `make generate`: do not edit.
 
-Three things can happen to a call. **Gated**: it waits for the GPU's turn. **Counted**: its memory is charged to the GPU. **Passed**: the
-driver gets it as it is. A few are only *observed*, so that the rest can be right, or *answered* from our own books. The legacy and the per-thread
-default stream variants (`_ptsz`, `_ptds`) are treated alike.
+Three things can happen to a call. **Gated**: it waits for the GPU's turn. **Counted**: its memory is charged to the
+GPU. **Passed**: the driver gets it as it is. A few are only *observed*, so that the rest can be right, or *answered*
+from our own books. The legacy and the per-thread default stream variants (`_ptsz`, `_ptds`) are treated alike.
 
 ## What preloading cannot see
 
-- Programs that bind past us: `RTLD_DEEPBIND`, `dlmopen`, `dlsym` looked up in libc by handle, direct system calls, static linking.
+- Programs that bind past us: `RTLD_DEEPBIND`, `dlmopen`, `dlsym` looked up in libc by handle, direct system calls,
+  static linking.
 - Work through NVIDIA's private tables (`cuGetExportTable`). They are handed on untouched.
 - The 32-bit forms of functions from before CUDA 3.2 (`cuMemAlloc` without `_v2`).
-- Kernels that launch kernels or allocate on the device: they run within their parent's turn, and their memory is part of the context.
-- Memory of modules (static `__device__` variables) and of contexts: the scheduler plans with NVML's figure or 400 MiB for each context.
+- Kernels that launch kernels or allocate on the device: they run within their parent's turn, and their memory is part
+  of the context.
+- Memory of modules (static `__device__` variables) and of contexts: the scheduler plans with NVML's figure, or 400 MiB
+  for each context.
 - A program that takes the library out of `LD_PRELOAD`. The scheduler sees it through NVML and shows it.
 
 """

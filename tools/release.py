@@ -2,8 +2,8 @@
 
     python tools/release.py [--out dist/native] [x86_64] [aarch64]
 
-The compiler is zig's, from the package `ziglang`: it brings the C libraries of both machines in all their versions, so no
-container and no cross toolchain is needed. What comes out is checked: the file's machine, and the newest glibc it asks for."""
+The compiler is zig's, from the package `ziglang`: it brings the C libraries of both machines in all their versions, so
+no container and no cross toolchain is needed. What comes out is checked: its machine, the newest glibc it asks for."""
 
 import argparse
 import subprocess
@@ -16,8 +16,8 @@ SOURCES = ROOT / "native" / "libnvshare"
 GLIBC = (2, 17)
 MACHINES = {"x86_64": 0x3E, "aarch64": 0xB7}
 FLAGS = [
-    "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ftls-model=initial-exec", "-D_GNU_SOURCE",
-    "-Wall", "-Wextra", "-Werror", "-fno-sanitize=all", "-fno-stack-protector",
+    "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ftls-model=initial-exec",
+    "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fno-sanitize=all", "-fno-stack-protector",
 ]  # fmt: skip
 LINK = ["-shared", "-Wl,-soname,libnvshare.so", "-Wl,-z,nodelete", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-Bsymbolic"]
 
@@ -75,7 +75,17 @@ def build(machine: str, out: Path) -> Path:
     made.parent.mkdir(parents=True, exist_ok=True)
     target = f"{machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
     script = SOURCES / f"exports.{machine}.map"
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *FLAGS, *LINK, f"-Wl,--version-script={script}"]
+    command = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        target,
+        *FLAGS,
+        *LINK,
+        f"-Wl,--version-script={script}",
+    ]
     sources = sorted(str(path) for path in SOURCES.glob("*.c"))
     subprocess.run([*command, *sources, "-ldl", "-lpthread", "-o", str(made)], check=True)
     elf = Elf.read(made)

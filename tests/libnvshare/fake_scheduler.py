@@ -1,4 +1,4 @@
-"""A scheduler that does what the test says: it accepts, reads frames into messages, and sends what it is given, well-formed or not."""
+"""A scheduler that does what the test says: it accepts, reads frames, sends what it is given, well-formed or not."""
 
 import socket
 import time
@@ -60,6 +60,11 @@ class Peer:
         end = time.monotonic() + seconds
         while (message := self.next(max(0.0, end - time.monotonic()))) is not None:
             assert not isinstance(message, kind), message
+
+    def drain(self, timeout: float = 5.0) -> None:
+        """Reads on until the client is gone; EOFError then."""
+        while self.next(timeout) is not None:
+            pass
 
     def close(self) -> None:
         self.connection.close()

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from programs import CHECKS, GIB, Program, Programs
-from support.daemon import Daemon
 
 from nvshare.simgpu.config import SimGpu
 from nvshare.simgpu.trace import Kind, Overlap, ProcessTrace, merge, overlaps, read_traces
+from support.daemon import Daemon
 
 WORK = (Kind.KERNEL, Kind.COPY, Kind.MEMSET)
 

@@ -25,7 +25,7 @@ def on_card(tmp_path: Path) -> Iterator[Programs]:
 
 
 class Restless:
-    """Gives a lock to who asks and takes it back after a moment, over and over; says that somebody waits, and that nobody does."""
+    """Gives a lock to who asks and takes it back after a moment, over and over; says that somebody waits, or nobody."""
 
     def __init__(self, scheduler: FakeScheduler, seed: int) -> None:
         self.scheduler, self.random = scheduler, random.Random(seed)

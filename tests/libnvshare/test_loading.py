@@ -11,7 +11,11 @@ from programs import CHECKS, LIBRARY, NULL_DRIVER, Programs
 
 from nvshare.simgpu.config import SimGpu
 
-HELLO = '#include <stdio.h>\n#include <dlfcn.h>\nint main(void){printf("%d\\n", dlsym(RTLD_DEFAULT, "printf") != 0);return 0;}\n'
+HELLO = """
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) { return printf("%d\\n", dlsym(RTLD_DEFAULT, "printf") != 0) != 2; }
+"""
 
 
 def compiled(tmp_path: Path, source: str, *command: str) -> Path:

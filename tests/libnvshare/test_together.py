@@ -1,4 +1,4 @@
-"""Programs together on simulated GPUs under the real scheduler. The trace of the cards is the judge, not what anybody says."""
+"""Programs together on simulated GPUs under the real scheduler. The cards' trace judges, not what anybody says."""
 
 import signal
 import time
@@ -23,7 +23,7 @@ def test_two_that_do_not_fit_never_overlap_and_keep_the_quantum(tmp_path: Path) 
         taken = list(turns(traces, traces[0].uuids[0]))
         assert len(taken) >= 4
         lengths = [(end - begin) / 1e9 for _, begin, end in taken[1:-1]]
-        # 1 s, and 100 ms, and the bound of the drain, half a second; and the paging of 10 GiB that the first kernel waits for.
+        # 1 s, 100 ms, the bound of the drain (half a second), and the paging of 10 GiB that the first kernel waits for.
         assert all(0.7 < length < 1.7 for length in lengths), lengths
         shares = [busy_ns(trace) for trace in traces]
         assert max(shares) < 3 * min(shares), shares

@@ -1,0 +1,45 @@
+"""The library's tests in sanitizer builds: ThreadSanitizer, and AddressSanitizer with UndefinedBehaviorSanitizer.
+
+python tests/libnvshare/sanitize.py [thread] [address,undefined]
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+OPTIONS = {
+    "thread": {"TSAN_OPTIONS": f"die_after_fork=0:suppressions={HERE / 'tsan.supp'}"},
+    "address,undefined": {
+        "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    },
+}
+TESTS = ["test_turns.py", "test_memory.py", "test_lives.py", "test_captures.py"]
+
+
+def run(sanitizer: str) -> int:
+    build = ROOT / "native" / ".." / "build" / f"native-{sanitizer.replace(',', '-')}"
+    programs = [build / "checks" / path.stem for path in sorted((ROOT / "tests" / "native").glob("lib_*.c"))]
+    targets = [
+        build / "out" / "libnvshare.so",
+        build / "lib_null" / "libcuda.so.1",
+        build / "checks" / "lib_client_linked",
+        *programs,
+    ]
+    subprocess.run(["make", "-s", "-C", str(ROOT / "native"), f"SAN={sanitizer}", *map(str, targets)], check=True)
+    for unit in ("lib_unit_gate", "lib_unit_ledger"):
+        subprocess.run([build / "checks" / unit], check=True)
+    environment = {**os.environ, "NVSHARE_BUILD": str(build), "NVSHARE_LIBRARY": str(targets[0]), **OPTIONS[sanitizer]}
+    tests = [str(HERE / name) for name in TESTS]
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], env=environment, check=False).returncode
+
+
+def main() -> int:
+    return max(run(sanitizer) for sanitizer in sys.argv[1:] or OPTIONS)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
