@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from nvshare.core import events as ev
 from nvshare.core.actions import Action, AdmitClient, Refuse, SwitchScheduling
-from nvshare.core.gpu import Gpu, Numbers
+from nvshare.core.gpu import Gpu
 from nvshare.core.groups import Group, Groups
 from nvshare.core.limits import Share, SharedLimit
 from nvshare.core.model import UNLIMITED, Claim, QuantumRule, Seat, Settings
 from nvshare.core.policies import USUAL_WEIGHT
+from nvshare.core.turns import Numbers
 
 
 class Client:
