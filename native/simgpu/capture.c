@@ -233,7 +233,8 @@ CUresult sim_capture_record(CUstream stream, CUevent event)
     struct sim_lane *lane = sim_capture_lane(capture, stream);
     CUgraphNode *nodes = malloc((lane->count + 1) * sizeof *nodes);
     if (nodes != NULL) {
-        memcpy(nodes, lane->tips, lane->count * sizeof *nodes);
+        if (lane->count > 0)
+            memcpy(nodes, lane->tips, lane->count * sizeof *nodes);
         free(event->capture_nodes);
         event->capture_nodes = nodes;
         event->capture_count = lane->count;

@@ -102,9 +102,15 @@ static void name_card(struct sim_card *card, uint64_t seed)
     snprintf(card->pci_bus_id, sizeof card->pci_bus_id, "00000000:%02X:00.0", card->pci_bus);
 }
 
-static void *map_file(int fd, size_t bytes)
+/* Mapped through a description of its own: a mapping, which a forked child inherits, keeps its description open, and with
+ * it any lock held on that. */
+static void *map_path(const char *path, size_t bytes)
 {
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
     if (at == MAP_FAILED)
         return NULL;
     madvise(at, bytes, MADV_DONTDUMP);
@@ -134,11 +140,12 @@ static int make_card(const struct sim_view *view, unsigned index)
         return -errno;
     fchmod(fd, 0666); /* whoever may enter the directory may use the card, whatever the umask */
     if (ftruncate(fd, sizeof(struct sim_card)) < 0) {
+        int error = -errno;
         close(fd);
-        return -errno;
+        return error;
     }
-    struct sim_card *card = map_file(fd, sizeof *card);
     close(fd);
+    struct sim_card *card = map_path(path, sizeof *card);
     if (card == NULL)
         return -ENOMEM;
     card->version = STATE_VERSION;
@@ -191,7 +198,7 @@ static int open_node(struct sim_view *view)
     if (fstat(view->node_fd, &info) == 0 && info.st_size < (off_t)sizeof(struct sim_node)
         && ftruncate(view->node_fd, sizeof(struct sim_node)) < 0)
         return -errno;
-    view->node = map_file(view->node_fd, sizeof(struct sim_node));
+    view->node = map_path(path, sizeof(struct sim_node));
     return view->node != NULL ? 0 : -ENOMEM;
 }
 
@@ -219,7 +226,7 @@ static int open_card(struct sim_view *view, unsigned index)
     view->card_fds[index] = open(path, O_RDWR | O_CLOEXEC);
     if (view->card_fds[index] < 0)
         return -errno;
-    struct sim_card *card = map_file(view->card_fds[index], sizeof *card);
+    struct sim_card *card = map_path(path, sizeof *card);
     if (card == NULL)
         return -ENOMEM;
     view->cards[index] = card;
@@ -292,7 +299,6 @@ int sim_view_attach(struct sim_view *view, unsigned index, uint64_t process_id)
             card->slots_high = number + 1;
         sim_slot_clear(card, number); /* what a dead owner left */
         slot->busy_ns = 0;
-        slot->floor_stamp = 0;
         describe_process(slot, process_id);
         slot->live = 1;
         sim_card_reap(card, view->card_fds[index], (int)number);

@@ -66,7 +66,7 @@ struct sim_node {
 
 struct sim_chunk {                   /* 2 MiB of managed memory of one process, resident or not */
     uint32_t prev, next;             /* within the owner's resident or away list; index + 1, 0 = none */
-    uint64_t stamp;                  /* when it was last touched, in card->stamp's counting */
+    uint64_t stamp;                  /* when it last moved in, in card->stamp's counting */
     uint32_t owner;                  /* slot + 1; 0 = free */
     uint32_t resident;
 };
@@ -83,8 +83,7 @@ struct sim_slot {
     char command[64];
     /* memory charged on this card */
     uint64_t native_bytes;           /* contexts, device, pool, VMM and array memory; not evictable */
-    struct sim_list resident, away;  /* managed chunks; resident in least-recently-used order */
-    uint64_t floor_stamp;            /* all resident chunks were touched at this stamp or later */
+    struct sim_list resident, away;  /* managed chunks; the resident ones least recently moved in first */
     /* compute */
     _Atomic uint32_t wake;           /* futex the process' execution thread for this card sleeps on */
     uint32_t waiting;                /* wants the turn */
@@ -115,7 +114,7 @@ struct sim_card {
     uint64_t total_bytes;
     uint64_t native_bytes;           /* sum over slots */
     uint64_t resident_chunks;        /* sum over slots */
-    _Atomic uint64_t stamp;
+    uint64_t stamp;
     uint32_t free_chunk;             /* list through next, index + 1 */
     uint32_t chunks_used;            /* chunks ever handed out: above this all are free and untouched */
 

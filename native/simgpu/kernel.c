@@ -81,8 +81,6 @@ static void plan_segment(struct sim_engine *engine)
     const struct sim_slot *own = &engine->state->slots[engine->slot];
     bool all_there = run->touch == 0 && own->away.count == 0;
     if (run->chunk >= run->chunks || all_there) {
-        if (all_there && run->chunks > 0)
-            sim_chunks_touch_all(engine->state, engine->slot);
         run->pure = true;
         run->segment_end_ns = run->clock_ns + run->remaining_ns;
     } else {

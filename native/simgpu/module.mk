@@ -15,7 +15,7 @@ $(SIM_BUILD)/%.o: $(SIM)/%.c
 
 # -Bsymbolic: the driver calls its own functions even when another library of the process has the same names;
 # nodelete: its threads outlive a dlclose. Put in place by rename: a process may have the old one mapped.
-SIM_LINK = $(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS) $(1) -o $(2).new -lpthread -ldl -lm && mv $(2).new $(2)
+SIM_LINK = $(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS) $(1) -o $(2).$$$$$$$$ -lpthread -ldl -lm && mv $(2).$$$$$$$$ $(2)
 
 $(OUT)/sim/libcuda.so.1: $(SIM_DRIVER_OBJS)
 	@mkdir -p $(@D)
@@ -26,14 +26,17 @@ $(BUILD)/null/libcuda.so.1: $(SIM_NULL_OBJS)
 PRODUCTS += $(OUT)/sim/libcuda.so.1
 
 # C programs of the tests and benchmarks; linked to the simulated driver, found at run time by LD_LIBRARY_PATH.
-SIM_CHECKS := $(patsubst $(TOP)/../tests/native/%.c,$(BUILD)/checks/%,$(wildcard $(TOP)/../tests/native/simgpu_*.c))
+SIM_CHECKS := $(patsubst $(TOP)/../tests/native/%.c,$(BUILD)/checks/%,$(filter-out %/simgpu_unit_state.c,$(wildcard $(TOP)/../tests/native/simgpu_*.c)))
 $(SIM_CHECKS): $(BUILD)/checks/%: $(TOP)/../tests/native/%.c $(OUT)/sim/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CC) $(SIM_CFLAGS) $< -o $@ $(ALL_LDFLAGS) $(OUT)/sim/libcuda.so.1 -lpthread
 $(BUILD)/bench/launch_sim: $(TOP)/../bench/native/launch_sim.c $(OUT)/sim/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CC) $(SIM_CFLAGS) $< -o $@ $(ALL_LDFLAGS) $(OUT)/sim/libcuda.so.1 -lpthread
-CHECKS += $(SIM_CHECKS) $(BUILD)/null/libcuda.so.1 $(BUILD)/bench/launch_sim
+$(BUILD)/checks/simgpu_unit_state: $(TOP)/../tests/native/simgpu_unit_state.c $(SIM_STATE_OBJS)
+	@mkdir -p $(@D)
+	$(CC) $(SIM_CFLAGS) $^ -o $@ $(ALL_LDFLAGS) -lpthread
+CHECKS += $(SIM_CHECKS) $(BUILD)/checks/simgpu_unit_state $(BUILD)/null/libcuda.so.1 $(BUILD)/bench/launch_sim
 
 -include $(SIM)/nvml.mk
 -include $(SIM)/cudart.mk

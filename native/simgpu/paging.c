@@ -1,10 +1,11 @@
-/* Residency of managed memory, least recently used out first, over all processes of a card.
+/* Residency of managed memory: what was used least recently goes out first, over all processes of a card.
  *
- * Each slot keeps its resident chunks in a list in the order of their stamps. Usually a kernel touches the whole working
- * set of its process; if all of that is resident, one store (`floor_stamp`) stands for touching each chunk, so a launch
- * does not cost more with more memory. A chunk's true stamp is the larger of its own and its slot's floor; since
- * the floor lifts all of a slot's chunks alike, the list's order stays true, and the victim of an eviction is the head
- * of one of the lists: the one with the least true stamp. */
+ * "Used" means what a driver can see. It sees a chunk being moved in (a fault, a prefetch, a copy); it does not see the
+ * card reading memory that is resident. So the order is that of moving in, as it is on real cards, and it matters: if
+ * resident memory were kept young by being read, a process that is already resident would go on at full speed while
+ * a newcomer thrashes alone. As it is, both do.
+ *
+ * Each slot keeps its resident chunks in the order in which they came in. The victim is the oldest of the lists' heads. */
 #include "paging.h"
 
 #include <errno.h>
@@ -63,8 +64,6 @@ static int64_t least_recent(const struct sim_card *card)
         if (slot->resident.head == 0)
             continue;
         uint64_t stamp = card->chunks[slot->resident.head - 1].stamp;
-        if (stamp < slot->floor_stamp)
-            stamp = slot->floor_stamp;
         if (stamp < least) {
             least = stamp;
             victim = slot->resident.head - 1;
@@ -134,22 +133,13 @@ void sim_chunk_release(struct sim_card *card, uint32_t index)
 void sim_chunk_touch(struct sim_card *card, uint32_t index, struct sim_moved *moved)
 {
     struct sim_chunk *chunk = &card->chunks[index];
-    chunk->stamp = atomic_fetch_add_explicit(&card->stamp, 1, memory_order_relaxed) + 1;
-    if (chunk->resident) {
-        struct sim_list *list = list_of(card, chunk);
-        take_out(card, list, index);
-        append(card, list, index);
+    if (chunk->resident)
         return;
-    }
     moved->faults++;
+    chunk->stamp = ++card->stamp;
     /* Native memory may leave no room at all; the access then goes over the bus and nothing becomes resident. */
     if (make_room(card, SIM_CHUNK_BYTES, moved))
         set_resident(card, index, 1);
-}
-
-void sim_chunks_touch_all(struct sim_card *card, unsigned slot)
-{
-    card->slots[slot].floor_stamp = atomic_fetch_add_explicit(&card->stamp, 1, memory_order_relaxed) + 1;
 }
 
 void sim_chunk_evict(struct sim_card *card, uint32_t index, struct sim_moved *moved)

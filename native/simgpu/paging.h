@@ -14,10 +14,8 @@ void sim_native_release(struct sim_card *card, unsigned slot, uint64_t bytes);
 /* A managed chunk for the slot, not resident. Its index, or -1 when the node holds no more. */
 int64_t sim_chunk_take(struct sim_card *card, unsigned slot);
 void sim_chunk_release(struct sim_card *card, uint32_t chunk);
-/* Work on the card reads or writes the chunk: it becomes resident and the most recently used one. */
+/* Work on the card reads or writes the chunk: if it is not resident it becomes so, as the most recently used one. */
 void sim_chunk_touch(struct sim_card *card, uint32_t chunk, struct sim_moved *moved);
-/* All chunks of a slot that is fully resident were touched. */
-void sim_chunks_touch_all(struct sim_card *card, unsigned slot);
 void sim_chunk_evict(struct sim_card *card, uint32_t chunk, struct sim_moved *moved);
 
 /* Everything a slot held goes back. */

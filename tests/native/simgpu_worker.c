@@ -1,0 +1,152 @@
+/* A program on the simulated card that does what it is told, one command per line, one answer per line:
+ *
+ *   managed BYTES   allocate managed memory            -> result (0 = success)
+ *   native BYTES    allocate device memory             -> result
+ *   free            free what was allocated last       -> result
+ *   pass N          N kernels that touch the last allocation, one after the other -> simulated milliseconds
+ *   spin US         one kernel of so many simulated microseconds                   -> simulated milliseconds
+ *   prefetch        the last allocation to the card    -> simulated milliseconds
+ *   start N         like pass, without waiting         -> 0
+ *   info            -> free and total bytes of the card
+ *   uuid N          -> the N-th device's UUID, in hexadecimal
+ *   fork            a child tries to use the driver    -> the child's result; the child stays until the parent's input ends
+ *
+ * Says "ready" first; ends when its input does. */
+#define _GNU_SOURCE
+#include "cuda_api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static CUdeviceptr last;
+static size_t last_bytes;
+static CUevent begin, end;
+static CUfunction touch, spin;
+
+static void must(CUresult result, const char *what)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "%s: error %d\n", what, (int)result);
+        exit(1);
+    }
+}
+#define MUST(call) must(call, #call)
+
+static void launch(unsigned long n)
+{
+    unsigned long long address = last, bytes = last_bytes;
+    void *params[] = {&address, &bytes};
+    for (unsigned long i = 0; i < n; i++)
+        MUST(cuLaunchKernel(touch, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+}
+
+static void timed(void (*work)(unsigned long), unsigned long argument)
+{
+    float ms;
+    MUST(cuEventRecord(begin, NULL));
+    work(argument);
+    MUST(cuEventRecord(end, NULL));
+    MUST(cuEventSynchronize(end));
+    MUST(cuEventElapsedTime(&ms, begin, end));
+    printf("%.3f\n", (double)ms);
+}
+
+static void launch_spin(unsigned long us)
+{
+    unsigned long long duration = us;
+    void *params[] = {&duration};
+    MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+}
+
+static void prefetch(unsigned long unused)
+{
+    (void)unused;
+    MUST(cuMemPrefetchAsync(last, last_bytes, 0, NULL));
+}
+
+static void print_uuid(int ordinal)
+{
+    CUuuid uuid;
+    MUST(cuDeviceGetUuid_v2(&uuid, ordinal));
+    for (int i = 0; i < 16; i++)
+        printf("%02x", (unsigned char)uuid.bytes[i]);
+    printf("\n");
+}
+
+static void fork_child(void)
+{
+    int answer[2];
+    char result = 0;
+    if (pipe(answer) != 0)
+        exit(1);
+    fflush(stdout);
+    if (fork() == 0) {
+        CUdeviceptr pointer;
+        int count, again = cuInit(0), listed = cuDeviceGetCount(&count), allocated = cuMemAlloc_v2(&pointer, 16);
+        result = again == listed && listed == allocated ? (char)again : 99;
+        if (write(answer[1], &result, 1) != 1)
+            _exit(1);
+        while (read(0, &result, 1) > 0)
+            ;
+        _exit(0);
+    }
+    if (read(answer[0], &result, 1) != 1)
+        exit(1);
+    printf("%d\n", result);
+}
+
+static void obey(const char *command, unsigned long long number)
+{
+    size_t available, total;
+    if (strcmp(command, "managed") == 0 || strcmp(command, "native") == 0) {
+        last_bytes = number;
+        printf("%d\n", (int)(command[0] == 'm' ? cuMemAllocManaged(&last, number, CU_MEM_ATTACH_GLOBAL) : cuMemAlloc_v2(&last, number)));
+    } else if (strcmp(command, "free") == 0) {
+        printf("%d\n", (int)cuMemFree_v2(last));
+    } else if (strcmp(command, "pass") == 0) {
+        timed(launch, number);
+    } else if (strcmp(command, "spin") == 0) {
+        timed(launch_spin, number);
+    } else if (strcmp(command, "prefetch") == 0) {
+        timed(prefetch, 0);
+    } else if (strcmp(command, "start") == 0) {
+        launch(number);
+        printf("0\n");
+    } else if (strcmp(command, "info") == 0) {
+        MUST(cuMemGetInfo_v2(&available, &total));
+        printf("%zu %zu\n", available, total);
+    } else if (strcmp(command, "uuid") == 0) {
+        print_uuid((int)number);
+    } else if (strcmp(command, "fork") == 0) {
+        fork_child();
+    } else {
+        fprintf(stderr, "unknown command %s\n", command);
+        exit(1);
+    }
+}
+
+int main(void)
+{
+    char line[128], command[32];
+    CUcontext context;
+    CUmodule module;
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuModuleLoadData(&module, "any image"));
+    MUST(cuModuleGetFunction(&touch, module, "sim_touch"));
+    MUST(cuModuleGetFunction(&spin, module, "sim_spin_us"));
+    MUST(cuEventCreate(&begin, 0));
+    MUST(cuEventCreate(&end, 0));
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("ready\n");
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        unsigned long long number = 0;
+        if (sscanf(line, "%31s %llu", command, &number) >= 1)
+            obey(command, number);
+    }
+    return 0;
+}

@@ -1,0 +1,71 @@
+"""Every function of the simulated driver is called by a C program that asserts its result; sanitizers look on."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nvshare.simgpu.config import library_directory
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ("devices", "memory", "copies", "streams", "graphs")
+PER_THREAD = re.compile(r"_pt(sz|ds)$")
+
+
+def exported(library: Path) -> set[str]:
+    table = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1] for line in table.splitlines()}
+
+
+@pytest.fixture(scope="session")
+def sanitized_checks() -> Path:
+    """The sanitizer build of the driver and of these programs; made here if it is not up to date."""
+    build = ROOT / "build" / "native-address-undefined"
+    names = [*(f"simgpu_{program}" for program in PROGRAMS), "simgpu_unit_state"]
+    targets = [f"{ROOT}/native/../build/{build.name}/checks/{name}" for name in names]
+    command = ["make", "-s", "-C", str(ROOT / "native"), "SAN=address,undefined", *targets]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return build
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_call_gives_the_result_cuda_gives(make_node, checks: Path, program: str) -> None:
+    make_node().run(checks / f"simgpu_{program}")
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, "unit_state"])
+def test_the_sanitizers_find_nothing(make_node, sanitized_checks: Path, program: str) -> None:
+    make_node().run(
+        "env",
+        f"LD_LIBRARY_PATH={sanitized_checks / 'out' / 'sim'}",
+        "UBSAN_OPTIONS=halt_on_error=1",
+        "ASAN_OPTIONS=detect_leaks=0",  # handles are recycled, never freed, on purpose
+        sanitized_checks / "checks" / f"simgpu_{program}",
+    )
+
+
+def test_every_exported_function_is_called(make_node, checks: Path, tmp_path: Path) -> None:
+    covered = tmp_path / "covered"
+    for program in PROGRAMS:
+        make_node().run(checks / f"simgpu_{program}", COVERED=str(covered))
+    assert exported(library_directory() / "libcuda.so.1") - set(covered.read_text().split()) == set()
+
+
+def test_the_list_of_functions_is_what_is_exported() -> None:
+    listed = re.findall(r"^(?:FN|NO)\((\w+),", (ROOT / "native/simgpu/functions.def").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(exported(library_directory() / "libcuda.so.1"))
+    assert sorted(listed) == sorted(exported(ROOT / "build" / "native" / "null" / "libcuda.so.1"))
+
+
+def test_every_default_stream_function_has_its_per_thread_twin() -> None:
+    names = exported(library_directory() / "libcuda.so.1")
+    twins = {PER_THREAD.sub("", name) for name in names if PER_THREAD.search(name)}
+    assert twins <= names
+    takes_a_stream = {name for name in names if re.search(r"Async(_v2)?$", name)}
+    assert takes_a_stream - twins == set()
+
+
+def test_the_shared_state_survives_kills_and_evicts_the_least_recently_used(make_node, checks: Path) -> None:
+    make_node().run(checks / "simgpu_unit_state")
