@@ -69,7 +69,7 @@ def prepare(folder: Path) -> Path:
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-    if subprocess.run([python, "-c", "import numba_cuda"], check=False).returncode != 0:
+    if subprocess.run([python, "-c", "import numba_cuda"], capture_output=True, check=False).returncode != 0:
         subprocess.run([python, "-m", "pip", "install", "-q", PACKAGE], check=True)
     return python
 

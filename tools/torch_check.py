@@ -65,9 +65,8 @@ def prepare(folder: Path) -> Path:
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
-    present = subprocess.run(
-        [python, "-c", f"import torch; assert torch.__version__.startswith('{VERSION}')"], check=False
-    )
+    test = f"import torch; assert torch.__version__.startswith('{VERSION}')"
+    present = subprocess.run([python, "-c", test], capture_output=True, check=False)
     if present.returncode != 0:
         subprocess.run([python, "-m", "pip", "install", "-q", f"torch=={VERSION}", "numpy"], check=True)
     return python
