@@ -108,6 +108,7 @@ def _daemon_environment(environment: Mapping[str, str], inbox: str) -> dict[str,
     made = {name: value for name, value in environment.items() if name not in ("LD_PRELOAD", "NVSHARE_CONFIG")}
     made["PYTHONPATH"] = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path)
     made["NOTIFY_SOCKET"] = inbox
+    made.setdefault("NVSHARE_LOG_LEVEL", "warning")  # Its log is a file that nobody rotates; `nvsharectl events` tells.
     return made
 
 
