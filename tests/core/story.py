@@ -226,6 +226,7 @@ def _pod(stage: Stage, match: re.Match[str]) -> list[str]:
         label=f"team/{match['pod']}",
         limit=_size_or_none(options, "limit"),
         spec_limit=_size_or_none(options, "spec"),
+        container_limits=tuple(parse_size(size) for size in options.get("containers", "").split(",") if size),
         priority=int(options["priority"]) if "priority" in options else None,
         weight=int(options["weight"]) if "weight" in options else None,
     )

@@ -66,21 +66,25 @@ def test_a_complaint_about_a_huge_value_stays_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("containers", "expected"),
+    ("containers", "expected", "others"),
     [
-        ([["1Gi"], ["3Gi"]], 3 * GIB),
-        ([["1Gi"], []], GIB),
-        ([["1Gi", "2Gi"]], 2 * GIB),
-        ([["1Gi"], ["0"]], 0),
-        ([["rubbish"], ["1Gi"]], GIB),
+        ([["1Gi"], ["3Gi"]], 3 * GIB, (GIB,)),
+        ([["1Gi"], []], GIB, ()),
+        ([["1Gi", "2Gi"]], 2 * GIB, ()),
+        ([["1Gi"], ["0"]], 0, (GIB,)),
+        ([["rubbish"], ["1Gi"]], GIB, ()),
+        ([["2Gi"], ["1Gi"], ["3Gi"], ["3Gi"]], 3 * GIB, (GIB, 2 * GIB)),
     ],
 )
-def test_containers_that_differ_give_the_pod_the_largest(containers: list[list[str]], expected: int) -> None:
+def test_containers_that_differ_give_the_pod_the_largest(
+    containers: list[list[str]], expected: int, others: tuple[int, ...]
+) -> None:
     item = pod("p")
     item["spec"]["containers"] = [
         {"env": [{"name": SPEC_LIMIT, "value": value} for value in values]} for values in containers
     ]
-    assert read_wishes(decode(item), Wishes())[0].spec_limit == expected
+    wishes, _ = read_wishes(decode(item), Wishes())
+    assert (wishes.spec_limit, wishes.container_limits) == (expected, others)
 
 
 @pytest.mark.parametrize(

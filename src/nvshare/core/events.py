@@ -112,7 +112,9 @@ class LimitSet(Event, frozen=True):
 
 
 class PodChanged(Event, frozen=True):
-    """A pod as the API server has it now. None: no such annotation, no such variable in its spec."""
+    """A pod as the API server has it now. None: no such annotation, no such variable in its spec.
+
+    `container_limits` are those of single containers, by the spec, that differ from the pod's `spec_limit`."""
 
     pod: str
     label: str
@@ -120,6 +122,7 @@ class PodChanged(Event, frozen=True):
     spec_limit: int | None = None
     priority: int | None = None
     weight: int | None = None
+    container_limits: tuple[int, ...] = ()
 
 
 class PodRemoved(Event, frozen=True):

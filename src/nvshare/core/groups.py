@@ -22,8 +22,8 @@ class Group:
     """Who shares a limit, and what each authority says it is."""
 
     __slots__ = (
-        "annotation", "environment", "is_listed", "is_pod", "is_removed", "key", "label", "limits", "operator",
-        "priority", "provisional", "weight",
+        "annotation", "container_limits", "environment", "is_listed", "is_pod", "is_removed", "key", "label", "limits",
+        "operator", "priority", "provisional", "weight",
     )  # fmt: skip
 
     def __init__(self, key: str, label: str) -> None:
@@ -40,6 +40,7 @@ class Group:
         self.operator: int | None = None
         self.provisional: int | None = None
         self.environment: int | None = None
+        self.container_limits: tuple[int, ...] = ()
         self.limits: dict[str, SharedLimit] = {}
 
     @property
@@ -56,9 +57,13 @@ class Group:
         return self.limits.values()
 
     def cap(self, own_limit: int) -> int:
-        """What a process's own word adds to the group's limit: a lower one of its own. The environment that all share
-        is not its own word, or no annotation could ever raise a limit that began in the environment."""
-        return 0 if own_limit == self.environment else own_limit
+        """What a process's own word adds to the group's limit: a lower one of its own. What the spec says is not its
+        own word, or no annotation could ever raise a limit that began in the environment: the limit of all is the
+        group's, and its container's counts until an annotation or the operator speaks."""
+        is_overruled = self.annotation is not None or self.operator is not None
+        if own_limit == self.environment or (is_overruled and own_limit in self.container_limits):
+            return 0
+        return own_limit
 
 
 class Groups:
@@ -99,6 +104,7 @@ class Groups:
         old = group.limit
         group.label, group.is_listed, group.is_removed = event.label, True, False
         group.annotation, group.environment, group.provisional = event.limit, event.spec_limit, None
+        group.container_limits = event.container_limits
         group.priority, group.weight = event.priority, event.weight
         _report(group, old, out)
         return group

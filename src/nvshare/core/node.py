@@ -265,12 +265,14 @@ class Node:
 
     def _note_limit(self, now: int, event: ev.LimitSet, out: list[Action]) -> None:
         group = self._groups.note_limit(event, out)
-        self._touch_limits(group)
+        self._note_word_on(group)
         if not self.is_settling:
             self._groups.forget_if_unused(group)
 
     def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:
-        group = self._groups.note_pod(event, out)
+        self._note_word_on(self._groups.note_pod(event, out))
+
+    def _note_word_on(self, group: Group) -> None:
         for client in self.clients.values():
             if client.group is group:
                 self._note_pod_of(client)

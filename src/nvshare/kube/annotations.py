@@ -82,6 +82,8 @@ class Wishes(Record, frozen=True):
     spec_limit: int | None = None
     priority: int | None = None
     weight: int | None = None
+    container_limits: tuple[int, ...] = ()
+    """Of containers whose own limit differs from `spec_limit`."""
 
 
 def label(pod: Pod) -> str:
@@ -111,22 +113,25 @@ def read_wishes(pod: Pod, before: Wishes) -> tuple[Wishes, list[Complaint]]:
             complaints.append(Complaint(key=key, value=text, reason=str(error)))
             return last
 
+    spec_limits = _spec_limits(pod, complaints)
+    spec_limit = 0 if 0 in spec_limits else max(spec_limits, default=None)
     wishes = Wishes(
         limit=read(MEMORY_LIMIT, parse_bytes, before.limit),
-        spec_limit=_spec_limit(pod, complaints),
+        spec_limit=spec_limit,
         priority=read(PRIORITY, _whole(-MOST_PRIORITY, MOST_PRIORITY), before.priority),
         weight=read(WEIGHT, _whole(1, MOST_WEIGHT), before.weight),
+        container_limits=tuple(sorted(set(spec_limits) - {spec_limit})),
     )
     return wishes, complaints
 
 
-def _spec_limit(pod: Pod, complaints: list[Complaint]) -> int | None:
-    """The pod's own limit by its containers' environment.
+def _spec_limits(pod: Pod, complaints: list[Complaint]) -> list[int]:
+    """The limits in the environment of the pod's containers.
 
     The limit is the pod's, the variable a container's: where containers differ the largest counts for the pod, and
     each process is held to its own container's by the library. A later entry of the same name wins, as in kubelet."""
     if pod.spec is None:
-        return None
+        return []
     limits = []
     for container in [*(pod.spec.containers or []), *(pod.spec.initContainers or [])]:
         texts = [variable.value for variable in container.env or [] if variable.name == SPEC_LIMIT]
@@ -135,9 +140,7 @@ def _spec_limit(pod: Pod, complaints: list[Complaint]) -> int | None:
                 limits.append(parse_bytes(texts[-1]))
             except QuantityError as error:
                 complaints.append(Complaint(key=SPEC_LIMIT, value=texts[-1], reason=str(error)))
-    if 0 in limits:
-        return 0
-    return max(limits, default=None)
+    return limits
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
