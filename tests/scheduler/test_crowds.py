@@ -16,7 +16,7 @@ import pytest
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import encode
 from support.client import GIB, WireClient, entry, gpu_bytes, registration
-from support.daemon import Daemon
+from support.daemon import Daemon, clean_environment
 from support.fixtures import StartDaemon
 
 RUN = b"r" * 16
@@ -135,6 +135,51 @@ def test_a_flood_of_messages_does_not_hold_up_others(daemon: Daemon) -> None:
             is_over.set()
             thread.join()
         assert longest < 0.5
+
+
+FLOODERS = """
+import os, sys, threading
+from support.client import WireClient, entry
+from nvshare.wire import messages as wire
+from nvshare.wire.codec import encode
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+run = b"f" * 16
+clients = [WireClient(sys.argv[1]).register(entry(5), run=run) for _ in range(100)]
+clients[0].take_lock()
+words = b"".join(encode(wire.MemUpdate(0, 0, number, 0)) for number in range(5000))
+
+def flood(client):
+    while True:
+        client.send_bytes(words)
+
+for client in clients:
+    threading.Thread(target=flood, args=(client,), daemon=True).start()
+print("flooding", flush=True)
+sys.stdin.buffer.read()
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_a_hundred_flooding_processes_of_one_user_hardly_delay_another(open_place: Path) -> None:
+    environment = clean_environment()
+    environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])
+    with Daemon(open_place, "--log-level", "warning") as daemon:
+        with daemon.client().register() as one, daemon.client().register() as other:
+            flooders = subprocess.Popen(
+                [sys.executable, "-c", FLOODERS, daemon.socket],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+            )
+            assert flooders.stdout is not None
+            assert flooders.stdout.readline() == b"flooding\n"
+            times = sorted(hand_over(one, other, 1) for _ in range(21))
+            flooders.communicate()
+        daemon.assert_alive()
+    assert times[10] < 0.1, times
 
 
 def test_unanswered_questions_are_bounded(daemon: Daemon) -> None:

@@ -2,16 +2,20 @@
 
 Failure is normal input here. A peer that breaks the protocol, sends half a frame and goes silent, never registers, or
 never reads is closed with a reason that is logged and counted; nobody else notices. A peer's death is seen through its
-pidfd, so a forked child that still holds the socket does not keep a lock."""
+pidfd, so a forked child that still holds the socket does not keep a lock.
+
+A flood slows down only its sender. A peer is read a little at a time, with a turn of the event loop in between, and the
+time that its messages take is charged to its pod, container or user (clients.Account); who owes is read later."""
 
 import asyncio
 import os
 import socket
+import time
 from typing import cast
 
 from nvshare.core.events import ClientLeft
 from nvshare.scheduler import translation
-from nvshare.scheduler.clients import Clients, RefusedError
+from nvshare.scheduler.clients import Account, Clients, RefusedError
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.identity import IdentityError, Peer, peer_of
 from nvshare.scheduler.log import log
@@ -21,13 +25,17 @@ from nvshare.wire.codec import Decoder, WireError
 
 MOST_BUFFERED = 1 << 16
 """A peer that lets this many bytes pile up does not read, and is cut off."""
-MOST_AT_ONCE = 256
-"""Bytes of one peer that are worked on before others have their turn: a flood slows down only its sender."""
+MOST_AT_ONCE = 512
+"""Bytes of one peer that are worked on before others have their turn."""
 MOST_GPUS = 128
 """More are not on one machine, MIG instances included; a client that names more makes them up."""
 
 
-class ClientConnection(asyncio.Protocol):
+_inbox = memoryview(bytearray(MOST_AT_ONCE))
+"""Where the kernel puts what comes next, for all connections: it is read before the next one has its turn."""
+
+
+class ClientConnection(asyncio.BufferedProtocol):
     """A connection on the clients' socket."""
 
     def __init__(self, engine: Engine, clients: Clients, *, grace_ms: int, patience_s: float) -> None:
@@ -44,8 +52,7 @@ class ClientConnection(asyncio.Protocol):
         self._client = 0
         self._gpus: tuple[str, ...] = ()
         self._out: list[bytes] = []
-        self._later = b""
-        self._later_at = 0
+        self._account: Account | None = None
         self._impatience: asyncio.TimerHandle | None = None
         self._reason = "closed"
 
@@ -57,32 +64,41 @@ class ClientConnection(asyncio.Protocol):
         try:
             self._clients.admit()
             self._peer = peer_of(cast("socket.socket", transport.get_extra_info("socket")))
-            self._clients.identify(self._peer)
+            self._account = self._clients.identify(self._peer)
         except (RefusedError, IdentityError) as error:
             self._close("refused", str(error))
             return
         self._loop.add_reader(self._peer.pidfd, self._peer_ended)
         self._be_impatient("never registered")
 
-    def data_received(self, data: bytes) -> None:
-        if len(data) <= MOST_AT_ONCE:
-            self._feed(data)
-            return
-        assert self._transport is not None
-        self._transport.pause_reading()
-        self._later, self._later_at = data, 0
-        self._feed_part()
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _inbox
 
-    def _feed_part(self) -> None:
-        """A part of what came at once; the rest, and what comes after it, when others have had their turn."""
+    def buffer_updated(self, nbytes: int) -> None:
+        account = self._account
+        if account is None:
+            return  # It was refused, and is being closed.
+        began = time.monotonic_ns()
+        self._feed(bytes(_inbox[:nbytes]))
+        ended = time.monotonic_ns()
+        account.charge(began, ended)
+        delay_ns = account.delay_ns(ended) if self._clients.is_contested else 0
+        if delay_ns or nbytes == MOST_AT_ONCE:
+            self._give_way(delay_ns)
+
+    def _give_way(self, delay_ns: int) -> None:
+        """Read on when others have had their turn, and not before what was taken is paid."""
         assert self._transport is not None
-        part = self._later[self._later_at : self._later_at + MOST_AT_ONCE]
-        self._later_at += MOST_AT_ONCE
-        self._feed(part)
-        if self._later_at < len(self._later) and not self._transport.is_closing():
-            self._loop.call_soon(self._feed_part)
+        if self._transport.is_closing():
             return
-        self._later = b""
+        self._transport.pause_reading()
+        if delay_ns:
+            self._loop.call_later(delay_ns / 1e9, self._read_on)
+        else:
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        assert self._transport is not None
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
