@@ -191,7 +191,7 @@ static bool advance(struct sim_engine *engine, uint64_t now)
 /* A kernel that spins on a flag in memory: it ends when the flag is set and keeps nobody else from computing. */
 static bool wait_for_flag(struct sim_engine *engine, CUstream stream, const struct sim_op *op, uint64_t now)
 {
-    const volatile uint64_t *flag = (const volatile uint64_t *)(uintptr_t)op->u.kernel.touch;
+    const uint64_t *flag = (const uint64_t *)(uintptr_t)op->u.kernel.touch;
     if (!stream->started) {
         stream->started = true;
         stream->begin_ns = latest(op->submit_ns, stream->ready_ns);
@@ -199,7 +199,7 @@ static bool wait_for_flag(struct sim_engine *engine, CUstream stream, const stru
             .kind = SIM_TRACE_KERNEL, .card = engine->card, .begin_ns = stream->begin_ns, .stream = stream->number,
             .name = op->name, .address = op->u.kernel.touch});
     }
-    if (*flag < op->u.kernel.touch_bytes) {
+    if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < op->u.kernel.touch_bytes) {
         if (engine->poll_ns > now + 200000)
             engine->poll_ns = now + 200000;
         return false;

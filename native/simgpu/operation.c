@@ -234,8 +234,8 @@ static bool step_wait_stream(CUstream stream, struct sim_op *op)
 static uint64_t load_value(const struct sim_op *op)
 {
     if (op->u.value.wide)
-        return *(const volatile uint64_t *)(uintptr_t)op->u.value.address;
-    return *(const volatile uint32_t *)(uintptr_t)op->u.value.address;
+        return __atomic_load_n((const uint64_t *)(uintptr_t)op->u.value.address, __ATOMIC_ACQUIRE);
+    return __atomic_load_n((const uint32_t *)(uintptr_t)op->u.value.address, __ATOMIC_ACQUIRE);
 }
 
 static bool value_reached(const struct sim_op *op)
@@ -262,9 +262,9 @@ static bool step_value(struct sim_engine *engine, CUstream stream, struct sim_op
     }
     stream->end_ns = op->kind == SIM_OP_WAIT_VALUE ? now : latest(op->submit_ns, stream->ready_ns);
     if (op->kind == SIM_OP_WRITE_VALUE && op->u.value.wide)
-        *(volatile uint64_t *)(uintptr_t)op->u.value.address = op->u.value.value;
+        __atomic_store_n((uint64_t *)(uintptr_t)op->u.value.address, op->u.value.value, __ATOMIC_RELEASE);
     else if (op->kind == SIM_OP_WRITE_VALUE)
-        *(volatile uint32_t *)(uintptr_t)op->u.value.address = (uint32_t)op->u.value.value;
+        __atomic_store_n((uint32_t *)(uintptr_t)op->u.value.address, (uint32_t)op->u.value.value, __ATOMIC_RELEASE);
     return true;
 }
 

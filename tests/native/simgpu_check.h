@@ -87,6 +87,17 @@ static inline CUresult spin(CUstream stream, unsigned long long microseconds)
     return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
+/* Holds a stream up until let_go(): what is submitted behind it is certain not to have run. */
+static unsigned long long held __attribute__((aligned(8)));
+static unsigned long long holds;
+
+static inline void hold(CUstream stream)
+{
+    OK(cuStreamWaitValue64, stream, (CUdeviceptr)(uintptr_t)&held, ++holds, CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+static inline void let_go(void) { __atomic_store_n(&held, holds, __ATOMIC_RELEASE); }
+
 static inline double seconds(void)
 {
     struct timespec now;

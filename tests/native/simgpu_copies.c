@@ -143,17 +143,19 @@ static void zeroing_costs_no_memory(void)
     OK(cuMemFree_v2, big);
 }
 
-/* The copy waits for the kernel before it, and the source of an asynchronous copy may be reused at once. */
+/* The copy waits for what is before it, and the source of an asynchronous copy may be reused at once. */
 static void order_and_staging(void)
 {
     CUstream stream = NULL;
     unsigned value = 1, seen = 0;
     OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     OK(cuMemsetD32Async, a, 0, 1, stream);
-    TRUE_(spin(stream, 200000) == CUDA_SUCCESS);
+    OK(cuStreamSynchronize, stream);
+    hold(stream);
     OK(cuMemcpyHtoDAsync_v2, a, &value, sizeof value, stream);
     value = 2;
     TRUE_(*(unsigned *)(uintptr_t)a == 0);
+    let_go();
     OK(cuMemcpyDtoHAsync_v2, &seen, a, sizeof seen, stream); /* to ordinary memory: returns when it is there */
     TRUE_(seen == 1);
     OK(cuStreamDestroy_v2, stream);
