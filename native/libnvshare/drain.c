@@ -17,7 +17,7 @@ static struct orphan {
 } orphans[MOST_ORPHANS];
 static int orphan_count;
 static uint32_t attempts[NVS_MAX_GPUS];
-static _Atomic bool waits_for_captures;
+static _Atomic uint64_t waits_for_captures; /* bit g: GPU g must drain and cannot while something captures */
 
 bool nvs_stream_may_capture(const struct nvs_stream *stream)
 {
@@ -102,7 +102,7 @@ void nvs_stream_pace(struct nvs_stream *stream)
     if (stream->is_marked && !wait_for_mark(handle, stream->mark))
         return;
     stream->is_pacing = false;
-    nvs_pace_learn(&stream->pace, nvs_now_ns());
+    nvs_pace_learn(&stream->pace, nvs_now_ns(), stream->gpu->noted_streams);
     stream->is_marked = can_record(stream, handle) && record(stream, &stream->mark, handle) == CUDA_SUCCESS;
 }
 
@@ -138,10 +138,12 @@ void nvs_drain_forget_context(CUcontext context)
 void nvs_drain_forked(void)
 {
     orphan_count = 0;
-    atomic_store(&waits_for_captures, false);
+    atomic_store(&waits_for_captures, 0);
 }
 
-bool nvs_drain_waits_for_captures(void) { return atomic_load(&waits_for_captures); }
+bool nvs_drain_waits_for_captures(void) { return atomic_load(&waits_for_captures) != 0; }
+
+void nvs_drain_end(const struct nvs_gpu *gpu) { atomic_fetch_and(&waits_for_captures, ~(UINT64_C(1) << gpu->index)); }
 
 void nvs_drain_begin(struct nvs_gpu *gpu) { attempts[gpu->index]++; }
 
@@ -165,7 +167,7 @@ static bool orphans_finished(const struct nvs_gpu *gpu)
 }
 
 /* One stream: record once per attempt, then ask. */
-static bool stream_finished(struct nvs_stream *stream, uint32_t attempt)
+static bool stream_finished(struct nvs_stream *stream, uint32_t attempt, bool is_urgent)
 {
     /* Per-thread default streams have no handle that we could use; the legacy stream waits for them. */
     uintptr_t handle = stream->handle > 2 ? stream->handle : (uintptr_t)CU_STREAM_LEGACY;
@@ -177,7 +179,8 @@ static bool stream_finished(struct nvs_stream *stream, uint32_t attempt)
         /* A capturing stream's earlier work left an orphan when the capture began. */
         if (handle != (uintptr_t)CU_STREAM_LEGACY)
             return true;
-        atomic_store(&waits_for_captures, true);
+        if (is_urgent)
+            atomic_fetch_or(&waits_for_captures, UINT64_C(1) << stream->gpu->index);
         return false;
     }
     if (record(stream, &stream->last, handle) != CUDA_SUCCESS)
@@ -186,12 +189,12 @@ static bool stream_finished(struct nvs_stream *stream, uint32_t attempt)
     return is_finished(stream->last);
 }
 
-bool nvs_drain_step(struct nvs_gpu *gpu)
+bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent)
 {
     bool all = orphans_finished(gpu);
-    atomic_store(&waits_for_captures, false);
+    nvs_drain_end(gpu);
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
-        if (at->gpu == gpu && at->is_noted && !stream_finished(at, attempts[gpu->index]))
+        if (at->gpu == gpu && at->is_noted && !stream_finished(at, attempts[gpu->index], is_urgent))
             all = false;
     /* The list is void before it is cleared: whoever noted a stream under the old word finds it changed and notes it again. */
     if (!all || !nvs_gate_new_generation(gpu))
@@ -199,5 +202,6 @@ bool nvs_drain_step(struct nvs_gpu *gpu)
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
         if (at->gpu == gpu)
             at->is_noted = false;
+    gpu->noted_streams = 0;
     return true;
 }

@@ -21,8 +21,10 @@ void nvs_drain_forked(void);
 
 /* Starts to drain a GPU anew; events of an earlier attempt say nothing about later work. */
 void nvs_drain_begin(struct nvs_gpu *gpu);
-/* True when everything noted has finished; the notes are then cleared. Never blocks. */
-bool nvs_drain_step(struct nvs_gpu *gpu);
+/* True when everything noted has finished; the notes are then cleared. Never blocks. `is_urgent`: new captures may be held off for it. */
+bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent);
+/* Nobody wants to know any more. */
+void nvs_drain_end(const struct nvs_gpu *gpu);
 /* True while a drain waits for captures to end: new ones should hold off. */
 bool nvs_drain_waits_for_captures(void);
 

@@ -51,6 +51,8 @@ BEGIN_PAIR(cuStreamBeginCapture, (CUstream st), (st))
 BEGIN_PAIR(cuStreamBeginCapture_v2, (CUstream st, CUstreamCaptureMode mode), (st, mode))
 BEGIN_PAIR(cuStreamBeginCaptureToGraph, (CUstream st, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *e, size_t n, CUstreamCaptureMode mode), (st, g, d, e, n, mode))
 
+BEGIN_PAIR(cuStreamBeginRecaptureToGraph, (CUstream st, CUstreamCaptureMode mode, CUgraph g, void *callback, void *data), (st, mode, g, callback, data))
+
 /* Whatever the answer was, what counts is whether the stream captures now. */
 static CUresult ended(CUresult result, uintptr_t handle)
 {

@@ -7,9 +7,12 @@
 
 enum { LOW_MS = 125, HIGH_MS = 250, AIM_MS = 187 };
 
-uint32_t nvs_pace_learn(struct nvs_pace *pace, int64_t now_ns)
+uint32_t nvs_pace_learn(struct nvs_pace *pace, int64_t now_ns, uint32_t streams)
 {
-    int64_t took = now_ns - pace->last_done_ns;
+    if (streams > NVS_PACE_STREAMS_MOST)
+        streams = NVS_PACE_STREAMS_MOST;
+    /* Each of several streams gets its part of the half second; as if its work took that many times longer. */
+    int64_t took = (now_ns - pace->last_done_ns) * (streams ? streams : 1);
     uint32_t window = pace->window ? pace->window : 1;
     int known = pace->last_done_ns != 0;
     pace->last_done_ns = now_ns;

@@ -26,6 +26,7 @@ struct nvs_gpu {
     _Atomic uint32_t waiters;
     _Atomic bool is_idle_told; /* the scheduler believes that all our work has finished */
     _Atomic uint32_t contexts;
+    uint32_t noted_streams; /* how many are to be drained; under the streams' lock */
 
     struct nvs_lock account_lock;
     struct nvs_account account;

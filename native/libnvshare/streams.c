@@ -175,8 +175,10 @@ bool nvs_stream_note(const struct nvs_stream_use *use)
 {
     nvs_lock_take(&nvs_streams_lock);
     struct nvs_stream *stream = nvs_stream_find(use->handle, true);
-    if (stream)
+    if (stream && !stream->is_noted) {
         stream->is_noted = true;
+        stream->gpu->noted_streams++;
+    }
     nvs_lock_give(&nvs_streams_lock);
     return stream != NULL;
 }
@@ -198,6 +200,8 @@ static void stream_end(struct nvs_stream *stream, bool context_lives)
     }
     if (stream->is_capturing)
         atomic_fetch_sub(&nvs_captures, 1);
+    if (stream->is_noted)
+        stream->gpu->noted_streams--;
     nvs_gate_forget_streams(stream->gpu);
     free(stream);
 }

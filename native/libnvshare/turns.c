@@ -62,8 +62,10 @@ static void start_drain(struct nvs_gpu *gpu)
 
 void nvs_turns_apply(struct nvs_gpu *gpu, unsigned todo)
 {
-    if (todo & NVS_DO_STOP_DRAINING)
+    if (todo & NVS_DO_STOP_DRAINING) {
         gpu->is_draining = false;
+        nvs_drain_end(gpu);
+    }
     if (todo & NVS_DO_CLOSE)
         nvs_gate_close(gpu);
     if (todo & (NVS_DO_CLOSE | NVS_DO_OPEN)) {
@@ -90,7 +92,7 @@ static bool drained(struct nvs_gpu *gpu)
     if (!gpu->is_past_threads)
         nvs_drain_begin(gpu);
     gpu->is_past_threads = true;
-    bool done = nvs_drain_step(gpu);
+    bool done = nvs_drain_step(gpu, gpu->is_draining);
     nvs_lock_give(&nvs_streams_lock);
     return done;
 }

@@ -22,9 +22,10 @@ def test_two_that_do_not_fit_never_overlap_and_keep_the_quantum(tmp_path: Path) 
         assert machine.overlaps() == []
         taken = list(turns(traces, traces[0].uuids[0]))
         assert len(taken) >= 4
-        lengths = [(end - begin) / 1e9 for _, begin, end in taken[1:-1]]
+        lengths = [(end - begin) / 1e9 for _, begin, end in taken]
         # 1 s, 100 ms, the bound of the drain (half a second), and the paging of 10 GiB that the first kernel waits for.
-        assert all(0.7 < length < 1.7 for length in lengths), lengths
+        assert all(length < 1.7 for length in lengths), lengths
+        assert all(length > 0.7 for length in lengths[1:-2]), lengths  # each one's last turn may be short
         shares = [busy_ns(trace) for trace in traces]
         assert max(shares) < 3 * min(shares), shares
 

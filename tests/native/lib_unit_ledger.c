@@ -123,14 +123,17 @@ static void pacing_settles_between_a_quarter_and_half_a_second(void)
     struct nvs_pace pace = {0};
     int64_t now = 1, kernel = 3000000; /* 3 ms each */
     for (int i = 0; i < 40; i++)
-        now += (int64_t)nvs_pace_learn(&pace, now) * kernel;
+        now += (int64_t)nvs_pace_learn(&pace, now, 1) * kernel;
     CHECK(pace.window * kernel >= 90 * 1000000 && pace.window * kernel <= 250 * 1000000);
     for (int i = 0; i < 4; i++, now += 60 * kernel * pace.window) /* suddenly 60 times longer */
-        nvs_pace_learn(&pace, now);
+        nvs_pace_learn(&pace, now, 1);
     CHECK(pace.window <= 2);
     for (int i = 0; i < 20; i++)
-        nvs_pace_learn(&pace, now += 2000);
+        nvs_pace_learn(&pace, now += 2000, 1);
     EQUAL(pace.window, NVS_PACE_MOST);
+    for (int i = 0; i < 40; i++) /* eight streams of 3 ms kernels, one after the other: each has an eighth of the time */
+        now += (int64_t)nvs_pace_learn(&pace, now, 8) * kernel;
+    CHECK(pace.window * kernel * 8 <= 260 * 1000000);
 }
 
 static void quantities_are_kubernetes_quantities(void)
