@@ -48,6 +48,8 @@ class Clients:
         self._most = min(most, self._affordable())
         self._most_per_group = most_per_group
         self._names: dict[int, str] = {}
+        self.is_contested = False
+        """Somebody could be held up by somebody else."""
         self._accounts: dict[str, Account] = {}
 
     @property
@@ -60,17 +62,13 @@ class Clients:
         if self.connections > self._most:
             raise RefusedError(f"{self._most} connections are open already (max-clients, or the limit of open files)")
 
-    @property
-    def is_contested(self) -> bool:
-        """Somebody could be held up by somebody else."""
-        return len(self._accounts) > 1
-
     def identify(self, peer: Peer) -> Account:
         """Count it for its pod, container or user: before it registers, or one could fill the house in silence."""
         holder = _holder_of(peer)
         if holder not in self._accounts:
             self._settle_accounts()
             self._accounts[holder] = Account()
+            self.is_contested = len(self._accounts) > 1
         account = self._accounts[holder]
         account.connections += 1
         if account.connections > self._most_per_group:
@@ -90,6 +88,7 @@ class Clients:
         gone = [name for name, one in self._accounts.items() if not one.connections and not one.delay_ns(now)]
         for name in gone:
             del self._accounts[name]
+        self.is_contested = len(self._accounts) > 1
 
     def register(self, peer: Peer, run: bytes) -> int:
         """An id for a client, short enough to type."""

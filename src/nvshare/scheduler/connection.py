@@ -75,16 +75,24 @@ class ClientConnection(asyncio.BufferedProtocol):
         return _inbox
 
     def buffer_updated(self, nbytes: int) -> None:
-        account = self._account
-        if account is None:
+        if self._account is None:
             return  # It was refused, and is being closed.
-        began = time.monotonic_ns()
-        self._feed(bytes(_inbox[:nbytes]))
-        ended = time.monotonic_ns()
-        account.charge(began, ended)
-        delay_ns = account.delay_ns(ended) if self._clients.is_contested else 0
+        data = bytes(_inbox[:nbytes])
+        delay_ns = 0
+        if self._clients.is_contested:
+            delay_ns = self._feed_on(self._account, data)
+        else:
+            self._feed(data)
         if delay_ns or nbytes == MOST_AT_ONCE:
             self._give_way(delay_ns)
+
+    def _feed_on(self, account: Account, data: bytes) -> int:
+        """Work on what came at its sender's expense; how long that one has to wait then."""
+        began = time.monotonic_ns()
+        self._feed(data)
+        ended = time.monotonic_ns()
+        account.charge(began, ended)
+        return account.delay_ns(ended)
 
     def _give_way(self, delay_ns: int) -> None:
         """Read on when others have had their turn, and not before what was taken is paid."""
