@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -99,14 +99,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture
-def figure(request: pytest.FixtureRequest) -> Iterator[object]:
+def figure() -> Callable[[str], None]:
     """Note a measured figure; all are printed at the end."""
 
     def note(text: str) -> None:
         with (LOGS / "figures.txt").open("a") as file:
             file.write(f"{text}\n")
 
-    yield note
+    return note
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -175,6 +175,14 @@ def metrics() -> dict[str, float]:
     return {name: float(value) for name, _, value in rows}
 
 
+def has_clients(count: int) -> bool:
+    """Whether the scheduler answers and has so many; False while it is being restarted."""
+    try:
+        return len(clients()) == count
+    except (AssertionError, RuntimeError):
+        return False
+
+
 def scheduler_pid() -> int:
     """The scheduler's pid on this machine."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):

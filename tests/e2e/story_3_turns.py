@@ -1,5 +1,7 @@
 """Scenario 6, waiting, and thirty pods on one card."""
 
+import itertools
+import json
 import time
 
 from kit import (
@@ -25,12 +27,8 @@ def progress(lines: list[str]) -> list[tuple[float, int]]:
     return [(float(row[0]), int(row[1])) for row in rows if len(row) == 2 and row[0][0].isdigit()]
 
 
-def steps(rows: list[tuple[float, int]]) -> list[int]:
-    return [after[1] - before[1] for before, after in zip(rows, rows[1:], strict=False)]
-
-
 def longest_pause(rows: list[tuple[float, int]]) -> float:
-    return max(after[0] - before[0] for before, after in zip(rows, rows[1:], strict=False))
+    return max(after[0] - before[0] for before, after in itertools.pairwise(rows))
 
 
 def test_scenario_6_two_pods_take_turns_on_the_shared_gpu_and_never_elsewhere() -> None:
@@ -98,7 +96,7 @@ def test_thirty_pods_share_one_card() -> None:
             assert len({client["gpu"] for client in clients()}) == 1
             assert execute("crowd-7", "workload", "ask", "alloc", "100Mi") == "Success (0)\n"
             thirty_first = pod("one-too-many")
-            kubectl("apply", "-f", "-", text=__import__("json").dumps(thirty_first))
+            kubectl("apply", "-f", "-", text=json.dumps(thirty_first))
             try:
                 wait_until(lambda: bool(events_on("one-too-many", "FailedScheduling")), "no slot is left")
                 assert f"Insufficient {SLOT}" in events_on("one-too-many", "FailedScheduling")[0]

@@ -1,5 +1,6 @@
 """Everything that can be restarted is, while programs compute."""
 
+import itertools
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ from kit import (
     GIB,
     LIMIT,
     NODE,
+    ROOT,
     SYSTEM,
     allocatable,
     annotate,
@@ -17,9 +19,11 @@ from kit import (
     clients,
     cluster,
     execute,
+    has_clients,
     kubectl,
     pod,
     pods,
+    scheduler_pid,
     system_pod,
     wait_for_log,
     wait_until,
@@ -27,33 +31,33 @@ from kit import (
 from story_3_turns import progress
 
 KUBELET_SOCKET = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
+OWN_SOCKET = KUBELET_SOCKET.with_name("nvshare.sock")
 
 
 def test_a_kubelet_restart_brings_the_slots_back_within_two_seconds(figure: Callable[[str], None]) -> None:
     with pods(pod("computes")), background("computes", "workload", "run", "1000", "0") as stream:
         stream.until(lambda lines: len(lines) > 2)
         for how in (signal.SIGTERM, signal.SIGKILL):
-            before = KUBELET_SOCKET.stat().st_ino
+            before = identity(KUBELET_SOCKET)
             cluster.restart("kubelet", how=how)
-            wait_until(
-                lambda before=before: KUBELET_SOCKET.exists() and KUBELET_SOCKET.stat().st_ino != before,
-                "its socket",
-                30,
-            )
-            back = time.monotonic()
-            took = wait_until(lambda: registered_after(back), "the plugin registers again", 2)
-            wait_until(lambda: allocatable() == 20, "the node offers 20 slots", 20, step=0.1)
-            for _ in range(10):
+            wait_until(lambda before=before: identity(KUBELET_SOCKET) not in (None, before), "kubelet's socket", 30)
+            took = wait_until(lambda: identity(OWN_SOCKET) is not None, "the plugin's socket", 2)
+            took += wait_until(lambda: allocatable() == 20, "the node offers 20 slots", 2, step=0.1)
+            for _ in range(20):
                 time.sleep(0.1)
                 assert allocatable() == 20
-            figure(f"kubelet restarted by {how.name}: the plugin was back {took * 1000:.0f} ms after kubelet.sock")
+            figure(f"kubelet restarted by {how.name}: slots are back {took * 1000:.0f} ms after kubelet.sock")
         done = progress(stream.lines())
         assert done[-1][1] > done[2][1]
 
 
-def registered_after(_: float) -> bool:
-    """Whether kubelet has our socket again: it is wiped at its start and made anew when we register."""
-    return (KUBELET_SOCKET.parent / "nvshare.sock").exists()
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a socket from its successor; None when there is none. A number alone may come again."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_ctime_ns
 
 
 def test_the_api_servers_restart_keeps_limits_and_the_watch_goes_on() -> None:
@@ -78,18 +82,16 @@ def test_a_killed_scheduler_is_not_noticed_by_who_computes() -> None:
             killed = len(stream.lines())
             stream.until(lambda lines: len(lines) > killed + 3, 10)
             kubectl("rollout", "status", "-n", SYSTEM, "daemonset/nvshare-scheduler", "--timeout=60s")
-            wait_until(lambda: len(clients()) == 1, "the process registers with the new scheduler", 20)
+            wait_until(lambda: has_clients(1), "the process registers with the new scheduler", 30)
             (after,) = clients()
             assert (after["pid"], after["label"], after["limit"]) == (before["pid"], "default/goes-on", 2 * GIB)
             rows = progress(stream.lines())
-            assert max(b[0] - a[0] for a, b in zip(rows, rows[1:], strict=False)) < 3
+            assert max(b[0] - a[0] for a, b in itertools.pairwise(rows)) < 3
             assert not any("error" in line for line in stream.lines())
         assert "OOM" in execute("goes-on", "workload", "alloc", "3Gi", code=1)
 
 
 def test_a_scheduler_container_that_crashes_comes_back_in_place() -> None:
-    from kit import scheduler_pid
-
     with (
         pods(pod("crash-test", annotations={LIMIT: "2Gi"})),
         background("crash-test", "workload", "run", "1000", "0", "1Gi") as stream,
@@ -98,38 +100,29 @@ def test_a_scheduler_container_that_crashes_comes_back_in_place() -> None:
         first = scheduler_pid()
         subprocess.run(["kill", "-9", str(first)], check=True)
         wait_until(lambda: _running_scheduler() not in (None, first), "kubelet starts it again", 60)
-        wait_until(lambda: _has_clients(1), "the process registers again", 30)
+        wait_until(lambda: has_clients(1), "the process registers again", 30)
         assert not any("error" in line for line in stream.lines())
 
 
 def _running_scheduler() -> int | None:
-    from kit import scheduler_pid
-
     try:
         return scheduler_pid()
     except AssertionError:
         return None
 
 
-def _has_clients(count: int) -> bool:
-    try:
-        return len(clients()) == count
-    except (AssertionError, RuntimeError):
-        return False
-
-
 def test_the_plugins_upgrade_leaves_running_pods_alone_and_replaces_the_library_whole() -> None:
     library = Path("/var/run/nvshare/lib/libnvshare.so")
     with pods(pod("upgraded")), background("upgraded", "workload", "run", "1000", "0") as stream:
         stream.until(lambda lines: len(lines) > 2)
-        before = library.stat().st_ino
         content = library.read_bytes()
-        library.write_bytes(content)  # the same file, so that a later difference is a replacement
         older = library.with_name("older")
         older.write_bytes(content + b"\0")
         older.chmod(0o755)
+        kubectl("delete", "daemonset", "-n", SYSTEM, "nvshare-device-plugin")
         older.rename(library)  # what an older version's plugin had put there
-        kubectl("rollout", "restart", "-n", SYSTEM, "daemonset/nvshare-device-plugin")
+        before = library.stat().st_ino
+        kubectl("apply", "-f", str(ROOT / "deploy" / "manifests" / "device-plugin.yaml"))
         kubectl("rollout", "status", "-n", SYSTEM, "daemonset/nvshare-device-plugin", "--timeout=90s")
         wait_until(lambda: library.read_bytes() == content, "the library is replaced")
         assert library.stat().st_ino != before
@@ -142,12 +135,13 @@ def test_the_plugins_upgrade_leaves_running_pods_alone_and_replaces_the_library_
 def test_after_a_wiped_run_directory_the_next_container_start_is_shared() -> None:
     since_before = pod("wiped", "sh", "-c", "workload run 1000 0", restart="Always")
     with pods(since_before):
-        wait_until(lambda: bool(clients()), "the process registers")
+        wait_until(lambda: has_clients(1), "the process registers")
+        (before,) = clients()
         subprocess.run("rm -rf /var/run/nvshare/*", shell=True, check=True)
-        execute("wiped", "sh", "-c", "kill -9 -1", code=None)
+        subprocess.run(["kill", "-9", str(before["pid"])], check=True)
         wait_until(lambda: Path("/var/run/nvshare/lib/libnvshare.so").is_file(), "the plugin puts the library back", 30)
         wait_until(lambda: Path("/var/run/nvshare/scheduler.sock").is_socket(), "the scheduler's socket is back", 90)
-        wait_until(lambda: _has_clients(1), "the restarted container's process registers", 90)
+        wait_until(lambda: has_clients(1) and clients()[0]["pid"] != before["pid"], "the next container's process", 90)
 
 
 def test_a_drained_node_forgets_its_clients_and_takes_pods_again() -> None:

@@ -72,6 +72,7 @@ def _kubelet() -> dict[str, object]:
         "imageGCHighThresholdPercent": 100,
         "serializeImagePulls": False,
         "syncFrequency": "10s",
+        "nodeStatusUpdateFrequency": "1s",
     }
 
 
