@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,54 @@ def test_a_peer_in_a_pid_namespace_below_is_known_by_the_pid_that_the_scheduler_
     assert client["pid"] not in (0, 1, peer.pid)
     assert Path(f"/proc/{client['pid']}/stat").read_text().split()[3] == str(peer.pid)
     peer.communicate()
+
+
+POD = "9c8d2e0a-3a5f-4f4e-8d5c-0f6c3d1b2a7e"
+OTHER = "11111111-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A real cgroup named as kubelet and containerd name them, in a hierarchy that can be written here."""
+    roots = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]
+    root = next((one for one in roots if (one / "cgroup.procs").exists()), None)
+    if root is None or not os.access(root, os.W_OK):
+        pytest.skip("no cgroup can be made here")
+    leaf = root / f"nvshare-test-{os.getpid()}" / "kubepods" / "burstable" / f"pod{POD}" / ("ab" * 32)
+    nested = leaf / "kubepods" / f"pod{OTHER}" / ("cd" * 32)
+    try:
+        nested.mkdir(parents=True)
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error.strerror}")
+    yield leaf
+    place = nested
+    while place != root:
+        place.rmdir()
+        place = place.parent
+
+
+IN_CGROUP = """
+import os, sys
+open(sys.argv[2] + "/cgroup.procs", "w").write(str(os.getpid()))
+from support.client import WireClient
+client = WireClient(sys.argv[1]).register(run=b"x" * 16)
+print(client.name, flush=True)
+sys.stdin.buffer.read()
+"""
+
+
+def test_processes_of_a_pod_share_its_limit_even_from_a_cgroup_that_names_another(daemon: Daemon, cgroup: Path) -> None:
+    inside = cgroup / "kubepods" / f"pod{OTHER}" / ("cd" * 32)
+    peers = [script(IN_CGROUP, daemon.socket, str(place)) for place in (cgroup, inside)]
+    names = [first_line(peer) for peer in peers]
+    clients = daemon.status()["gpus"][0]["clients"]
+    assert sorted(client["id"] for client in clients) == sorted(names)
+    assert {client["group"] for client in clients} == {f"pod/{POD}"}
+    daemon.ctl("limit", POD, "2Gi")
+    assert {client["limit"] for client in daemon.status()["gpus"][0]["clients"]} == {2 * GIB}
+    assert daemon.log.wait_for("Memory limit").endswith(f"Memory limit changed for pod {POD}: 0 -> 2147483648 bytes")
+    for peer in peers:
+        peer.communicate()
 
 
 HOSTILE = """

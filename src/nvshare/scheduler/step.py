@@ -80,7 +80,8 @@ def _describe_action(action: ac.Action) -> list[str]:
                 f" {action.place}, held by {client_name(action.holder)} for {_duration(action.held_ns)}"
             ]
         case ac.ReportLimit():
-            kind = "pod " if action.group.startswith("pod/") else ""
+            # A pod that Kubernetes has not told us of is called "pod UID" already.
+            kind = "pod " if action.group.startswith("pod/") and not action.label.startswith("pod ") else ""
             return [f"Memory limit changed for {kind}{action.label}: {action.old} -> {action.new} bytes"]
         case ac.UpdateLimit():
             size = f"{action.limit} bytes ({action.limit / GIB:.2f} GiB)"
