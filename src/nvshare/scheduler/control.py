@@ -100,11 +100,11 @@ class Control:
     def _groups_named(self, target: str) -> list[str]:
         """The groups that an operator can mean by a client's id, a label, its last part, or a key."""
         node = self._engine.node
-        client = node.clients.get(_client_id(target))
+        exact = {g.key for g in node.groups.values() if target in (g.key, g.key.partition("/")[2], g.label)}
+        named = exact or {g.key for g in node.groups.values() if g.label.rpartition("/")[2] == target}
         # A pod may be called cafe, and so may a client: then neither is meant without a doubt.
-        exact = {client.group.key} if client else set()
-        exact |= {g.key for g in node.groups.values() if target in (g.key, g.key.partition("/")[2], g.label)}
-        return list(exact) or [g.key for g in node.groups.values() if g.label.rpartition("/")[2] == target]
+        client = node.clients.get(_client_id(target))
+        return list(named | {client.group.key} if client else named)
 
     def _story(self, request: admin.GetStory) -> admin.Answer:
         client = _client_id(request.client)
