@@ -81,7 +81,7 @@ def simulated(memory: int = 16 * GIB) -> Plan:
 
 def real(memory: int) -> Plan:
     """For a real card of this size: sizes follow the card, and work is short, because nothing makes time go faster."""
-    big, small = memory * 10 // 16 // MIB * MIB, memory * 3 // 16 // MIB * MIB
+    big, small = memory * 9 // 16 // MIB * MIB, memory * 3 // 16 // MIB * MIB
     return Plan(
         card=memory,
         scale=1.0,
@@ -90,7 +90,7 @@ def real(memory: int) -> Plan:
         move_s_per_gib=1.0,
         phases=_phases(
             steady=tuple(Job(name, big, bursts=40, passes=10) for name in ("train A", "train B")),
-            bursty=tuple(Job(name, big, bursts=3, passes=60, pause_ms=5000) for name in ("mixed A", "mixed B")),
+            bursty=tuple(Job(name, big, bursts=3, passes=150, pause_ms=8000) for name in ("mixed A", "mixed B")),
             small=tuple(Job(f"small {letter}", small, bursts=6, passes=20, pause_ms=1500) for letter in "ABCD"),
             patience_s=60.0,
         ),
