@@ -100,6 +100,28 @@ def test_a_user_who_fills_its_share_with_silence_leaves_room_for_others(open_pla
         assert other.stdout == b"2\n", other.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_the_last_places_are_for_those_who_have_few(open_place: Path) -> None:
+    with Daemon(open_place, "--max-clients", "24") as daemon, contextlib.ExitStack() as stack:
+        other = subprocess.Popen(
+            [sys.executable, "-c", OTHER_USER + "sys.stdin.read()", daemon.socket, encode(registration(entry())).hex()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        daemon.log.wait_for("Client registered")
+        for _ in range(20):
+            stack.enter_context(daemon.client().register())
+        daemon.client().wait_closed()
+        daemon.log.wait_for(r"the last of 24 connections \(max-clients\) are for others than uid/0")
+        second = subprocess.run(
+            [sys.executable, "-c", OTHER_USER, daemon.socket, encode(registration(entry())).hex()],
+            capture_output=True,
+            timeout=30,
+        )
+        assert second.stdout == b"2\n", second.stderr
+        other.communicate()
+
+
 OTHER_USER = """
 import os, socket, sys
 os.setgroups([])

@@ -13,6 +13,8 @@ PRICE = 2
 """What a nanosecond of the scheduler's time costs."""
 CREDIT_NS = 20_000_000
 """What may be owed: bursts, such as all of a pod's processes registering at once, pass unnoticed."""
+FEW = 8
+"""Who has no more connections than this may have one of the last eighth: a few pods cannot fill the house together."""
 DESCRIPTORS_PER_CLIENT = 2
 """Its socket and its pidfd."""
 
@@ -73,6 +75,8 @@ class Clients:
         account.connections += 1
         if account.connections > self._most_per_group:
             raise RefusedError(f"{holder} has {self._most_per_group} connections already (max-clients-per-group)")
+        if self.is_contested and account.connections > FEW and self.connections > self._most * 7 // 8:
+            raise RefusedError(f"the last of {self._most} connections (max-clients) are for others than {holder}")
         return account
 
     def leave(self, peer: Peer | None) -> None:
