@@ -68,3 +68,15 @@ def test_a_link_in_the_librarys_place_is_not_followed(library: Path, run_dir: Pa
 def test_a_removed_host_directory_is_said_with_its_remedy(library: Path, tmp_path: Path) -> None:
     with pytest.raises(HostDirGoneError, match="restart"):
         install(library, tmp_path / "nowhere")
+
+
+def test_installing_again_touches_nothing(tmp_path: Path) -> None:
+    """We are woken by every change of the directory: a touch of ours would wake us for ever."""
+    library = tmp_path / "libnvshare.so"
+    library.write_bytes(b"library")
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    install(library, run_dir)
+    before = {path: path.stat().st_ctime_ns for path in [run_dir, *run_dir.rglob("*")]}
+    assert install(library, run_dir) == []
+    assert {path: path.stat().st_ctime_ns for path in [run_dir, *run_dir.rglob("*")]} == before

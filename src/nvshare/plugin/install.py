@@ -6,6 +6,7 @@ we want, a directory in the library's place is taken away."""
 
 import os
 import shutil
+import stat
 import time
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def _own_directory(path: Path) -> None:
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
     path.mkdir(mode=0o755, exist_ok=True)
-    path.chmod(0o755)
+    if stat.S_IMODE(path.stat().st_mode) != 0o755:
+        path.chmod(0o755)  # only then: we watch for changes of just this kind
 
 
 def _has(path: Path, content: bytes) -> bool:
