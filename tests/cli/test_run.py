@@ -222,6 +222,11 @@ def test_docker_gets_two_read_only_directories_and_the_terms(nvshare: Front, env
     assert "NVSHARE_SOCKET=/var/run/nvshare/scheduler.sock" in words
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_completion_script_for_each_shell(nvshare: Front, shell: str) -> None:
+    assert "_NVSHARE_COMPLETE" in nvshare("completion", shell).stdout
+
+
 def test_docker_args_without_a_scheduler_says_what_to_start(nvshare: Front) -> None:
     result = nvshare("docker-args", "--socket", "/nowhere/s")
     assert result.returncode == 1

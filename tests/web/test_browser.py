@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from players import CARDS, Player
 
+from nvshare import admin
+from nvshare.cli import operator
+
 Scheduler = Any
 SHUT = os.environ.get("NVSHARE_TEST_NO_BROWSER") == "1"
 pytestmark = pytest.mark.skipif(SHUT, reason="NVSHARE_TEST_NO_BROWSER=1")
@@ -89,6 +92,17 @@ def test_a_name_with_markup_in_it_is_only_text(page: Any, scheduler: Scheduler) 
         hostile.ask()
         page.locator("td.who", has_text=HOSTILE).wait_for()
         assert page.locator("td.who img").count() == 0
+
+
+def test_a_limit_that_changes_is_seen_in_the_table_and_told(page: Any, scheduler: Scheduler) -> None:
+    with Player(scheduler.socket, "limited", gib=1) as limited:
+        limited.ask()
+        row = page.locator("tr", has_text="limited")
+        row.locator("td", has_text="none").wait_for()
+        client = row.locator("small").inner_text().split(" ")[0]
+        operator.ask(scheduler.operator_socket, admin.SetLimit(client, 3 << 30))
+        row.locator("td", has_text="3.0 GiB").wait_for()
+        page.locator("#log li.limit", has_text="Memory limit changed").wait_for()
 
 
 def test_pausing_holds_the_picture_still(page: Any, scheduler: Scheduler) -> None:
