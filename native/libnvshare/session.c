@@ -9,9 +9,9 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "asks.h"
 #include "helper.h"
 #include "log.h"
 #include "options.h"
@@ -19,6 +19,7 @@
 #include "process.h"
 #include "socket.h"
 #include "turns.h"
+#include "wake.h"
 
 #define POOL_LOOK_NS (100 * NVS_MS)
 
@@ -29,61 +30,9 @@ static int64_t next_attempt_ns, lost_ns, join_by_ns, next_pools_ns;
 static uint32_t attempts_failed;
 
 /* Shared. */
-static struct nvs_owned_fd wake_read = {.fd = -1}, wake_write = {.fd = -1};
-static struct nvs_lock wake_lock, ask_lock;
-static _Atomic bool is_woken, is_connected, is_stopping, paces;
+static _Atomic bool is_connected, is_stopping, paces;
 static _Atomic uint32_t is_joined, has_ended;
 static _Atomic bool is_running;
-
-/* A thread's question, on its stack while it waits. */
-struct ask {
-    struct ask *next;
-    int gpu;
-    uint32_t id;
-    bool is_sent;
-    uint64_t need, granted;
-    _Atomic uint32_t answer; /* 0 none yet, 1 granted something, 2 nobody there */
-};
-static struct ask *asks;
-static uint32_t last_ask;
-
-/* ---- waking ---- */
-
-static void open_wake(void)
-{
-    int pair[2];
-    nvs_lock_take(&wake_lock);
-    nvs_fd_close(&wake_read);
-    nvs_fd_close(&wake_write);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0) {
-        wake_read = nvs_own_fd(pair[0]);
-        wake_write = nvs_own_fd(pair[1]);
-    }
-    nvs_lock_give(&wake_lock);
-}
-
-void nvs_session_wake(void)
-{
-    int saved = errno;
-    if (atomic_exchange(&is_woken, true))
-        return;
-    nvs_lock_take(&wake_lock);
-    if (nvs_fd_is_ours(&wake_write))
-        send(wake_write.fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    nvs_lock_give(&wake_lock);
-    errno = saved;
-}
-
-static void clear_wake(void)
-{
-    char bytes[64];
-    if (nvs_fd_is_ours(&wake_read))
-        while (recv(wake_read.fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
-            ;
-    else
-        open_wake(); /* the program closed what it did not open */
-    atomic_store(&is_woken, false);
-}
 
 void nvs_memory_changed(struct nvs_gpu *gpu)
 {
@@ -112,6 +61,8 @@ void nvs_session_wait_joined(void)
 
 bool nvs_session_paces(void) { return atomic_load_explicit(&paces, memory_order_relaxed); }
 
+bool nvs_session_is_connected(void) { return atomic_load(&is_connected); }
+
 bool nvs_helper_is_registered(void) { return is_registered; }
 
 void nvs_helper_registered(bool scheduling_is_on)
@@ -124,84 +75,6 @@ void nvs_helper_registered(bool scheduling_is_on)
 }
 
 void nvs_helper_send(const void *frame, size_t bytes) { nvs_link_put(&wire, frame, bytes); }
-
-/* ---- asking ---- */
-
-static void unlink_ask(struct ask *ask)
-{
-    for (struct ask **at = &asks; *at; at = &(*at)->next)
-        if (*at == ask) {
-            *at = ask->next;
-            return;
-        }
-}
-
-bool nvs_session_ask(struct nvs_gpu *gpu, uint64_t need, uint64_t *granted)
-{
-    struct ask ask = {.gpu = gpu->index, .need = need};
-    int64_t end = nvs_now_ns() + nvs_options()->ask_ms * NVS_MS, left;
-    if (!atomic_load(&is_connected))
-        return false;
-    nvs_lock_take(&ask_lock);
-    ask.id = ++last_ask ? last_ask : ++last_ask; /* 0 means no question */
-    ask.next = asks;
-    asks = &ask;
-    nvs_lock_give(&ask_lock);
-    nvs_session_wake();
-    while (!atomic_load(&ask.answer) && (left = end - nvs_now_ns()) > 0)
-        nvs_futex_wait(&ask.answer, 0, left);
-    nvs_lock_take(&ask_lock);
-    unlink_ask(&ask);
-    nvs_lock_give(&ask_lock);
-    *granted = ask.granted;
-    return atomic_load(&ask.answer) == 1;
-}
-
-void nvs_session_refresh(struct nvs_gpu *gpu)
-{
-    uint64_t granted;
-    nvs_lock_take(&gpu->account_lock);
-    bool has_others = gpu->account.limit && (gpu->account.others || gpu->account.budget < gpu->account.limit);
-    nvs_lock_give(&gpu->account_lock);
-    if (has_others)
-        nvs_session_ask(gpu, 0, &granted);
-}
-
-void nvs_session_answer(uint32_t id, uint64_t granted)
-{
-    nvs_lock_take(&ask_lock);
-    for (struct ask *at = asks; id && at; at = at->next)
-        if (at->id == id) {
-            at->granted = granted;
-            atomic_store(&at->answer, 1);
-            nvs_futex_wake_all(&at->answer);
-            break;
-        }
-    nvs_lock_give(&ask_lock);
-}
-
-static void send_asks(void)
-{
-    nvs_lock_take(&ask_lock);
-    for (struct ask *at = asks; at; at = at->next)
-        if (!at->is_sent) {
-            struct nvs_msg_budget_ask frame = {.length = sizeof frame, .type = NVS_BUDGET_ASK, .gpu = (uint8_t)at->gpu};
-            frame.ask = at->id;
-            frame.need = at->need;
-            nvs_helper_send(&frame, sizeof frame);
-            at->is_sent = true;
-        }
-    nvs_lock_give(&ask_lock);
-}
-
-static void refuse_asks(void)
-{
-    nvs_lock_take(&ask_lock);
-    for (struct ask *at = asks; at; at = at->next)
-        if (!atomic_exchange(&at->answer, 2))
-            nvs_futex_wake_all(&at->answer);
-    nvs_lock_give(&ask_lock);
-}
 
 /* ---- the connection ---- */
 
@@ -221,7 +94,7 @@ static void lost(int64_t now)
     is_registered = false;
     atomic_store(&is_connected, false);
     atomic_store(&paces, false);
-    refuse_asks();
+    nvs_asks_refuse();
     lost_ns = now;
     next_attempt_ns = now + 20 * NVS_MS;
     for (int i = 0; i < nvs_gpu_count; i++)
@@ -326,13 +199,13 @@ static int64_t tick(int64_t now)
     for (int i = 0; i < nvs_gpu_count; i++)
         next = sooner(next, nvs_turns_tick(&nvs_gpus[i], now));
     if (is_registered)
-        send_asks();
+        nvs_asks_send();
     return sooner(next, tick_pools(now));
 }
 
 static void wait_for_something(int64_t next)
 {
-    struct pollfd fds[2] = {{.fd = wake_read.fd, .events = POLLIN}, {.fd = wire.fd.fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = nvs_wake_fd(), .events = POLLIN}, {.fd = wire.fd.fd, .events = POLLIN}};
     int64_t left = next == NVS_NEVER ? -1 : next - nvs_now_ns();
     if (next != NVS_NEVER && left < 0)
         left = 0;
@@ -348,13 +221,13 @@ static void wait_for_something(int64_t next)
 static void *helper(void *nothing)
 {
     while (!atomic_load(&is_stopping)) {
-        clear_wake();
+        nvs_wake_clear();
         if (nvs_link_is_up(&wire) && !read_messages())
             lost(nvs_now_ns());
         int64_t next = tick(nvs_now_ns());
         if (nvs_link_is_up(&wire) && !nvs_link_flush(&wire))
             lost(nvs_now_ns());
-        else
+        else if (!atomic_load(&is_stopping)) /* asked for after the last call was heard, and so not called for again */
             wait_for_something(next);
     }
     nvs_link_close(&wire);
@@ -368,7 +241,7 @@ int nvs_session_start(void)
     atomic_store(&has_ended, 0);
     atomic_store(&is_stopping, false);
     next_attempt_ns = 0;
-    open_wake();
+    nvs_wake_open();
     int error = nvs_thread_start(helper, NULL);
     atomic_store(&is_running, error == 0);
     return error;
@@ -380,7 +253,6 @@ void nvs_session_stop(void)
     if (!atomic_exchange(&is_running, false))
         return;
     atomic_store(&is_stopping, true);
-    atomic_store(&is_woken, false);
     nvs_session_wake();
     while (!atomic_load(&has_ended) && (left = end - nvs_now_ns()) > 0)
         nvs_futex_wait(&has_ended, 0, left);
@@ -388,17 +260,14 @@ void nvs_session_stop(void)
 
 void nvs_session_forked(void)
 {
-    wake_lock = ask_lock = (struct nvs_lock){0};
-    asks = NULL;
+    nvs_asks_forked();
+    nvs_wake_forked();
     nvs_link_close(&wire);
-    nvs_fd_close(&wake_read);
-    nvs_fd_close(&wake_write);
     is_registered = has_said_alone = has_said_lost = false;
     next_attempt_ns = lost_ns = join_by_ns = 0;
     attempts_failed = 0;
     atomic_store(&is_joined, 0);
     atomic_store(&is_connected, false);
-    atomic_store(&is_woken, false);
     atomic_store(&paces, false);
     atomic_store(&is_running, false);
 }

@@ -17,6 +17,8 @@ void nvs_session_forked(void);
 void nvs_session_wake(void);
 /* Waits, at most for the joining time, until the scheduler has answered our registration or is known to be away. */
 void nvs_session_wait_joined(void);
+/* True while the scheduler is there and knows us. */
+bool nvs_session_is_connected(void);
 /* True while work should be kept short because others may want the GPU. */
 bool nvs_session_paces(void);
 

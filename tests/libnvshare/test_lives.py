@@ -253,10 +253,11 @@ from ctypes import byref, c_size_t, c_void_p
 libc, driver = ctypes.CDLL(None, use_errno=True), ctypes.CDLL("libcuda.so.1")
 def use():
     context, memory = c_void_p(), c_void_p()
-    return (driver.cuInit(0), driver.cuCtxCreate_v2(byref(context), 0, 0), driver.cuMemAlloc_v2(byref(memory), c_size_t(4096)),
-            driver.cuMemsetD8_v2(memory, 1, c_size_t(16)))
+    ready = driver.cuInit(0), driver.cuCtxCreate_v2(byref(context), 0, 0)
+    return (*ready, driver.cuMemAlloc_v2(byref(memory), c_size_t(4096)), driver.cuMemsetD8_v2(memory, 1, c_size_t(16)))
 assert use() == (0, 0, 0, 0)
-child = libc.syscall(56 if os.uname().machine == "x86_64" else 220, signal.SIGCHLD, 0, 0, 0, 0)  # clone, past every handler
+clone = 56 if os.uname().machine == "x86_64" else 220  # past every handler that fork would run
+child = libc.syscall(clone, signal.SIGCHLD, 0, 0, 0, 0)
 if child == 0:
     os._exit(0 if use() == (0, 0, 0, 0) else 1)
 _, status = os.waitpid(child, 0)
