@@ -1,5 +1,6 @@
 /* Launching. `kernel<<<grid, block, shared, stream>>>(args)` compiles to: push the configuration, call the host stub, which
- * pops it again and calls cudaLaunchKernel with its own address; rt_kernel_of turns that into the kernel.
+ * pops it again and calls cudaLaunchKernel with its own address; rt_kernel_of turns that into the kernel. From CUDA 13 on
+ * the stub asks for the kernel once (__cudaGetKernel), keeps the handle and launches by that (__cudaLaunchKernel).
  */
 #include <pthread.h>
 #include <string.h>
@@ -53,17 +54,22 @@ static cudaError_t check(dim3 grid, dim3 block)
     return threads > (unsigned)limit ? cudaErrorInvalidConfiguration : cudaSuccess;
 }
 
-static cudaError_t launch(const struct rt_driver *d, const void *function, dim3 grid, dim3 block, void **args, size_t shared,
-                          cudaStream_t stream)
+static cudaError_t start(const struct rt_driver *d, CUkernel kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                         cudaStream_t stream)
 {
-    CUkernel kernel;
-    cudaError_t error = check(grid, block);
-    if (!error)
-        error = rt_kernel_of(function, &kernel);
+    cudaError_t error = kernel == NULL ? cudaErrorInvalidDeviceFunction : check(grid, block);
     if (error)
         return error;
     return rt_error(d->LaunchKernel((CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, (unsigned)shared, stream,
                                     args, NULL));
+}
+
+static cudaError_t launch(const struct rt_driver *d, const void *function, dim3 grid, dim3 block, void **args, size_t shared,
+                          cudaStream_t stream)
+{
+    CUkernel kernel;
+    cudaError_t error = rt_kernel_of(function, &kernel);
+    return error ? error : start(d, kernel, grid, block, args, shared, stream);
 }
 
 static cudaError_t launch_cooperative(const struct rt_driver *d, const void *function, dim3 grid, dim3 block, void **args,
@@ -162,6 +168,9 @@ static cudaError_t cache_config(const struct rt_driver *d, const void *host, int
     return error ? error : rt_error(d->KernelSetCacheConfig(kernel, config, (CUdevice)rt_current_device()));
 }
 
+RT_CALL(__cudaGetKernel, (cudaKernel_t * kernel, const void *host), ((void)d, rt_kernel_of(host, kernel)))
+RT_CALL2(__cudaLaunchKernel, _ptsz, (cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream),
+         start(d, kernel, grid, block, args, shared, stream))
 RT_CALL2(cudaLaunchKernel, _ptsz, (const void *function, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream),
          launch(d, function, grid, block, args, shared, stream))
 RT_CALL2(cudaLaunchCooperativeKernel, _ptsz,

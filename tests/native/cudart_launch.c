@@ -25,6 +25,14 @@ static void a_launch_goes_through_the_stub(void)
     GIVES(cudaErrorMissingConfiguration, __cudaPopCallConfiguration(&a, &b, &shared, &stream));
     GIVES(cudaErrorMissingConfiguration, cudaGetLastError());
     CHECK(__cudaInitModule(fat_binary) == 1);
+    cudaKernel_t kernel = NULL;
+    OK(__cudaGetKernel(&kernel, (const void *)host_scale));
+    CHECK(kernel != NULL);
+    OK(__cudaLaunchKernel(kernel, DIM(1), DIM(32), args, 0, 0));
+    OK(__cudaLaunchKernel_ptsz(kernel, DIM(1), DIM(32), args, 0, 0));
+    GIVES(cudaErrorInvalidDeviceFunction, __cudaLaunchKernel(NULL, DIM(1), DIM(32), args, 0, 0));
+    GIVES(cudaErrorInvalidDeviceFunction, cudaGetLastError());
+    OK(cudaDeviceSynchronize());
     OK(cudaFree(data));
 }
 

@@ -8,7 +8,7 @@
  *     __managed__ int shared_counter;                         host_shared points to it once the module is initialised
  *
  * `kernel<<<grid, block, shared, stream>>>(args)` is: push the configuration, call the stub; the stub pops it and calls
- * cudaLaunchKernel with its own address.
+ * cudaLaunchKernel with its own address, or, as of CUDA 13, __cudaLaunchKernel with the handle it asked for once.
  */
 #ifndef CUDART_NVCC_H
 #define CUDART_NVCC_H
@@ -58,43 +58,46 @@ static void **fat_binary;
 static int host_counter[4];
 static int *host_shared;
 
+#if NVS_CUDART_MAJOR == 12
+#define STUB_LAUNCH(stub, args) (void)cudaLaunchKernel((const void *)stub, grid, block, args, shared, stream)
+#else
+#define STUB_LAUNCH(stub, args)                                                                                        \
+    do {                                                                                                               \
+        static cudaKernel_t handle;                                                                                    \
+        if (handle == NULL)                                                                                            \
+            (void)__cudaGetKernel(&handle, (const void *)stub);                                                        \
+        (void)__cudaLaunchKernel(handle, grid, block, args, shared, stream);                                           \
+    } while (0)
+#endif
+/* The stub of one kernel: what it does with the configuration and its arguments' addresses. */
+#define STUB_BODY(stub, args)                                                                                          \
+    dim3 grid, block;                                                                                                  \
+    size_t shared;                                                                                                     \
+    cudaStream_t stream;                                                                                               \
+    if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == cudaSuccess)                                    \
+    STUB_LAUNCH(stub, args)
+
 static void host_scale(float *data, float by)
 {
     void *args[] = {&data, &by};
-    dim3 grid, block;
-    size_t shared;
-    cudaStream_t stream;
-    if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == cudaSuccess)
-        (void)cudaLaunchKernel((const void *)host_scale, grid, block, args, shared, stream);
+    STUB_BODY(host_scale, args);
 }
 
 static void host_spin(unsigned long long us)
 {
     void *args[] = {&us};
-    dim3 grid, block;
-    size_t shared;
-    cudaStream_t stream;
-    if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == cudaSuccess)
-        (void)cudaLaunchKernel((const void *)host_spin, grid, block, args, shared, stream);
+    STUB_BODY(host_spin, args);
 }
 
 static void host_wait(volatile unsigned *flag, unsigned long long value)
 {
     void *args[] = {(void *)&flag, &value};
-    dim3 grid, block;
-    size_t shared;
-    cudaStream_t stream;
-    if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == cudaSuccess)
-        (void)cudaLaunchKernel((const void *)host_wait, grid, block, args, shared, stream);
+    STUB_BODY(host_wait, args);
 }
 
 static void host_trap(void)
 {
-    dim3 grid, block;
-    size_t shared;
-    cudaStream_t stream;
-    if (__cudaPopCallConfiguration(&grid, &block, &shared, &stream) == cudaSuccess)
-        (void)cudaLaunchKernel((const void *)host_trap, grid, block, NULL, shared, stream);
+    STUB_BODY(host_trap, NULL);
 }
 
 /* <<<grid, block, 0, stream>>> */

@@ -16,6 +16,9 @@ void __cudaRegisterManagedVar(void **handle, void **host, char *address, const c
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream);
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
 char __cudaInitModule(void **handle);
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream);
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream);
 
 const char *cudaGetErrorName(cudaError_t);
 const char *cudaGetErrorString(cudaError_t);

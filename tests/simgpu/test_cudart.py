@@ -56,6 +56,14 @@ def test_pytorch_finds_every_symbol_it_needs_under_the_version_it_asks_for() -> 
     assert len(needed) == 93
 
 
+def test_other_cuda_libraries_find_every_symbol_they_need() -> None:
+    lines = (HERE / "data" / "cudart-symbols-of-libraries.txt").read_text().splitlines()
+    needed = [line.split() for line in lines if not line.startswith("#")]
+    ours = {major: exported(major) for major in MAJORS}
+    assert [(major, name) for major, name in needed if name not in ours[major]] == []
+    assert {major for major, _ in needed} == set(MAJORS)
+
+
 @pytest.mark.parametrize("major", MAJORS)
 def test_every_symbol_has_the_version_of_its_major_and_the_library_its_soname(major: str) -> None:
     assert set(exported(major).values()) == {f"libcudart.so.{major}"}
