@@ -3,13 +3,13 @@
 # stories of tests/e2e, and everything taken down again. Needs root and two cores; 15 to 25 minutes the first time, when
 # Kubernetes is built into the cache (CLUSTER_CACHE), about 12 after that.
 #
-#   tools/e2e.sh [pytest arguments]       PYTHON names the interpreter with the development packages
+#   tools/e2e.sh [pytest arguments]       PYTHON names an interpreter with the development packages (.venv's)
 #   NVSHARE_E2E=skip tools/e2e.sh         says so and does nothing
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cluster="$root/tools/cluster"
 . "$cluster/settings.sh"
-python="${PYTHON:-python3}"
+python="${PYTHON:-$root/.venv/bin/python}"
 
 if [ "${NVSHARE_E2E:-}" = skip ]; then
   echo "e2e: SKIPPED because NVSHARE_E2E=skip is set"
@@ -17,7 +17,7 @@ if [ "${NVSHARE_E2E:-}" = skip ]; then
 fi
 fail() { echo "e2e: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || fail "needs root: it starts containers (or set NVSHARE_E2E=skip)"
-"$python" -c 'import pytest, grpc, h11, msgspec' || fail "$python lacks the development packages (or set PYTHON)"
+"$python" -c 'import pytest, grpc, h11, msgspec' || fail "$python lacks the development packages: make setup, or set PYTHON"
 
 needed=(containerd runc etcd-server busybox-static iptables iproute2 containernetworking-plugins buildah debootstrap openssl)
 missing=()

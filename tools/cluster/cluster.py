@@ -49,8 +49,9 @@ def up(runtime: Path) -> None:
 def start(name: str) -> None:
     """Start one component; its output is appended to its log."""
     log = (LOGS / f"{name}.log").open("ab")
-    quiet = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
-    process = subprocess.Popen(command_lines()[name], **quiet, start_new_session=True)
+    process = subprocess.Popen(
+        command_lines()[name], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+    )
     pids = _pids()
     pids[name] = process.pid
     PIDS.write_text(json.dumps(pids))

@@ -59,10 +59,10 @@ def static_image(name: str, files: dict[str, Path], command: list[str], links: d
     archive.parent.mkdir(parents=True, exist_ok=True)
     parts = {"layer.tar": layer.getvalue(), "config.json": configuration, "manifest.json": manifest}
     with tarfile.open(archive, "w") as tar:
-        for where, content in parts.items():
+        for where, data in parts.items():
             entry = tarfile.TarInfo(where)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
     return archive
 
 
