@@ -94,7 +94,7 @@ class Gpu(Turns):
         crowded = self.running_bytes + self.fixed_bytes + head.memory.swappable - self.size
         moved = max(0, min(crowded, seat.memory.swappable))
         cost = moved * self.settings.move_ns_per_gib // GIB
-        usual = seat.usual_idle
+        usual = seat.usual_pause
         if cost <= self.settings.cheap_switch_ns or (usual is not None and usual >= cost):
             return seat.idle_since
         return seat.idle_since + cost

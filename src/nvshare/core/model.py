@@ -11,6 +11,9 @@ MIB = 1 << 20
 UNLIMITED = (1 << 64) - 1
 """The budget of a client whose group has no limit."""
 
+PAUSES_KEPT = 5
+"""How many of a client's pauses are remembered."""
+
 Mode = Literal["auto", "fixed"]
 
 
@@ -80,11 +83,11 @@ class Claim(Record, frozen=True):
 
 
 class Seat:
-    """One client at one GPU: at rest, waiting (`rank` is set) or running (`lock` is set). Only core.gpu changes it."""
+    """One client at one GPU: at rest, waiting (`rank` is set) or running (`lock` is set). Only core.turns changes it."""
 
     __slots__ = (
         "client", "drop_deadline", "first_passed", "held_since", "held_total", "idle_since", "last_scheduled", "lock",
-        "memory", "passes", "priority", "rank", "revoked", "tag", "ticket", "told_wait", "turns", "usual_idle",
+        "memory", "passes", "pauses", "priority", "rank", "revoked", "tag", "ticket", "told_wait", "turns",
         "waited_since", "waited_total", "weight",
     )  # fmt: skip
 
@@ -105,8 +108,8 @@ class Seat:
         self.passes = 0
         self.first_passed = 0
         self.idle_since: int | None = None
-        self.usual_idle: int | None = None
-        """How long this client usually pauses between two stretches of work, as a moving average."""
+        self.pauses: tuple[int, ...] = ()
+        """How long the last few pauses between two stretches of work were."""
         self.tag = 0
         """GPU time used per weight; what the fair policy goes by."""
         self.turns = 0
@@ -119,8 +122,10 @@ class Seat:
         return self.rank is not None
 
     def note_pause(self, pause_ns: int) -> None:
-        """One more pause in this client's history; recent ones weigh more."""
-        if self.usual_idle is None:
-            self.usual_idle = pause_ns
-        else:
-            self.usual_idle += (pause_ns - self.usual_idle) // 4
+        """One more pause in this client's history."""
+        self.pauses = (*self.pauses[1 - PAUSES_KEPT :], pause_ns)
+
+    @property
+    def usual_pause(self) -> int | None:
+        """The middle one: a single break, however long, does not make a client of short pauses one of long ones."""
+        return sorted(self.pauses)[(len(self.pauses) - 1) // 2] if self.pauses else None

@@ -9,7 +9,7 @@ from nvshare.core.queue import Queue
 
 
 class Room:
-    """The seats at one GPU and their memory. Only core.gpu moves a seat from one state to another."""
+    """The seats at one GPU and their memory. Only core.turns moves a seat from one state to another."""
 
     def __init__(self, uuid: str, settings: Settings) -> None:
         self.uuid = uuid
@@ -104,7 +104,7 @@ class Room:
         assert sum(seat.is_waiting for seat in self.seats.values()) == len(self.queue)
         self.queue.check()
 
-    # Moves, for core.gpu.
+    # Moves, for core.turns.
 
     def _to_staying(self, seat: Seat, lock: int) -> None:
         seat.lock = lock
