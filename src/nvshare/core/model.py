@@ -83,7 +83,7 @@ class Claim(Record, frozen=True):
 
 
 class Seat:
-    """One client at one GPU: at rest, waiting (`rank` is set) or running (`lock` is set). Only core.turns changes it."""
+    """One client at one GPU: at rest, waiting (`rank` is set) or running (`lock` is set). core.turns changes it."""
 
     __slots__ = (
         "client", "drop_deadline", "first_passed", "held_since", "held_total", "idle_since", "last_scheduled", "lock",
