@@ -47,7 +47,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- if and (eq .Values.coexist.mode "reserve") (eq .Values.devicePlugin.resourceName "nvidia.com/gpu") }}
 {{- fail "coexist.mode=reserve asks NVIDIA's plugin for nvidia.com/gpu, so devicePlugin.resourceName must be another name (nvshare.com/gpu)" }}
 {{- end }}
-{{- if and (eq .Values.coexist.mode "reserve") (ne .Values.devicePlugin.gpus "all") }}
+{{- if and (eq .Values.coexist.mode "reserve") (ne (toString .Values.devicePlugin.gpus) "all") }}
 {{- fail "coexist.mode=reserve offers the cards that NVIDIA's plugin gives us: leave devicePlugin.gpus at all and set coexist.gpus" }}
 {{- end }}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.enabled) }}
