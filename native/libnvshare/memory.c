@@ -22,8 +22,8 @@ static uint64_t apart(uint64_t a, uint64_t b) { return a > b ? a - b : b - a; }
 /* Wakes the helper once per report, and again only when a lot has changed. With the account's lock held. */
 static void changed(struct nvs_gpu *gpu)
 {
-    bool was = atomic_exchange(&gpu->memory_changed, true);
-    if (!was || (apart(gpu->account.used, gpu->told_used) >= REPORT_AT_ONCE_BYTES && nvs_session_hurry(gpu)))
+    bool is_big = apart(gpu->account.used, gpu->told_used) >= REPORT_AT_ONCE_BYTES && nvs_session_hurry(gpu);
+    if (!atomic_exchange(&gpu->memory_changed, true) || is_big)
         nvs_session_wake();
 }
 

@@ -137,7 +137,7 @@ const struct nvs_options *nvs_options(void)
             nvs_sleep_ns(10000);
         return &values;
     }
-    struct nvs_options read = {.reconnect_ms = 1000, .orphan_wait_ms = 5000, .join_ms = 1000, .ask_ms = 1000};
+    struct nvs_options read = {.reconnect_ms = 1000, .orphan_wait_ms = 5000, .join_ms = 5000, .ask_ms = 1000};
     strcpy(read.socket, "/var/run/nvshare/scheduler.sock");
     own_name(read.name, sizeof read.name);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

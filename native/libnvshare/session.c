@@ -123,7 +123,6 @@ static void attempt(int64_t now)
 {
     int error = nvs_link_connect(&wire, nvs_options()->socket);
     if (!error) {
-        join_by_ns = now + nvs_options()->join_ms * NVS_MS;
         nvs_messages_register();
         return;
     }
@@ -164,11 +163,11 @@ static int64_t tick_connection(int64_t now)
     if (!nvs_link_is_up(&wire) && now >= next_attempt_ns)
         attempt(now);
     int64_t next = nvs_link_is_up(&wire) ? NVS_NEVER : next_attempt_ns;
-    if (nvs_link_is_up(&wire) && !is_registered) {
+    if (!atomic_load(&is_joined)) {
         if (now >= join_by_ns)
-            run_alone(); /* it took our call and says nothing; the answer may still come */
+            run_alone(); /* it is there and says nothing, or is too crowded to take our call; the answer may still come */
         else
-            next = join_by_ns;
+            next = sooner(next, join_by_ns);
     }
     if (!is_registered && lost_ns) {
         int64_t patience = lost_ns + nvs_options()->orphan_wait_ms * NVS_MS;
@@ -241,6 +240,7 @@ int nvs_session_start(void)
     atomic_store(&has_ended, 0);
     atomic_store(&is_stopping, false);
     next_attempt_ns = 0;
+    join_by_ns = nvs_now_ns() + nvs_options()->join_ms * NVS_MS;
     nvs_wake_open();
     int error = nvs_thread_start(helper, NULL);
     atomic_store(&is_running, error == 0);

@@ -66,6 +66,13 @@ class Peer:
         while self.next(timeout) is not None:
             pass
 
+    def drain_quiet(self, quiet: float) -> list[Message]:
+        """All that comes until nothing has come for this long."""
+        came = []
+        while (message := self.next(quiet)) is not None:
+            came.append(message)
+        return came
+
     def close(self) -> None:
         self.connection.close()
 

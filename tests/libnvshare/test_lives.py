@@ -1,6 +1,8 @@
 """Living through everything: no daemon, a dying one, a hostile one, fork, closed descriptors, and not being wanted."""
 
+import contextlib
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -45,6 +47,20 @@ def test_a_daemon_that_does_not_answer_is_waited_for_briefly(programs: Programs,
     assert time.monotonic() - began < 2
     peer.send(SchedOn(0, 1, 1), LockOk(0, False, 4), DropLock(0, 1, 1000, 4))  # it only was slow
     assert peer.expect(LockReleased).lock == 4
+
+
+def test_a_daemon_too_crowded_to_take_the_call_is_waited_for_briefly(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
+    scheduler.server.listen(0)
+    with contextlib.ExitStack() as crowd:
+        for _ in range(64):
+            one = crowd.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+            with contextlib.suppress(BlockingIOError):
+                one.connect(str(scheduler.path))
+        program = programs.start(NVSHARE_JOIN_MS="200")
+        program.do("init 0")
+        program.do("spin 1 1", timeout=5)
 
 
 def test_a_waiter_goes_on_in_bounded_time_when_the_daemon_dies(programs: Programs, scheduler: FakeScheduler) -> None:

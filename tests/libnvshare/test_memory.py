@@ -100,6 +100,20 @@ def test_a_contexts_end_frees_what_was_in_it(programs: Programs, scheduler: Fake
     peer.expect(MemUpdate, such=lambda m: m.swappable == 0 and m.contexts == 0)
 
 
+def test_much_memory_is_reported_at_once_and_little_in_one_message(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = start(programs, scheduler)
+    peer.drain_quiet(0.1)
+    for _ in range(50):
+        program.do(f"alloc {MIB // 4}")
+    little = [m for m in peer.drain_quiet(0.1) if isinstance(m, MemUpdate)]
+    assert little[-1].swappable == 50 * MIB // 4
+    assert len(little) < 30
+    program.say(f"alloc {GIB}")
+    assert peer.expect(MemUpdate).swappable > GIB
+
+
 def test_one_process_may_use_the_card_and_more_only_if_asked_for(programs: Programs, scheduler: FakeScheduler) -> None:
     program, _ = start(programs, scheduler)
     assert program.ask(f"alloc {65 * GIB}")[0] == REFUSED
