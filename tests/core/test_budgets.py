@@ -193,6 +193,15 @@ class Pod:
                 assert is_too_much, "refused although there was room"
         assert not shared.limit or self._used() <= max(shared.limit, before), "allowed although there was no room"
 
+    def leave_all(self) -> None:
+        """Nothing is left of a pod that has gone."""
+        for client in list(self.members):
+            del self.members[client]
+            self._step(ev.ClientLeft(client))
+        self._step(ev.PodRemoved("p"))
+        assert not self.node.groups
+        assert self.node.next_deadline() is None
+
     def _talk(self, pick: Pick) -> None:
         """Messages travel, in any order between members, until all is said. No time passes."""
         for _ in range(2000):
@@ -248,6 +257,7 @@ def walk(seed: int, steps: int) -> None:
     for what in chance.choices(list(HAPPENINGS), list(HAPPENINGS.values()), k=steps):
         getattr(pod, what)(chance.choice)
     pod.settle_down(chance.choice)
+    pod.leave_all()
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -221,6 +221,19 @@ class World:
         self._ring_until(max([self.now, *(end for _, _, end in waits)]))
         for seat, order, _ in waits:
             assert seat.state != "waiting" or seat.order != order, "this wait has ended"
+        self._leave_all()
+
+    def _leave_all(self) -> None:
+        """Nothing is left of clients that have gone."""
+        for client in list(self.peers):
+            del self.peers[client]
+            self._step(ev.ClientLeft(client))
+        assert not self.node.clients
+        assert not self.node.groups
+        assert self.node.next_deadline() is None
+        for gpu in snapshot(self.node, self.now).gpus:
+            left = (gpu.running, gpu.waiting, gpu.unswappable_memory, gpu.running_memory_usage, gpu.quantum_left_ns)
+            assert left == (0, 0, 0, 0, None)
 
 
 def pick_some(pick: Pick, options: Sequence[Any]) -> list[Any]:
