@@ -365,12 +365,23 @@ void sim_card_add_busy(struct sim_card *card, unsigned slot, uint64_t begin_ns, 
     }
 }
 
+/* What was entered for a tenth of a second; or, if that is more, how much of it the turn under way covers: a long kernel is
+ * entered only when it ends, and computes all the same. */
+static uint64_t busy_in(const struct sim_card *card, uint64_t epoch)
+{
+    uint64_t entered = card->use[epoch % SIM_USE_BUCKETS].epoch == epoch ? card->use[epoch % SIM_USE_BUCKETS].busy_ns : 0;
+    uint64_t begin = epoch * SIM_USE_BUCKET_NS, end = begin + SIM_USE_BUCKET_NS;
+    if (card->turn_holder == 0 || !card->turn_busy || card->turn_since_ns >= end)
+        return entered;
+    uint64_t covered = end - (card->turn_since_ns > begin ? card->turn_since_ns : begin);
+    return covered > entered ? covered : entered;
+}
+
 unsigned sim_card_utilisation(const struct sim_card *card, uint64_t now_ns)
 {
     uint64_t busy = 0, epoch = now_ns / SIM_USE_BUCKET_NS;
     for (uint64_t i = 1; i <= 10 && i <= epoch; i++)
-        if (card->use[(epoch - i) % SIM_USE_BUCKETS].epoch == epoch - i)
-            busy += card->use[(epoch - i) % SIM_USE_BUCKETS].busy_ns;
+        busy += busy_in(card, epoch - i);
     uint64_t percent = busy * 100 / (10 * SIM_USE_BUCKET_NS);
     return percent > 100 ? 100 : (unsigned)percent;
 }
