@@ -62,6 +62,8 @@ NVS_EXTRA(cuModuleLoadData, (CUmodule *m, const void *image)) { return *m = (CUm
 NVS_EXTRA(cuModuleGetFunction, (CUfunction *f, CUmodule m, const char *name)) { return *f = (CUfunction)64, CUDA_SUCCESS; }
 NVS_EXTRA(cuMemAddressReserve, (CUdeviceptr *d, size_t n, size_t a, CUdeviceptr h, unsigned long long f)) { return cuMemAlloc_v2(d, n); }
 NVS_EXTRA(cuStreamSynchronize, (CUstream st)) { return CUDA_SUCCESS; }
+NVS_EXTRA(cuGraphCreate, (CUgraph *g, unsigned flags)) { return *g = (CUgraph)64, CUDA_SUCCESS; }
+NVS_EXTRA(cuGraphAddMemAllocNode, (CUgraphNode *n, CUgraph g, const CUgraphNode *d, size_t c, CUDA_MEM_ALLOC_NODE_PARAMS *p)) { return *n = (CUgraphNode)64, CUDA_SUCCESS; }
 NVS_EXTRA(cuGraphDestroy, (CUgraph g)) { return CUDA_SUCCESS; }
 
 CUresult cuCtxDestroy_v2(CUcontext c) { return CUDA_SUCCESS; }
@@ -101,6 +103,8 @@ static const struct { const char *name; int since; enum nvs_variant variant; voi
     ROW(cuModuleGetFunction, cuModuleGetFunction, 2000, NVS_ANY)
     ROW(cuMemAddressReserve, cuMemAddressReserve, 10020, NVS_ANY)
     ROW(cuStreamSynchronize, cuStreamSynchronize, 2000, NVS_ANY)
+    ROW(cuGraphCreate, cuGraphCreate, 10000, NVS_ANY)
+    ROW(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, NVS_ANY)
     ROW(cuGraphDestroy, cuGraphDestroy, 10000, NVS_ANY)
     ROW(cuEventDestroy, cuEventDestroy_v2, 4000, NVS_ANY)
 };

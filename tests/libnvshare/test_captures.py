@@ -3,25 +3,12 @@
 import random
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fake_scheduler import FakeScheduler, Peer
 from programs import CHECKS, GIB, Programs
 
-from nvshare.simgpu.config import SimGpu
 from nvshare.wire.messages import Contended, DropLock, LockOk, LockReleased, ReqLock
-
-
-@pytest.fixture
-def on_card(tmp_path: Path) -> Iterator[Programs]:
-    """Programs on one simulated card, with the test's own scheduler."""
-    directory = tmp_path / "gpus"
-    directory.mkdir()
-    card = SimGpu().with_values(directory=str(directory), gpus=1, memory="16Gi", scale=0.01)
-    with Programs(tmp_path, {**card.environment({}), "NVSHARE_SOCKET": str(tmp_path / "scheduler.sock")}) as programs:
-        yield programs
 
 
 class Restless:

@@ -248,6 +248,32 @@ static void spin_many(uint64_t us, long times, int stream)
     printf("%d %.3f\n", result, now_ms() - began);
 }
 
+/* On the calling thread's own default stream. */
+static void spin_per_thread(uint64_t us)
+{
+    CUresult (*launch_ptsz)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+    void *params[] = {&us};
+    *(void **)&launch_ptsz = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernel_ptsz");
+    printf("%d\n", launch_ptsz(spin[current], 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+}
+
+/* A graph that allocates: built, made executable, kept. */
+static CUgraphExec exec;
+static void graph_alloc(size_t n)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = n};
+    params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.poolProps.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    CUresult result = cu.GraphCreate(&graph, 0);
+    if (result == CUDA_SUCCESS)
+        result = cu.GraphAddMemAllocNode(&node, graph, NULL, 0, &params);
+    if (result == CUDA_SUCCESS)
+        result = cu.GraphInstantiateWithFlags(&exec, graph, 0);
+    printf("%d\n", result);
+}
+
 static void forked(void)
 {
     fflush(stdout);
@@ -286,6 +312,9 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "fill")) fill((int)a, b);
     else if (!strcmp(word, "closeall")) close_everything();
     else if (!strcmp(word, "fork")) forked();
+    else if (!strcmp(word, "spinptds")) spin_per_thread(a);
+    else if (!strcmp(word, "graphalloc")) graph_alloc(a);
+    else if (!strcmp(word, "graphdestroy")) printf("%d\n", cu.GraphExecDestroy(exec));
     else allocate(word, a, b);
 }
 

@@ -46,6 +46,8 @@
     F(EventCreate, cuEventCreate, cuEventCreate, 2000, (CUevent *, unsigned)) \
     F(EventRecord, cuEventRecord, cuEventRecord, 2000, (CUevent, CUstream)) \
     F(EventDestroy, cuEventDestroy, cuEventDestroy_v2, 4000, (CUevent)) \
+    F(GraphCreate, cuGraphCreate, cuGraphCreate, 10000, (CUgraph *, unsigned)) \
+    F(GraphAddMemAllocNode, cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUDA_MEM_ALLOC_NODE_PARAMS *)) \
     F(GraphGetNodes, cuGraphGetNodes, cuGraphGetNodes, 10000, (CUgraph, CUgraphNode *, size_t *)) \
     F(GraphNodeGetType, cuGraphNodeGetType, cuGraphNodeGetType, 10000, (CUgraphNode, CUgraphNodeType *)) \
     F(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, (CUgraphExec *, CUgraph, unsigned long long)) \

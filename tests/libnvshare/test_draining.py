@@ -1,0 +1,119 @@
+"""A lock is given back only when everything the process submitted has finished, wherever it was submitted."""
+
+import time
+
+import pytest
+from fake_scheduler import FakeScheduler, Peer
+from programs import GIB, OUT_OF_MEMORY, Program, Programs, wait_until
+
+from nvshare.wire.messages import Budget, DropLock, Idle, LockOk, LockReleased, ReqLock, UpdateLimit
+
+KERNEL_US = 50_000_000  # half a second on a card a hundred times faster than life
+KERNEL_S = 0.5
+
+
+def start(programs: Programs, scheduler: FakeScheduler) -> tuple[Program, Peer]:
+    """A client that holds lock 1."""
+    program = programs.start()
+    program.say("init 0")
+    peer, _ = scheduler.welcome()
+    program.answer()
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, True, 1))
+    assert program.answer()[0] == "0"
+    program.do("sync")
+    return program, peer
+
+
+def legacy(program: Program) -> None:
+    program.do(f"spin {KERNEL_US} 1")
+
+
+def blocking_stream(program: Program) -> None:
+    program.do("stream 0")
+    program.do(f"spin {KERNEL_US} 1 1")
+
+
+def non_blocking_stream(program: Program) -> None:
+    program.do("stream 1")
+    program.do(f"spin {KERNEL_US} 1 1")
+
+
+def destroyed_stream(program: Program) -> None:
+    program.do("stream 1")
+    program.do(f"spin {KERNEL_US} 1 1")
+    program.do("streamdestroy 0")
+
+
+def per_thread_stream(program: Program) -> None:
+    program.do(f"spinptds {KERNEL_US}")
+
+
+def second_context(program: Program) -> None:
+    program.do("init 0")
+    program.do(f"spin {KERNEL_US} 1")
+    program.do("use 0")
+    program.do("spin 1 1")
+
+
+def primary_context(program: Program) -> None:
+    program.do("retain 0")
+    program.do(f"spin {KERNEL_US} 1")
+
+
+WAYS = [
+    legacy,
+    blocking_stream,
+    non_blocking_stream,
+    destroyed_stream,
+    per_thread_stream,
+    second_context,
+    primary_context,
+]
+
+
+@pytest.mark.parametrize("submit", WAYS)
+def test_a_drain_waits_for_work(on_card: Programs, scheduler: FakeScheduler, submit: object) -> None:
+    assert callable(submit)
+    program, peer = start(on_card, scheduler)
+    began = time.monotonic()
+    submit(program)
+    peer.send(DropLock(0, 1, 10000, 1))
+    assert peer.expect(LockReleased, 10).lock == 1
+    assert time.monotonic() - began > KERNEL_S - 0.05
+
+
+@pytest.mark.parametrize("submit", WAYS)
+def test_a_holder_with_work_under_way_is_not_idle(on_card: Programs, scheduler: FakeScheduler, submit: object) -> None:
+    assert callable(submit)
+    program, peer = start(on_card, scheduler)
+    began = time.monotonic()
+    submit(program)
+    peer.drain_quiet(0.1)
+    assert not any(isinstance(message, Idle) for message in peer.seen[-2:] if time.monotonic() - began < KERNEL_S)
+    peer.expect(Idle, 10)
+    assert time.monotonic() - began > KERNEL_S - 0.05
+
+
+def test_what_a_pool_keeps_is_charged_and_what_it_lets_go_is_not(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(on_card, scheduler)
+    address = int(program.do(f"async {GIB}")[0])
+    free, total, _ = map(int, program.do("info"))
+    assert total - free >= GIB
+    program.do(f"freeasync {address}")
+    program.do("sync")
+    wait_until(lambda: program.do("info")[0] == str(total), what="the pool gives its memory back")
+    peer.drain_quiet(0.05)
+
+
+def test_a_graphs_memory_is_charged_when_it_becomes_executable(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(on_card, scheduler)
+    free = int(program.do("info")[0])
+    program.do(f"graphalloc {GIB}")
+    assert free - int(program.do("info")[0]) == GIB
+    program.do("graphdestroy")
+    assert int(program.do("info")[0]) == free
+    peer.send(UpdateLimit(0, GIB // 2), Budget(0, 1, 0, GIB // 2, 0))
+    wait_until(lambda: program.do("info")[1] == str(GIB // 2), what="the limit")
+    assert program.ask(f"graphalloc {GIB}")[0] == str(OUT_OF_MEMORY)
