@@ -1,9 +1,13 @@
 """The trace reader, on files written here by the layout's own rules, and the questions asked of traces."""
 
+import contextlib
 import struct
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nvshare.simgpu.timeline import timeline
 from nvshare.simgpu.trace import Kind, TraceError, Trespass, merge, overlaps, read_trace, read_traces, trespasses
@@ -79,6 +83,17 @@ def test_what_is_not_a_trace_is_named_as_such(tmp_path: Path, content: bytes, me
     path.write_bytes(content)
     with pytest.raises(TraceError, match=message):
         read_trace(path)
+
+
+@given(st.binary(max_size=300), st.integers(0, 4700))
+def test_any_bytes_give_a_trace_or_are_named_as_none(noise: bytes, at: int) -> None:
+    whole = header(1, 4) + record(Kind.KERNEL, 1, 2) * 4
+    damaged = whole[:at] + noise + whole[at + len(noise) :]
+    with tempfile.NamedTemporaryFile(suffix=".trace") as file:
+        file.write(damaged[: len(whole)])
+        file.flush()
+        with contextlib.suppress(TraceError):
+            assert len(read_trace(Path(file.name)).records) <= 4
 
 
 def test_traces_of_a_directory_come_oldest_process_first(tmp_path: Path) -> None:

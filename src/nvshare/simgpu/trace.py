@@ -224,6 +224,8 @@ def _parse(path: Path, data: mmap.mmap) -> ProcessTrace:
         raise TraceError(f"{path}: not a trace")
     if (version, record_bytes) != (_VERSION, _RECORD.size):
         raise TraceError(f"{path}: trace version {version} with records of {record_bytes} bytes is not known")
+    if cards > _UUID_SLOTS:
+        raise TraceError(f"{path}: {cards} cards, more than there can be")
     count = min(reserved, (len(data) - _HEADER_BYTES) // _RECORD.size)
     body = data[_HEADER_BYTES : _HEADER_BYTES + count * _RECORD.size]
     return ProcessTrace(
