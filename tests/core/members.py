@@ -46,6 +46,18 @@ class Account:
             case _:
                 pass
 
+    def reserve(self, size: int) -> str:
+        """What becomes of an allocation: there is room (and it is charged), ask for more, or no."""
+        need = self.used + size
+        if need <= self.belief:
+            self.used = need
+            return "room"
+        return "refuse" if need > self.limit else "ask"
+
+    def free(self, size: int) -> None:
+        self.used -= min(size, self.used)
+        self.fall_back()
+
     def fall_back(self) -> None:
         if self.keep is not None:
             self.budget = min(self.budget, max(self.used, self.keep))
@@ -75,8 +87,7 @@ class Member:
 
     def free(self, size: int) -> None:
         """At once for us, and for the scheduler with the next report."""
-        self.account.used -= min(size, self.used)
-        self.account.fall_back()
+        self.account.free(size)
 
     def report(self) -> None:
         if self.reported != self.used:
@@ -103,13 +114,11 @@ class Member:
         self.questions.clear()
 
     def _try(self, question: Question) -> None:
-        account = self.account
-        question.need = account.used + question.size
-        if question.need <= account.belief:
-            account.used = question.need
-        elif question.need > account.limit:
+        question.need = self.used + question.size
+        verdict = self.account.reserve(question.size)
+        if verdict == "refuse":
             self.refused.append(question.size)
-        else:
+        elif verdict == "ask":
             question.asked += 1
             assert question.asked < MOST_ASKS, "a yes that is not one, for ever"
             self.last_ask += 1
