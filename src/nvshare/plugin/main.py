@@ -27,7 +27,6 @@ from nvshare.record import Record
 log = logging.getLogger("nvshare.plugin")
 
 SOCKET = "nvshare.sock"
-_PROBE_S = 30.0
 _XID_WAIT_MS = 1000
 
 
@@ -44,6 +43,7 @@ class Settings(Record, frozen=True):
     kubelet_dir: Path
     run_dir: Path
     ignored_xids: frozenset[int]
+    probe_s: float
 
 
 class Program:
@@ -133,7 +133,7 @@ class Program:
             changed = [await self._probe(uuid) for uuid in self._gpus]
             if any(changed):
                 await self._publish_health()
-            await asyncio.sleep(_PROBE_S)
+            await asyncio.sleep(self._settings.probe_s)
 
     async def _probe(self, uuid: str) -> bool:
         answers, needs_recovery = True, None
@@ -204,6 +204,7 @@ def _option(flag: str, default: object, text: str, **more: Any) -> Callable[[Any
 @_option("--host-run-dir", "", "The same directory as the host calls it, if it calls it otherwise.")
 @_option("--kubelet-dir", "/var/lib/kubelet/device-plugins", "Kubelet's.", type=click.Path(path_type=Path))
 @_option("--ignore-xids", "", "More XID errors that do not make a GPU unfit, separated by commas.")
+@_option("--probe-seconds", 30.0, "How often each GPU is asked whether it is well.", type=click.FloatRange(0.1, 3600))
 @_option("--debug", False, "Say more.", type=bool)
 def main(**given: object) -> None:
     """Offer each GPU of this node to kubelet as several `nvshare.com/gpu`."""
@@ -237,6 +238,7 @@ def _settings(given: dict[str, object]) -> Settings:
         kubelet_dir=Path(str(given["kubelet_dir"])),
         run_dir=run_dir,
         ignored_xids=ignored,
+        probe_s=float(str(given["probe_seconds"])),
     )
 
 

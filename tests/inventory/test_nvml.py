@@ -1,0 +1,123 @@
+"""The NVML adapter on the simulated NVML, in a process of its own: the library is found when a process starts."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nvshare.simgpu.config import SimGpu, library_directory
+from nvshare.simgpu.events import RECOVERED, inject_xid
+
+needs_simulation = pytest.mark.skipif(
+    not (library_directory() / "libnvidia-ml.so.1").exists(), reason="the C parts are not built (make native)"
+)
+PROLOGUE = "import json, os, sys\nfrom nvshare.inventory.nvml import *\n"
+
+
+def python(place: Path, script: str, **settings: object) -> Any:
+    """What a script prints as JSON, run on a simulated node."""
+    environment = SimGpu().with_values(directory=str(place), **settings).environment()
+    done = subprocess.run(
+        [sys.executable, "-c", PROLOGUE + textwrap.dedent(script)],
+        env=environment | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@needs_simulation
+def test_every_gpu_is_discovered(tmp_path: Path) -> None:
+    gpus = python(
+        tmp_path,
+        "with Nvml() as nvml: print(json.dumps([[g.index, g.uuid, g.total_bytes, g.name] for g in nvml.discover()]))",
+        gpus=3, memory="16Gi",
+    )  # fmt: skip
+    assert [(index, total) for index, _, total, _ in gpus] == [(0, 16 << 30), (1, 16 << 30), (2, 16 << 30)]
+    assert len({uuid for _, uuid, _, _ in gpus}) == 3
+
+
+@needs_simulation
+def test_a_sample_names_who_uses_how_much(tmp_path: Path) -> None:
+    empty, used, processes, pid = python(
+        tmp_path,
+        """
+        import ctypes
+        nvml = Nvml()
+        uuid = nvml.discover()[0].uuid
+        empty = nvml.sample(uuid)
+        cuda = ctypes.CDLL("libcuda.so.1")
+        context, memory = ctypes.c_void_p(), ctypes.c_uint64()
+        assert cuda.cuInit(0) == 0
+        assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert cuda.cuCtxSetCurrent(context) == 0
+        assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 30)) == 0
+        full = nvml.sample(uuid)
+        print(json.dumps([empty.used_bytes, full.used_bytes, full.processes, os.getpid()]))
+        """,
+    )
+    assert empty == 0
+    assert used >= 1 << 30
+    assert processes.keys() == {str(pid)}
+    assert processes[str(pid)] >= 1 << 30
+
+
+@needs_simulation
+def test_an_xid_error_is_heard_and_a_reset_wanted_until_it_is_done(tmp_path: Path) -> None:
+    script = """
+        nvml = Nvml()
+        uuids = tuple(gpu.uuid for gpu in nvml.discover())
+        deaf = nvml.watch_xids(uuids)
+        silence = nvml.wait_xid(10)
+        print(json.dumps([deaf, silence, uuids]), flush=True)
+        sys.stdin.readline()
+        xid = nvml.wait_xid(5000)
+        print(json.dumps([xid.uuid, xid.code, nvml.needs_recovery(uuids[1])]), flush=True)
+        sys.stdin.readline()
+        print(json.dumps(nvml.needs_recovery(uuids[1])), flush=True)
+        nvml.close()
+    """
+    environment = SimGpu().with_values(directory=str(tmp_path), gpus=2).environment()
+    child = subprocess.Popen(
+        [sys.executable, "-c", PROLOGUE + textwrap.dedent(script)],
+        env=environment | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        deaf, silence, uuids = json.loads(child.stdout.readline())
+        assert (deaf, silence) == ([], None)
+        inject_xid(uuids[1], 79, directory=tmp_path)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert json.loads(child.stdout.readline()) == [uuids[1], 79, True]
+        inject_xid(uuids[1], RECOVERED, directory=tmp_path)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert json.loads(child.stdout.readline()) is False
+
+
+@needs_simulation
+def test_a_strange_gpu_is_lost_not_a_crash(tmp_path: Path) -> None:
+    script = """
+        try:
+            Nvml().sample("GPU-00000000-0000-0000-0000-000000000000")
+        except GpuLostError as error:
+            print(json.dumps(str(error)))
+    """
+    assert python(tmp_path, script)
+
+
+def test_without_a_driver_the_remedy_is_said(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from nvshare.inventory.nvml import Nvml; Nvml()"],
+        env={"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "NvmlUnavailableError" in done.stderr
+    assert "is the NVIDIA driver installed" in done.stderr
