@@ -101,3 +101,11 @@ def test_nobody_waits_longer_than_the_stated_bound(policy: str) -> None:
     busy.run_until(10_000 * SECOND)
     assert max(busy.longest_wait.values()) <= POLICIES[policy].horizon_ns + len(clients) * QUANTUM
     assert set(busy.longest_wait) == set(clients)
+
+
+def test_fair_forgives_a_lead_so_that_the_lightest_still_gets_turns() -> None:
+    """One turn of a client of weight 1 counts like a thousand seconds; it need not wait for all of them."""
+    busy = Busy("fair", light={"weight": 1}, heavy={"weight": 1000})
+    busy.run_until(8000 * SECOND)
+    assert busy.held["light"] > 3 * QUANTUM
+    assert busy.longest_wait["light"] <= POLICIES["fair"].horizon_ns + 2 * QUANTUM
