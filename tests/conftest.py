@@ -10,7 +10,7 @@ pytest_plugins = ["support.fixtures"]
 # A busy machine must not fail a property: no deadlines. CI is repeatable: the same examples every time.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("default", derandomize=True, **_COMMON)
-settings.register_profile("search", max_examples=2000, derandomize=False, **_COMMON)
+settings.register_profile("search", derandomize=False, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
