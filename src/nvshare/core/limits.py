@@ -6,10 +6,10 @@ is too little, the others' unused budgets are recalled first; the answer waits f
 stopped process must not stop its neighbours for longer.
 
 What we count for a member is an upper bound of what it believes to have. A grant raises the bound before it is sent
-and never lowers it; a recall lowers it only when the member has answered. `keep` tells a member what its budget should fall to; while it uses
-more, every free lowers the budget, and so does its every report here. Serials pair a return with its recall: a return
-that crossed a later grant is ignored, and the bound stays high, which is safe. An answer that changes nothing has
-serial 0 and leaves recalls and `keep` as they are.
+and never lowers it; a recall lowers it only when the member has answered. `keep` tells a member what its budget should
+fall to; while it uses more, every free lowers the budget, and so does its every report here. Serials pair a return with
+its recall: a return that crossed a later grant is ignored, and the bound stays high, which is safe. An answer that
+changes nothing has serial 0 and leaves recalls and `keep` as they are.
 
 Because a member's frees run ahead of its reports, one with a `keep` may ask for less than we count for it. As long as
 everything is within the limit it is told its budget again. Otherwise it is asked, by a recall of its own, what it has.
