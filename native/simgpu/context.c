@@ -79,6 +79,7 @@ static void destroy_context(CUcontext context)
         atomic_store(&stream->dying, true);
     }
     atomic_store(&context->legacy->dying, true);
+    sim_pool_forget(context);
     sim_memory_free_of(context);
     change_contexts(context->card, -1);
     sim_uncharge(context->card, sim_config()->context_bytes);

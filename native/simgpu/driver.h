@@ -62,7 +62,7 @@ struct sim_op {
         struct sim_copy copy;
         struct { char *at; uint64_t pitch, width, rows; uint32_t value, element; } memset;
         struct { CUhostFn function; void *data; CUstreamCallback callback; CUstream stream; } host;
-        struct { CUevent event; uint64_t number; } event;
+        struct { CUevent event; uint64_t number; CUstream stream; uint64_t count; } event; /* a wait: for that place of a stream */
         struct { CUstream stream; uint64_t count; } stream;
         struct { uint64_t address, value; uint32_t wide, flags; } value;
         struct { uint64_t address; } free;
@@ -131,10 +131,11 @@ struct CUevent_st {
     CUcontext context;
     _Atomic uint32_t references;     /* the handle and every queued operation */
     _Atomic bool destroyed;
-    _Atomic uint64_t recorded;       /* number of the last record */
+    _Atomic uint64_t recorded;       /* number of the last record, */
+    CUstream stream;                 /* the stream the record numbered `placed` went into, */
+    uint64_t count, placed;          /* and that stream's count once it is retired */
     struct sim_gate completed;
     _Atomic uint64_t time_ns;        /* of the last completed one */
-    _Atomic uint64_t elapsed_error;
     struct sim_capture *capture;     /* last recorded into this capture, */
     uint64_t capture_id;
     bool captured;
@@ -214,6 +215,7 @@ CUresult sim_stream_make(CUcontext context, unsigned flags, int priority, CUstre
 void sim_stream_recycle(CUstream stream);
 /* Queues or captures. sim_submit_wait waits until the operation has been retired. */
 CUresult sim_submit(CUstream stream, struct sim_op *op);
+CUresult sim_submit_counted(CUstream stream, struct sim_op *op, uint64_t *count); /* the stream's count once it is retired */
 CUresult sim_submit_wait(CUstream stream, struct sim_op *op);
 CUresult sim_stream_wait(CUstream stream, uint64_t count);
 void sim_event_release(CUevent event);
@@ -250,7 +252,7 @@ struct sim_allocation {
     uint32_t read_mostly;
     int preferred, prefetched;       /* device ordinal, -1 host, -2 none */
     uint32_t accessed_by;
-    bool direct;                     /* from cuMemAlloc or cuMemAllocManaged: goes when its context goes */
+    bool direct;                     /* from a call of the program and not part of another object: goes when its context goes */
 };
 CUresult sim_memory_new(CUcontext context, uint32_t memory, uint64_t bytes, struct sim_allocation **allocation);
 void sim_memory_free(struct sim_allocation *allocation);
@@ -279,6 +281,7 @@ struct sim_host { CUcontext context; size_t bytes; unsigned flags; bool ours; };
 bool sim_is_device_address(uint64_t address, unsigned *card);
 void sim_pool_give_back(struct sim_allocation *allocation);
 void sim_pool_trim_all(unsigned card);
+void sim_pool_forget(CUcontext context);
 
 /* ---- copies ---- */
 

@@ -41,6 +41,21 @@ static CUresult check(CUevent event)
     return sim_is(event, SIM_EVENT) && !atomic_load(&event->destroyed) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* A record is known by its place in a stream: records of several threads in several streams may be retired in another order
+ * than they were made, and a wait is for the one that was the last when it was called. */
+static pthread_mutex_t place_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void remember_place(CUevent event, uint64_t number, CUstream stream, uint64_t count)
+{
+    pthread_mutex_lock(&place_lock);
+    if (number == atomic_load(&event->recorded)) {
+        event->stream = stream;
+        event->count = count;
+        event->placed = number;
+    }
+    pthread_mutex_unlock(&place_lock);
+}
+
 static CUresult record(CUevent event, CUstream handle, unsigned flags, bool per_thread)
 {
     CUstream stream;
@@ -53,14 +68,17 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags, bool per_
     if (stream->capture != NULL && flags == CU_EVENT_RECORD_DEFAULT)
         return sim_capture_record(stream, event);
     struct sim_op op = {.kind = SIM_OP_EVENT};
+    uint64_t count;
     op.u.event.event = event;
-    if (stream->capture == NULL) {
-        event->captured = false;
-        atomic_fetch_add(&event->references, 1);
-        op.u.event.number = atomic_fetch_add(&event->recorded, 1) + 1;
-    }
-    CUresult result = sim_submit(stream, &op);
-    if (result != CUDA_SUCCESS && op.u.event.number != 0)
+    if (stream->capture != NULL)
+        return sim_submit(stream, &op);
+    event->captured = false;
+    atomic_fetch_add(&event->references, 1);
+    op.u.event.number = atomic_fetch_add(&event->recorded, 1) + 1;
+    CUresult result = sim_submit_counted(stream, &op, &count);
+    if (result == CUDA_SUCCESS)
+        remember_place(event, op.u.event.number, stream, count);
+    else
         sim_event_release(event);
     return result;
 }
@@ -85,10 +103,17 @@ static CUresult wait(CUstream handle, CUevent event, unsigned flags, bool per_th
     struct sim_op op = {.kind = SIM_OP_WAIT_EVENT};
     op.u.event.event = event;
     if (stream->capture == NULL) {
+        pthread_mutex_lock(&place_lock);
         op.u.event.number = number;
+        op.u.event.stream = event->placed == number ? event->stream : NULL; /* a graph recorded it: by number */
+        op.u.event.count = event->count;
+        pthread_mutex_unlock(&place_lock);
         atomic_fetch_add(&event->references, 1);
     }
-    return sim_submit(stream, &op);
+    CUresult result = sim_submit(stream, &op);
+    if (result != CUDA_SUCCESS && op.u.event.number != 0)
+        sim_event_release(event);
+    return result;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) { return wait(stream, event, flags, false); }

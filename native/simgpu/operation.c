@@ -202,9 +202,10 @@ static bool step_event(CUstream stream, struct sim_op *op)
     CUevent event = op->u.event.event;
     uint64_t number = op->u.event.number != 0 ? op->u.event.number : atomic_fetch_add(&event->recorded, 1) + 1;
     stream->end_ns = latest(op->submit_ns, stream->ready_ns);
-    atomic_store(&event->time_ns, stream->end_ns);
-    sim_gate_raise(&event->completed, number);
-    sim_engine_kick_all(); /* other cards' streams may wait for it */
+    if (number > atomic_load(&event->completed.count)) { /* else a later record was faster */
+        atomic_store(&event->time_ns, stream->end_ns);
+        sim_gate_raise(&event->completed, number);
+    }
     if (op->u.event.number != 0)
         sim_event_release(event);
     return true;
@@ -213,10 +214,12 @@ static bool step_event(CUstream stream, struct sim_op *op)
 static bool step_wait_event(CUstream stream, struct sim_op *op)
 {
     CUevent event = op->u.event.event;
+    CUstream other = op->u.event.stream;
     uint64_t number = op->u.event.number != 0 ? op->u.event.number : atomic_load(&event->recorded);
-    if (atomic_load(&event->completed.count) < number)
+    if (other != NULL ? atomic_load(&other->done.count) < op->u.event.count : atomic_load(&event->completed.count) < number)
         return false;
-    stream->end_ns = latest(stream->ready_ns, atomic_load(&event->time_ns));
+    bool newest = other == NULL || atomic_load(&event->completed.count) == op->u.event.number;
+    stream->end_ns = latest(stream->ready_ns, newest ? atomic_load(&event->time_ns) : other->ready_ns);
     if (op->u.event.number != 0)
         sim_event_release(event);
     return true;
@@ -331,6 +334,8 @@ static bool step_graph(struct sim_engine *engine, CUstream stream, struct sim_op
         stream->record = NULL;
         stream->ready_ns = latest(stream->ready_ns, stream->end_ns);
         stream->graph_at++;
+        if (op->kind == SIM_OP_EVENT)
+            sim_engine_kick_all();
         return true;
     }
     stream->graph_at = 0;
@@ -348,8 +353,11 @@ bool sim_operation_step(struct sim_engine *engine, CUstream stream, uint64_t now
     struct sim_op *op = &stream->queue[head % SIM_QUEUE];
     if (op->kind == SIM_OP_GRAPH)
         return step_graph(engine, stream, op, now);
+    bool others_may_wait = op->kind == SIM_OP_EVENT;
     if (!step(engine, stream, op, now))
         return false;
     retire(stream);
+    if (others_may_wait)
+        sim_engine_kick_all(); /* streams of other cards */
     return true;
 }

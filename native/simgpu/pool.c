@@ -113,6 +113,20 @@ void sim_pool_trim_all(unsigned card)
     pthread_mutex_unlock(&lock);
 }
 
+/* The context is being destroyed, and all memory of its pools with it. The pools themselves stay. */
+void sim_pool_forget(CUcontext context)
+{
+    pthread_mutex_lock(&lock);
+    for (CUmemoryPool pool = pools; pool != NULL; pool = pool->next) {
+        if (pool->context != context)
+            continue;
+        pool->context = NULL;
+        pool->count = 0;
+        pool->used = pool->reserved = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- making pools ---- */
 
 static CUmemoryPool make_pool(CUcontext context)
@@ -309,6 +323,8 @@ static CUresult from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
 {
     struct sim_allocation *allocation;
     uint64_t size = rounded(bytes);
+    if (pool->context == NULL)
+        SIM_TRY(sim_primary_retain(&pool->context, stream->context->device));
     pthread_mutex_lock(&lock);
     allocation = take_kept(pool, size);
     CUresult result = CUDA_SUCCESS;
@@ -324,6 +340,7 @@ static CUresult from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
     if (result == CUDA_SUCCESS) {
         allocation->pool = pool;
         allocation->flags = 0;
+        allocation->direct = true;
         pool->used += allocation->size;
         pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
         pool->reserved_high = pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;

@@ -171,7 +171,7 @@ static bool has_room(CUcontext context, CUstream stream)
     return tail + needed - atomic_load_explicit(&stream->done.count, memory_order_acquire) <= SIM_QUEUE;
 }
 
-static CUresult submit(CUstream stream, struct sim_op *op, uint64_t *count)
+CUresult sim_submit_counted(CUstream stream, struct sim_op *op, uint64_t *count)
 {
     CUcontext context = stream->context;
     op->submit_ns = sim_now_ns();
@@ -204,13 +204,13 @@ static CUresult submit(CUstream stream, struct sim_op *op, uint64_t *count)
 CUresult sim_submit(CUstream stream, struct sim_op *op)
 {
     uint64_t count;
-    return submit(stream, op, &count);
+    return sim_submit_counted(stream, op, &count);
 }
 
 CUresult sim_submit_wait(CUstream stream, struct sim_op *op)
 {
     uint64_t count;
-    SIM_TRY(submit(stream, op, &count));
+    SIM_TRY(sim_submit_counted(stream, op, &count));
     return sim_stream_wait(stream, count);
 }
 

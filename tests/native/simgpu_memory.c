@@ -326,6 +326,43 @@ static void textures(void)
     OK(cuSurfObjectDestroy, surface);
 }
 
+/* What a context allocated goes with it, pools and small pieces included. */
+static void destroying_a_context(void)
+{
+    CUcontext context = NULL;
+    CUdeviceptr pointer = 0;
+    size_t before = used();
+    OK(cuCtxCreate_v2, &context, 0, 0);
+    for (int i = 0; i < 100; i++) {
+        OK(cuMemAlloc_v2, &pointer, 1000 + (size_t)i);
+        OK(cuMemAlloc_v2, &pointer, 3 * MiB);
+        OK(cuMemAllocManaged, &pointer, 3 * MiB, CU_MEM_ATTACH_GLOBAL);
+        OK(cuMemPrefetchAsync, pointer, 3 * MiB, 0, NULL);
+    }
+    OK(cuCtxSynchronize);
+    TRUE_(used() > before + 600 * MiB);
+    OK(cuCtxDestroy_v2, context);
+    TRUE_(used() == before);
+    IS(BAD_VALUE, cuMemFree_v2, pointer);
+}
+
+static void resetting_a_device(void)
+{
+    CUcontext context = NULL;
+    CUdeviceptr pointer = 0;
+    OK(cuMemAllocAsync, &pointer, 10 * MiB, NULL);
+    OK(cuMemAlloc_v2, &pointer, 10 * MiB);
+    OK(cuDevicePrimaryCtxReset_v2, 0);
+    IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc_v2, &pointer, 16);
+    OK(cuDevicePrimaryCtxRetain, &context, 0);
+    OK(cuCtxSetCurrent, context);
+    TRUE_(used() == 256 * MiB);
+    OK(cuMemAllocAsync, &pointer, 10 * MiB, NULL);
+    OK(cuMemFreeAsync, pointer, NULL);
+    OK(cuCtxSynchronize);
+    TRUE_(used() == 256 * MiB);
+}
+
 int main(void)
 {
     setenv("NVSHARE_SIM_SCALE", "0.01", 1);
@@ -340,5 +377,7 @@ int main(void)
     virtual_memory();
     arrays();
     textures();
+    destroying_a_context();
+    resetting_a_device();
     return done();
 }

@@ -109,6 +109,59 @@ static void waiting_for_events(CUcontext context)
     OK(cuStreamDestroy_v2, second);
 }
 
+/* A wait is for the record that was the last one when it was called, even if a later record is retired first. */
+static void records_out_of_order(void)
+{
+    CUstream slow = new_stream(CU_STREAM_NON_BLOCKING), fast = new_stream(CU_STREAM_NON_BLOCKING), third = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent event = NULL;
+    OK(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    hold(slow);
+    OK(cuEventRecord, event, slow);
+    OK(cuStreamWaitEvent, third, event, 0);
+    OK(cuEventRecord, event, fast);
+    OK(cuEventSynchronize, event); /* the last record is what is asked for */
+    OK(cuEventQuery, event);
+    IS(CUDA_ERROR_NOT_READY, cuStreamQuery, third);
+    let_go();
+    OK(cuStreamSynchronize, third);
+    OK(cuStreamSynchronize, slow);
+    OK(cuEventQuery, event); /* the older record does not undo it */
+    OK(cuEventDestroy_v2, event);
+    OK(cuStreamDestroy_v2, slow);
+    OK(cuStreamDestroy_v2, fast);
+    OK(cuStreamDestroy_v2, third);
+}
+
+/* Streams of two cards wait for each other. */
+static void across_cards(CUcontext context)
+{
+    CUcontext second = NULL;
+    CUstream here = new_stream(CU_STREAM_NON_BLOCKING), there = NULL;
+    CUevent event = NULL, back = NULL;
+    OK(cuDevicePrimaryCtxRetain, &second, 1);
+    OK(cuCtxPushCurrent_v2, second);
+    OK(cuStreamCreate, &there, CU_STREAM_NON_BLOCKING);
+    OK(cuEventCreate, &back, CU_EVENT_DISABLE_TIMING);
+    OK(cuCtxPopCurrent_v2, NULL);
+    OK(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    IS(BAD_HANDLE, cuEventRecord, event, there); /* an event is recorded on its own card */
+    for (int i = 0; i < 200; i++) {
+        TRUE_(spin(here, 10) == CUDA_SUCCESS);
+        OK(cuEventRecord, event, here);
+        OK(cuStreamWaitEvent, there, event, 0);
+        OK(cuEventRecord, back, there);
+        OK(cuStreamWaitEvent, here, back, 0);
+    }
+    OK(cuStreamSynchronize, here);
+    OK(cuStreamSynchronize, there);
+    OK(cuStreamDestroy_v2, here);
+    OK(cuStreamDestroy_v2, there);
+    OK(cuEventDestroy_v2, event);
+    OK(cuEventDestroy_v2, back);
+    OK(cuDevicePrimaryCtxRelease_v2, 1);
+    OK(cuCtxSetCurrent, context);
+}
+
 /* The legacy stream waits for blocking streams and they for it; non-blocking ones go their own way. */
 static void legacy_stream(void)
 {
@@ -366,10 +419,13 @@ static void linker_and_occupancy(void)
 
 int main(void)
 {
+    setenv("NVSHARE_SIM_GPUS", "2", 1);
     CUcontext context = start();
     properties(context);
     events();
     waiting_for_events(context);
+    records_out_of_order();
+    across_cards(context);
     legacy_stream();
     each_thread_has_its_own_stream(context);
     values_in_memory();

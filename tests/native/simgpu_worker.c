@@ -5,6 +5,7 @@
  *   free            free what was allocated last       -> result
  *   pass N          N kernels that touch the last allocation, one after the other -> simulated milliseconds
  *   spin US         one kernel of so many simulated microseconds                   -> simulated milliseconds
+ *   kernel NAME     one kernel of that name            -> simulated milliseconds
  *   prefetch        the last allocation to the card    -> simulated milliseconds
  *   start N         like pass, without waiting         -> 0
  *   info            -> free and total bytes of the card
@@ -24,6 +25,7 @@
 static CUdeviceptr last;
 static size_t last_bytes;
 static CUevent begin, end;
+static CUmodule module;
 static CUfunction touch, spin;
 
 static void must(CUresult result, const char *what)
@@ -70,6 +72,14 @@ static void launch_spin(unsigned long us)
     unsigned long long duration = us;
     void *params[] = {&duration};
     MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+}
+
+static CUfunction named;
+
+static void launch_named(unsigned long unused)
+{
+    (void)unused;
+    MUST(cuLaunchKernel(named, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 }
 
 static void prefetch(unsigned long unused)
@@ -143,7 +153,6 @@ int main(void)
 {
     char line[128], command[32];
     CUcontext context;
-    CUmodule module;
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
@@ -156,8 +165,13 @@ int main(void)
     printf("ready\n");
     while (fgets(line, sizeof line, stdin) != NULL) {
         unsigned long long number = 0;
-        if (sscanf(line, "%31s %llu", command, &number) >= 1)
+        char name[64] = "";
+        if (sscanf(line, "kernel %63s", name) == 1) {
+            MUST(cuModuleGetFunction(&named, module, name));
+            timed(launch_named, 0);
+        } else if (sscanf(line, "%31s %llu", command, &number) >= 1) {
             obey(command, number);
+        }
     }
     return 0;
 }

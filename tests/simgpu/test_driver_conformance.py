@@ -22,7 +22,7 @@ def exported(library: Path) -> set[str]:
 def sanitized_checks() -> Path:
     """The sanitizer build of the driver and of these programs; made here if it is not up to date."""
     build = ROOT / "build" / "native-address-undefined"
-    names = [*(f"simgpu_{program}" for program in PROGRAMS), "simgpu_unit_state"]
+    names = [f"simgpu_{program}" for program in (*PROGRAMS, "unit_state", "stress")]
     targets = [f"{ROOT}/native/../build/{build.name}/checks/{name}" for name in names]
     command = ["make", "-s", "-C", str(ROOT / "native"), "SAN=address,undefined", *targets]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -35,7 +35,7 @@ def test_every_call_gives_the_result_cuda_gives(make_node, checks: Path, program
     make_node().run(checks / f"simgpu_{program}")
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, "unit_state"])
+@pytest.mark.parametrize("program", [*PROGRAMS, "unit_state", "stress"])
 def test_the_sanitizers_find_nothing(make_node, sanitized_checks: Path, program: str) -> None:
     make_node().run(
         "env",
@@ -65,6 +65,10 @@ def test_every_default_stream_function_has_its_per_thread_twin() -> None:
     assert twins <= names
     takes_a_stream = {name for name in names if re.search(r"Async(_v2)?$", name)}
     assert takes_a_stream - twins == set()
+
+
+def test_threads_with_everything_at_once_come_to_no_harm(make_node, checks: Path) -> None:
+    make_node(gpus=2).run(checks / "simgpu_stress", STRESS_SECONDS="2")
 
 
 def test_the_shared_state_survives_kills_and_evicts_the_least_recently_used(make_node, checks: Path) -> None:

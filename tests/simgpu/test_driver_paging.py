@@ -95,3 +95,12 @@ def test_a_kernel_touches_the_whole_working_set_unless_told_otherwise(make_node,
         worker.ask(f"managed {1 * GIB}")
         assert worker.simulated_s("spin 1000") < 0.1
         assert 0 < worker.used() - 256 * MIB < 200 * MIB
+
+
+def test_kernels_take_the_time_their_name_says(card, checks: Path) -> None:
+    settings = {"NVSHARE_SIM_KERNEL_US": "30", "NVSHARE_SIM_KERNELS": "matmul=5ms,cutlass_*=1s"}
+    with Worker(card, checks, **settings) as worker:
+        assert worker.simulated_s("kernel anything") == pytest.approx(30e-6, rel=0.01)
+        assert worker.simulated_s("kernel matmul") == pytest.approx(5e-3, rel=0.01)
+        assert worker.simulated_s("kernel matmul_2") == pytest.approx(30e-6, rel=0.01)
+        assert worker.simulated_s("kernel cutlass_80_tensorop") == pytest.approx(1, rel=0.01)
