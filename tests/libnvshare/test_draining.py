@@ -12,16 +12,17 @@ KERNEL_US = 50_000_000  # half a second on a card a hundred times faster than li
 KERNEL_S = 0.5
 
 
-def start(programs: Programs, scheduler: FakeScheduler) -> tuple[Program, Peer]:
-    """A client that holds lock 1."""
+def start(programs: Programs, scheduler: FakeScheduler, *, contended: bool = False) -> tuple[Program, Peer]:
+    """A client that holds lock 1 and has used the legacy stream of its context."""
     program = programs.start()
     program.say("init 0")
     peer, _ = scheduler.welcome()
     program.answer()
     program.say("spin 1 1")
     peer.expect(ReqLock)
-    peer.send(LockOk(0, True, 1))
+    peer.send(LockOk(0, contended, 1))
     assert program.answer()[0] == "0"
+    program.do("spin 1 4000")  # enough for the fast path to be the usual one
     program.do("sync")
     return program, peer
 
@@ -87,7 +88,7 @@ def test_a_drain_waits_for_work(on_card: Programs, scheduler: FakeScheduler, sub
 @pytest.mark.parametrize("submit", WAYS)
 def test_a_holder_with_work_under_way_is_not_idle(on_card: Programs, scheduler: FakeScheduler, submit: object) -> None:
     assert callable(submit)
-    program, peer = start(on_card, scheduler)
+    program, peer = start(on_card, scheduler, contended=True)
     began = time.monotonic()
     submit(program)
     peer.drain_quiet(0.1)
