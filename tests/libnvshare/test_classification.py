@@ -1,5 +1,6 @@
 """Every name that libcudart asks the driver for has been thought about."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +34,13 @@ def test_every_reason_says_something() -> None:
 def test_the_table_in_the_docs_is_fresh() -> None:
     done = subprocess.run([sys.executable, ROOT / "tools" / "interception.py", "--check"], check=False)
     assert done.returncode == 0
+
+
+def test_every_generated_body_hands_its_arguments_on_in_order() -> None:
+    rows = re.findall(
+        r"^NVS_(?:STREAM|SYNC)(?:_PAIR)?\(.*?\((.*)\), \((.*)\)\)$", interception.SYMBOLS.read_text(), re.MULTILINE
+    )
+    assert len(rows) > 50
+    for parameters, arguments in rows:
+        names = [re.findall(r"\w+", parameter)[-1] for parameter in parameters.split(",")]
+        assert names == arguments.split(", ")
