@@ -5,6 +5,7 @@
 #
 #   tools/e2e.sh [pytest arguments]       PYTHON names an interpreter with the development packages (.venv's)
 #   NVSHARE_E2E=skip tools/e2e.sh         says so and does nothing
+#   NVSHARE_E2E_TORCH=VENV tools/e2e.sh   also runs PyTorch in pods, from a virtual environment that has it
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cluster="$root/tools/cluster"
@@ -43,4 +44,4 @@ make -s -C "$root/native"
 "$cluster/build-workload.sh" localhost/nvshare-test/workload:1 "$CLUSTER_CACHE/images/workload.tar"
 
 cd "$root"
-PYTHONPATH="$root/src" "$python" -m pytest -q -p no:cacheprovider "$root"/tests/e2e/story_*.py "$@"
+PYTHONPATH="$root/src" "$python" -m pytest -q -p no:cacheprovider "$root"/tests/e2e/*story*.py "$@"

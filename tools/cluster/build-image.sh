@@ -30,3 +30,7 @@ done | tar --null --files-from=- -cf - | tar -C "$context" -xf -
 rm -f "$archive"
 mkdir -p "$(dirname "$archive")"
 "${buildah[@]}" push -q "$name" "docker-archive:$archive:$name"
+# Layers are kept so that the next build is quick, up to a point.
+if [ "$(du -s --block-size=1G "$CLUSTER_CACHE/buildah" | cut -f1)" -gt 12 ]; then
+  "${buildah[@]}" rmi --prune >/dev/null
+fi
