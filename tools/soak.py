@@ -1,8 +1,8 @@
 """Play simulated worlds for a while: python tools/soak.py --seconds 120. A broken law prints its seed and step, exit 1.
 
-    --seed N            play only this world, and say its digest (the same on every machine)
-    --first N           begin with this seed; by default the time, so that every run sees new worlds
-    --worlds N          this many worlds instead of a time"""
+--seed N            play only this world, and say its digest (the same on every machine)
+--first N           begin with this seed; by default the time, so that every run sees new worlds
+--worlds N          this many worlds instead of a time"""
 
 import argparse
 import itertools
@@ -23,7 +23,9 @@ def main() -> int:
     if options.seed is not None:
         seeds: itertools.count[int] | range = range(options.seed, options.seed + 1)
     else:
-        seeds = range(options.first, options.first + options.worlds) if options.worlds else itertools.count(options.first)
+        seeds = (
+            range(options.first, options.first + options.worlds) if options.worlds else itertools.count(options.first)
+        )
     began = time.monotonic()
     worlds = steps = 0
     digest = 0
@@ -38,8 +40,9 @@ def main() -> int:
             return 1
         worlds, steps, digest = worlds + 1, steps + played.steps, digest ^ played.digest
     took = time.monotonic() - began
-    print(f"{worlds} worlds, {steps} steps, no law broken; first seed {seeds[0] if isinstance(seeds, range) else options.first}", end="")
-    print(f", digest {digest:08x}, {took:.0f} s, {steps / took:.0f} steps/s")
+    began_with = options.first if options.seed is None else options.seed
+    print(f"{worlds} worlds, {steps} steps, no law broken; first seed {began_with}, digest {digest:08x}")
+    print(f"{took:.0f} s, {steps / took:.0f} steps/s")
     return 0
 
 

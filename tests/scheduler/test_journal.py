@@ -99,6 +99,8 @@ def test_a_full_disk_costs_lines_that_are_counted(start_daemon: StartDaemon) -> 
         client.release(client.take_lock())
         client.take_lock()
     daemon.log.wait_for("Client left")
+    while daemon.metric("nvshare_journal_lost_steps_total") != 5:
+        daemon.assert_alive()  # Its thread has not come to the last line yet.
     assert daemon.stop() == 0
     assert "Traceback" not in daemon.log.text
     assert "Exception" not in daemon.log.text

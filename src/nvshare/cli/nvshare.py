@@ -11,6 +11,7 @@ from nvshare.cli.failure import EXIT_FAILED, EXIT_USAGE, FrontError
 COMMANDS = {
     "run": "nvshare.cli.run:run",
     "demo": "nvshare.cli.demo:demo",
+    "simulate": "nvshare.cli.simulate:simulate",
     "doctor": "nvshare.cli.doctor:doctor",
     "docker-args": "nvshare.cli.docker:docker_args",
     "completion": "nvshare.cli.front_completion:completion",

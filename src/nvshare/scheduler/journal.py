@@ -16,6 +16,8 @@ import msgspec
 from nvshare.config import ConfigError
 from nvshare.core.actions import Action
 from nvshare.core.events import ClientRegistered, Event
+from nvshare.core.model import Settings
+from nvshare.record import Record
 from nvshare.scheduler.step import Step, clients_of
 
 MOST_QUEUED = 20_000
@@ -59,9 +61,20 @@ def _parts_of(step: Step) -> int:
     return len(step.actions) + (len(event.claims) if type(event) is ClientRegistered else 0)
 
 
+class Beginning(Record, frozen=True):
+    """How a daemon began: what a replay of its journal has to know besides the steps."""
+
+    now: int
+    settings: Settings
+    epoch: int
+    settles_at: int | None
+    expects_pods: bool
+
+
 class JournalFile:
     """Writes steps as JSON lines: `{"now": …, "event": {"ClientLeft": {…}}, "actions": [{"GiveLock": {…}}]}`.
 
+    A daemon's steps follow a line that says how it began: `{"now": …, "daemon": {"settings": {…}, "epoch": …}}`.
     A line is written at once and as a whole, so that what could not be written is known line by line."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
@@ -70,7 +83,7 @@ class JournalFile:
         self._most_bytes = most_bytes
         self._size = 0
         self._is_torn = False
-        self._queue: queue.Queue[Step | None] = queue.Queue(MOST_QUEUED)
+        self._queue: queue.Queue[Step | Beginning | None] = queue.Queue(MOST_QUEUED)
         self._file: IO[bytes] | None = None
         try:
             self._open()
@@ -79,7 +92,7 @@ class JournalFile:
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
         self._thread.start()
 
-    def observe(self, step: Step) -> None:
+    def observe(self, step: Step | Beginning) -> None:
         try:
             self._queue.put_nowait(step)
         except queue.Full:
@@ -96,7 +109,7 @@ class JournalFile:
     def _write_all(self) -> None:
         while (step := self._queue.get()) is not None:
             try:
-                self._write(step_line(step))
+                self._write(beginning_line(step) if isinstance(step, Beginning) else step_line(step))
             except OSError:
                 self.lost += 1
         if self._file is not None:
@@ -121,6 +134,10 @@ class JournalFile:
         self._file = self._path.open("ab", buffering=0)
         self._size = os.fstat(self._file.fileno()).st_size
         return self._file
+
+
+def beginning_line(beginning: Beginning) -> bytes:
+    return msgspec.json.encode({"now": beginning.now, "daemon": beginning}) + b"\n"
 
 
 def step_line(step: Step) -> bytes:

@@ -24,7 +24,7 @@ from nvshare.scheduler.connection import ClientConnection
 from nvshare.scheduler.control import Control
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.identity import printable
-from nvshare.scheduler.journal import Journal, JournalFile
+from nvshare.scheduler.journal import Beginning, Journal, JournalFile
 from nvshare.scheduler.listener import BACKLOG, Lease, Listener
 from nvshare.scheduler.log import log
 from nvshare.scheduler.metrics import Metrics
@@ -118,8 +118,14 @@ class Daemon:
         settles_at = None
         if self._lease.had_predecessor and self._settings.settle_ns:
             settles_at = time.monotonic_ns() + self._settings.settle_ns
-        expects_pods = self._cluster is not None
-        return Node(self._settings, epoch=self._lease.epoch, settles_at=settles_at, expects_pods=expects_pods)
+        began = self._began = Beginning(
+            now=time.monotonic_ns(),
+            settings=self._settings,
+            epoch=self._lease.epoch,
+            settles_at=settles_at,
+            expects_pods=self._cluster is not None,
+        )
+        return Node(began.settings, epoch=began.epoch, settles_at=settles_at, expects_pods=began.expects_pods)
 
     def _watch(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -129,6 +135,7 @@ class Daemon:
         self._engine.observers.extend((self._journal.observe, self._metrics.observe, log.observe))
         if self._config.journal_file:
             self._file = JournalFile(Path(self._config.journal_file), self._config.journal_file_bytes)
+            self._file.observe(self._began)
             self._engine.observers.append(self._file.observe)
             self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
 

@@ -1,7 +1,7 @@
 """Random mixes of jobs, for comparing ways to schedule: one seed, one mix, whatever the machine it runs on.
 
-A mix has 1 to 4 cards and 2 to 12 jobs. Filling a card over its bus takes between 1.5 s and 20 s (the thesis' card: 3 s).
-One mix in four consists of equals, which arrive together; fairness is judged on those."""
+A mix has 1 to 4 cards and 2 to 12 jobs. Filling a card over its bus takes between 1.5 s and 20 s (the thesis'
+card: 3 s). One mix in four consists of equals, which arrive together; fairness is judged on those."""
 
 from collections.abc import Callable, Sequence
 from math import exp, log
@@ -40,7 +40,7 @@ AUTO = Contender("auto", "nvshare", Settings(quantum=QuantumRule(mode="auto")))
 
 
 def random_mix(seed: int) -> Mix:
-    chance = Random(f"mix {seed}")
+    chance = Random(f"mix {seed}")  # noqa: S311 - chance that can be repeated is what is wanted
     cards = {f"gpu{index}": _random_card(chance) for index in range(chance.randint(1, 4))}
     are_equals = seed % 4 == 0
     count = chance.randint(2, 12)

@@ -179,4 +179,3 @@ class Program:
 
     def _later(self, seconds: float, method: str) -> None:
         self._machine.call_at(self._machine.now + round(seconds * SECOND), (self.key, method))
-

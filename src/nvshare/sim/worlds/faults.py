@@ -22,7 +22,9 @@ class BrokenWorldError(Exception):
     """A law was broken; says in which world, at which step, and what the last steps were."""
 
     def __init__(self, world: World, steps: int, error: Exception) -> None:
-        last = "\n".join(f"  {now / SECOND:.6f} {event}\n      {list(actions)}" for now, event, actions in world.journal)
+        last = "\n".join(
+            f"  {now / SECOND:.6f} {event}\n      {list(actions)}" for now, event, actions in world.journal
+        )
         where = "".join(traceback.format_tb(error.__traceback__)[-3:])
         super().__init__(
             f"the last steps:\n{last}\n{where}seed {world.seed}, step {world.steps} (of worlds with {steps} steps), at"

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
+import msgspec
+
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MILLISECOND, SECOND, QuantumRule, Settings
@@ -24,6 +26,12 @@ MOST_PROCESSES = 9
 MOST_QUANTUM_NS = 60 * SECOND
 MICROSECOND = 1000
 
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def _named(record: ev.Event | ac.Action) -> tuple[str, ev.Event | ac.Action]:
+    return type(record).__name__, record
+
 
 class World:
     """`run` plays it. What fails, and when, is chosen by sim.worlds.faults."""
@@ -32,7 +40,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.chance = Random(f"world {seed}")
+        self.chance = Random(f"world {seed}")  # noqa: S311 - chance that can be repeated is what is wanted
         self.now = SECOND
         self.steps = 0
         self.digest = 0
@@ -58,6 +66,8 @@ class World:
         self._last_pid = 0
         self._given: set[int] = set()
         self._alarm = 0
+        self._armed_for: int | None = None
+        self._by_client: dict[int | None, Process] = {}
         self._held: dict[int, list[Callable[[], None]]] = {}
         self.start_daemon()
         for _ in range(self.chance.randint(2, MOST_PROCESSES)):
@@ -86,6 +96,7 @@ class World:
             return
         settles_at = self._node_now + self.settings.settle_ns if self._epoch else None
         self._epoch += 1
+        self._armed_for = None
         self.node = Node(self.settings, epoch=self._epoch, settles_at=settles_at, is_paranoid=True)
         for gpu in GPUS:
             self.tell_node(ev.GpuFound(gpu, CARD))
@@ -109,22 +120,25 @@ class World:
         now = self._node_now
         actions = self.node.handle(now, event)
         self.journal.append((now, event, tuple(actions)))
-        self.digest = zlib.crc32(repr((now, event, actions)).encode(), self.digest)
-        laws.check_numbers(self._given, actions, self.node)
-        laws.check_budgets(self.node, actions)
-        by_client = {p.connection.client: p for p in self.processes.values() if p.connection is not None}
-        for action in actions:
-            client = getattr(action, "client", None)
-            if client in by_client and not isinstance(action, ac.EndTurn):
-                self._send_down(by_client[client], action)
-        for process in by_client.values():
-            laws.check_process(self.node, process)
+        self.digest = zlib.crc32(_ENCODER.encode((now, _named(event), list(map(_named, actions)))), self.digest)
+        if actions:
+            laws.check_numbers(self._given, actions, self.node)
+            laws.check_budgets(self.node, actions)
+        for part in (event, *actions):
+            process = self._by_client.get(getattr(part, "client", None))
+            if process is not None:
+                if part is not event and not isinstance(part, ac.EndTurn):
+                    self._send_down(process, part)  # type: ignore[arg-type]
+                laws.check_process(self.node, process)
         self._set_alarm()
 
     def _set_alarm(self) -> None:
         assert self.node is not None
         deadline = self.node.next_deadline()
+        if deadline == self._armed_for:
+            return
         self._alarm += 1
+        self._armed_for = deadline
         if deadline is not None:
             late = 0 if self.is_calm else self.chance.choice([0, 0, 0, MILLISECOND, self.chance.randrange(5 * SECOND)])
             number, epoch = self._alarm, self._epoch
@@ -132,6 +146,7 @@ class World:
 
     def _ring(self, number: int, epoch: int) -> None:
         if number == self._alarm and epoch == self._epoch:
+            self._armed_for = None
             self.tell_node(ev.AlarmRang())
 
     # Processes and their connections.
@@ -158,6 +173,7 @@ class World:
             return
         self._last_client += 1
         process.connection = Connection(self._last_client, self._epoch)
+        self._by_client[self._last_client] = process
         self.say(process, process.registration())
 
     def cut(self, process: Process) -> None:
@@ -166,6 +182,7 @@ class World:
         if connection is None or not connection.is_open:
             return
         connection.is_open = False
+        self._by_client.pop(connection.client, None)
         self._hold_or_do(process, process.lose)
         if self.node is not None and connection.client in self.node.clients:
             self.tell_node(ev.ClientLeft(connection.client))
@@ -177,6 +194,7 @@ class World:
         connection, process.connection = process.connection, None
         if connection is not None:
             connection.is_open = False
+            self._by_client.pop(connection.client, None)
             if self.node is not None and connection.client in self.node.clients:
                 self.tell_node(ev.ClientLeft(connection.client, "killed"))
 

@@ -1,0 +1,122 @@
+"""What `nvshare simulate` reads and prints."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import asdict, replace
+
+from nvshare.kube.quantity import parse_bytes
+from nvshare.sim import mixes, picture, thesis
+from nvshare.sim.jobs import Job
+from nvshare.sim.machine import Outcome
+from nvshare.sim.replay import Replayed
+
+JOB = re.compile(r"([^:]+):([\d.]+)/([\d.]+)x(\d+)(?:@([\d.]+))?")
+BEST = (1772, 1128, 2043, 1380)
+"""The best measured cell of each column: what one default should reach everywhere."""
+
+
+def parse_size(text: str) -> int:
+    """`16Gi`; ValueError says what is wrong."""
+    return parse_bytes(text)
+
+
+def parse_job(index: int, text: str) -> Job:
+    """`12Gi:16/2x40@30`."""
+    match = JOB.fullmatch(text)
+    if match is None:
+        raise ValueError(f"a job is MEMORY:GPU/CPUxCOUNT[@ARRIVAL], like 12Gi:16/2x40, not {text!r}")
+    memory, gpu, cpu, count, arrives = match.groups()
+    if not float(gpu) or not int(count):
+        raise ValueError(f"a job without work on the GPU: {text!r}")
+    phases = ((float(gpu), float(cpu)),) * int(count)
+    return Job(f"job{index}", parse_size(memory), 0.0, phases, arrives_s=float(arrives or 0))
+
+
+def thesis_lines(
+    parameters: thesis.Parameters, table: dict[str, tuple[float, ...]], ours: dict[str, Outcome], mode: str
+) -> list[str]:
+    errors = thesis.errors(table)
+    lines = ["Two jobs on a Tesla P100: simulated seconds (difference from the measured ones)", ""]
+    lines.append(f"{'':28s}" + "".join(f"{kind.name:>18s}" for kind in thesis.KINDS))
+    for row, cells in table.items():
+        shown = [
+            f"{cell:8.0f} ({errors[row, kind.name]:+6.1%})" for kind, cell in zip(thesis.KINDS, cells, strict=True)
+        ]
+        lines.append(f"{row:28s}" + "".join(f"{text:>18s}" for text in shown))
+    made = "".join(f"{outcome.makespan_s:8.0f}{'':10s}" for outcome in ours.values())
+    lines += ["", f"{f'our scheduler, {mode}':28s}{made}"]
+    lines.append(f"{'best measured':28s}" + "".join(f"{best:8d}{'':10s}" for best in BEST))
+    good = sum(abs(error) <= thesis.TOLERANCE for error in errors.values())
+    fitted = ", ".join(f"{name} {value:g}" for name, value in asdict(parameters).items())
+    lines += ["", f"{good} of {len(errors)} cells within {thesis.TOLERANCE:.0%}. Fitted: {fitted}.", ""]
+    for name, outcome in ours.items():
+        lines += [f"two {name}, the first 300 s", *picture.lanes(cut(outcome, 300), until_s=300)[:-1]]
+    return [*lines, f"{'':12s} {picture.LEGEND}"]
+
+
+def cut(outcome: Outcome, until_s: float) -> Outcome:
+    """Only the beginning, for a picture."""
+    kept = tuple(
+        replace(stretch, end=min(stretch.end, until_s)) for stretch in outcome.stretches if stretch.begin < until_s
+    )
+    return replace(outcome, stretches=kept)
+
+
+def thesis_values(
+    parameters: thesis.Parameters, table: dict[str, tuple[float, ...]], ours: dict[str, Outcome], mode: str
+) -> dict[str, Any]:
+    errors = thesis.errors(table)
+    return {
+        "parameters": asdict(parameters),
+        "columns": [kind.name for kind in thesis.KINDS],
+        "measured": thesis.MEASURED,
+        "simulated": table,
+        "within_tolerance": sum(abs(error) <= thesis.TOLERANCE for error in errors.values()),
+        "cells": len(errors),
+        "ours": {"mode": mode, **{name: asdict(replace(outcome, stretches=())) for name, outcome in ours.items()}},
+    }
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    lines = [f"{'job':12s}{'finished':>10s}{'alone':>10s}{'slowdown':>10s}{'longest wait':>14s}{'turns':>7s}"]
+    lines += [
+        f"{job.name:12s}{job.finished_s:8.0f} s{job.alone_s:8.0f} s{job.slowdown:10.2f}"
+        f"{job.longest_wait_s:12.1f} s{job.turns:7d}"
+        for job in outcome.jobs
+    ]
+    moved = f"{outcome.moved_gb:.0f} GB moved, GPU busy {outcome.gpu_busy:.0%}"
+    return [*lines, f"all done after {outcome.makespan_s:.0f} s; {moved}"]
+
+
+def mix_line(one: mixes.Comparison) -> str:
+    (first, theirs), (name, ours) = one.outcomes.items()
+    ratio = ours.makespan_s / theirs.makespan_s
+    times = f"{first} {theirs.makespan_s:7.0f} s   {name} {ours.makespan_s:7.0f} s   {ratio:.3f}"
+    return f"seed {one.seed:4d}  {len(ours.jobs):2d} jobs  {times}   longest wait {ours.longest_wait_s:5.0f} s"
+
+
+def mixes_lines(compared: Sequence[mixes.Comparison], name: str) -> list[str]:
+    ratios = [one.outcomes[name].makespan_s / one.outcomes[mixes.FCFS_30.name].makespan_s for one in compared]
+    fair = [mixes.fairness(one.outcomes[name]) for one in compared if one.are_equals]
+    lines = [
+        f"makespan against {mixes.FCFS_30.name}: geometric mean {mixes.geometric_mean(ratios):.3f},"
+        f" worst {max(ratios):.3f}",
+        f"longest wait: {max(one.outcomes[name].longest_wait_s for one in compared):.0f} s",
+    ]
+    return [*lines, f"fairness among equals (Jain): at least {min(fair):.3f}"] if fair else lines
+
+
+def replay_lines(played: Replayed) -> list[str]:
+    over = f"; {played.passed_over} steps before the first beginning passed over" if played.passed_over else ""
+    if played.difference is None:
+        return [f"{played.steps} steps of {played.daemons} daemon(s): the core gives the same actions{over}"]
+    step = played.difference.step
+    return [
+        f"line {step.line} differs, after {played.steps - 1} equal steps{over}",
+        f"  now    {step.now}",
+        f"  event  {step.event}",
+        *(f"  journal  {action}" for action in step.actions),
+        *(f"  replay   {action}" for action in played.difference.ours),
+    ]
