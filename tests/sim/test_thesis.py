@@ -24,9 +24,9 @@ def test_no_more_than_six_numbers_are_fitted() -> None:
 
 
 def test_the_fitted_numbers_cannot_be_made_much_better(table: dict[str, tuple[float, ...]]) -> None:
-    """Start-up is poorly determined and set by hand; the others are where a search leaves them."""
+    """Each is where a search leaves it: a fifth more or less is worse."""
     here = thesis.misfit(thesis.FITTED)
-    for name in ("phase_s", "bus_gb_s", "sweep_s", "gain"):
+    for name in thesis.Parameters.__struct_fields__:
         for factor in (0.8, 1.25):
             moved = thesis.Parameters(**{name: getattr(thesis.FITTED, name) * factor})
             assert thesis.misfit(moved) > here, name

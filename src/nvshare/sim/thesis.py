@@ -54,15 +54,15 @@ MEASURED: dict[str, tuple[int, int, int, int]] = {
 class Parameters(Record, frozen=True):
     """All that is fitted."""
 
-    startup_s: float = 69.0
-    """How long a job takes until it first touches the GPU; part of its CPU time."""
-    phase_s: float = 16.6
+    startup_s: float = 101.0
+    """How long a job takes until it first touches the GPU; at most all of its CPU time."""
+    phase_s: float = 20.75
     """GPU time between two CPU phases."""
     gain: float = 1.19
     """How much two get done at once where one gets 1 done."""
-    bus_gb_s: float = 5.4
+    bus_gb_s: float = 5.2
     """Pages moved by faults, per second."""
-    sweep_s: float = 0.373
+    sweep_s: float = 0.387
     """GPU time until a job has touched all of its memory."""
 
 
