@@ -114,14 +114,16 @@ void sim_uncharge(unsigned card, uint64_t bytes)
 
 static void list_managed(unsigned card, uint32_t chunk)
 {
-    uint32_t at = arena.managed[card].count++;
+    uint32_t at = arena.managed[card].count;
+    __atomic_store_n(&arena.managed[card].count, at + 1, __ATOMIC_RELAXED); /* read without the lock by sim_memory_chunks */
     arena.managed[card].chunk[at] = chunk;
     arena.at[chunk].position = at;
 }
 
 static void unlist_managed(unsigned card, uint32_t chunk)
 {
-    uint32_t last = --arena.managed[card].count, at = arena.at[chunk].position;
+    uint32_t last = arena.managed[card].count - 1, at = arena.at[chunk].position;
+    __atomic_store_n(&arena.managed[card].count, last, __ATOMIC_RELAXED);
     arena.managed[card].chunk[at] = arena.managed[card].chunk[last];
     arena.at[arena.managed[card].chunk[at]].position = at;
 }

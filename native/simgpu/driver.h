@@ -138,7 +138,7 @@ struct CUevent_st {
     _Atomic uint64_t time_ns;        /* of the last completed one */
     struct sim_capture *capture;     /* last recorded into this capture, */
     uint64_t capture_id;
-    bool captured;
+    _Atomic bool captured;
     CUgraphNode *capture_nodes;      /* after these nodes */
     size_t capture_count;
 };

@@ -79,7 +79,7 @@ static void plan_segment(struct sim_engine *engine)
 {
     struct sim_run *run = &engine->run;
     const struct sim_slot *own = &engine->state->slots[engine->slot];
-    bool all_there = run->touch == 0 && own->away.count == 0;
+    bool all_there = run->touch == 0 && __atomic_load_n(&own->away.count, __ATOMIC_RELAXED) == 0;
     if (run->chunk >= run->chunks || all_there) {
         run->pure = true;
         run->segment_end_ns = run->clock_ns + run->remaining_ns;

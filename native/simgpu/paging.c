@@ -17,6 +17,9 @@ static struct sim_list *list_of(struct sim_card *card, const struct sim_chunk *c
     return chunk->resident ? &slot->resident : &slot->away;
 }
 
+/* The counts are also looked at without the lock, to see whether anything is away. */
+static void set_count(struct sim_list *list, uint32_t count) { __atomic_store_n(&list->count, count, __ATOMIC_RELAXED); }
+
 static void append(struct sim_card *card, struct sim_list *list, uint32_t index)
 {
     struct sim_chunk *chunk = &card->chunks[index];
@@ -27,7 +30,7 @@ static void append(struct sim_card *card, struct sim_list *list, uint32_t index)
     else
         list->head = index + 1;
     list->tail = index + 1;
-    list->count++;
+    set_count(list, list->count + 1);
 }
 
 static void take_out(struct sim_card *card, struct sim_list *list, uint32_t index)
@@ -41,7 +44,7 @@ static void take_out(struct sim_card *card, struct sim_list *list, uint32_t inde
         card->chunks[chunk->next - 1].prev = chunk->prev;
     else
         list->tail = chunk->prev;
-    list->count--;
+    set_count(list, list->count - 1);
 }
 
 static void set_resident(struct sim_card *card, uint32_t index, uint32_t resident)
