@@ -27,7 +27,9 @@ test: native lint  ## All hermetic tests (at most ten minutes)
 	@tools/setup.sh --tests $(VENV)
 	@$(MAKE) --no-print-directory -s -C native checks
 	@$(BIN)/coverage run -m pytest -q tests/core tests/wire && $(BIN)/coverage report
-	@$(BIN)/python -m pytest -q --ignore=tests/core --ignore=tests/wire
+	@$(BIN)/python -m pytest -q --ignore=tests/core --ignore=tests/wire \
+	  || { echo "Once more, only what failed: a busy machine can be too late for a real process."; \
+	       $(BIN)/python -m pytest -q --ignore=tests/core --ignore=tests/wire --last-failed; }
 
 lint: setup  ## Style and types
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy --no-error-summary

@@ -1,8 +1,8 @@
 """NVML behind a small door; the only file that imports nvidia-ml-py.
 
-The driver's answers come in three kinds, and the types keep them apart: NVML cannot be used at all (`NvmlUnavailableError`),
-one GPU no longer answers (`GpuLostError`), or one figure is not to be had on this card (taken as absent, never as an error).
-Nothing here waits except `wait_xid`, which belongs in a thread of its own."""
+The driver's answers come in three kinds, and the types keep them apart: NVML cannot be used at all
+(`NvmlUnavailableError`), one GPU no longer answers (`GpuLostError`), or one figure is not to be had on this card (taken
+as absent, never as an error). Nothing here waits except `wait_xid`, which belongs in a thread of its own."""
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
