@@ -1,5 +1,6 @@
 """The HTTP side as any client sees it: pages, streams, refusals."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -104,6 +105,16 @@ def test_the_stream_begins_with_the_past_and_goes_on_with_the_present(scheduler:
             assert any("Client registered" in word for word in words)
             assert late.runs.wait(10)
             _words_until(stream, "taken back (quantum)")
+
+
+def test_a_step_while_the_first_status_is_on_its_way_is_told_by_another(scheduler: Scheduler) -> None:
+    with Player(scheduler.socket, "first", gib=1), contextlib.ExitStack() as others:
+        stream = events(get(scheduler, "/api/v1/events"))
+        assert next(stream)[0] == "steps"
+        others.enter_context(Player(scheduler.socket, "second", gib=1))
+        for kind, value in stream:
+            if kind == "status" and len(value["node"]["clients"]) == 2:
+                return
 
 
 def test_a_status_follows_a_change(scheduler: Scheduler) -> None:

@@ -12,7 +12,8 @@ and the next status sets the page right."""
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -28,9 +29,13 @@ PAST_STEPS = 2000
 BEAT_S = 0.1
 STATUS_EVERY = 10
 """Beats between two statuses."""
+MANY_CLIENTS = 200
+"""With more, statuses come less often."""
+CLIENTS_A_PIECE = 25
 ALIVE_EVERY = 150
 """Beats of silence after which the peer is sent a sign of life."""
 
+_NO_CLIENTS = b"]}}"
 _SHOWN_EVENTS = (ev.ClientRegistered, ev.ClientLeft)
 _SHOWN_ACTIONS = (ac.GiveLock, ac.DropLock, ac.QueueClient, ac.EndTurn, ac.ReportLimit)
 
@@ -60,9 +65,22 @@ class Feed:
         self._started = engine.wall(engine.now())
 
     def status(self) -> bytes:
-        """The state now, as JSON."""
+        """The state as JSON (admin.Status)."""
+        return b"".join(self.status_pieces())
+
+    def status_pieces(self) -> Iterator[bytes]:
+        """The same in pieces that are each made quickly."""
         now = self._engine.wall(self._engine.now())
-        return msgspec.json.encode(admin.Status(__version__, self._started, now, self._engine.snapshot()))
+        whole = msgspec.json.encode(admin.Status(__version__, self._started, now, self._engine.outline()))
+        head = whole.removesuffix(_NO_CLIENTS)
+        assert head != whole
+        yield head
+        separator = b""
+        clients = self._engine.clients()
+        while piece := b",".join(msgspec.json.encode(client) for client in islice(clients, CLIENTS_A_PIECE)):
+            yield separator + piece
+            separator = b","
+        yield _NO_CLIENTS
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """One page's events, for as long as it listens."""
@@ -80,16 +98,20 @@ class Feed:
             for start in range(0, max(1, len(past)), MOST_STEPS):
                 yield _message("steps", _steps(past[start : start + MOST_STEPS], is_past=start == 0))
                 await asyncio.sleep(0)  # The clients' turn.
-            yield _message("status", self.status())
-            async with contextlib.aclosing(self._present(box, lambda: seen)) as present:
+            told = self._engine.steps  # Before the status is made: a step during that calls for another one.
+            for piece in self._status_message():
+                yield piece
+                await asyncio.sleep(0)
+            async with contextlib.aclosing(self._present(box, lambda: seen, told)) as present:
                 async for message in present:
                     yield message
         finally:
             stop()
 
-    async def _present(self, box: deque[Step], seen: Callable[[], int]) -> AsyncGenerator[bytes, None]:
+    async def _present(
+        self, box: deque[Step], seen: Callable[[], int], steps_at_status: int
+    ) -> AsyncGenerator[bytes, None]:
         told = silence = since_status = 0
-        steps_at_status = self._engine.steps
         while True:
             await asyncio.sleep(BEAT_S)
             silence, since_status = silence + 1, since_status + 1
@@ -99,13 +121,24 @@ class Feed:
                 box.clear()
                 yield _message("steps", _steps(batch, lost=lost))
                 silence = 0
-            if since_status >= STATUS_EVERY and self._engine.steps != steps_at_status:
+            if since_status >= self._status_every() and self._engine.steps != steps_at_status:
                 steps_at_status, since_status = self._engine.steps, 0
-                yield _message("status", self.status())
+                for piece in self._status_message():
+                    yield piece
+                    await asyncio.sleep(0)
                 silence = 0
             if silence >= ALIVE_EVERY:
                 yield b": alive\n\n"
                 silence = 0
+
+    def _status_message(self) -> Iterator[bytes]:
+        yield b"event: status\ndata: "
+        yield from self.status_pieces()
+        yield b"\n\n"
+
+    def _status_every(self) -> float:
+        """Beats between two statuses: more where there is much to tell."""
+        return STATUS_EVERY * max(1.0, len(self._engine.node.clients) / MANY_CLIENTS)
 
 
 def _message(kind: str, data: bytes) -> bytes:

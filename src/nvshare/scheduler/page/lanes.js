@@ -47,6 +47,7 @@ export function draw(canvas, lanes, now, seconds) {
   shown.forEach((lane, row) => drawLane(pen, colour, lane, { x, now, seconds, width, top: row * ROW }));
   const runs = shown.filter((lane) => lane.last?.to === null && lane.last.state === "running").map((lane) => lane.name);
   canvas.setAttribute("aria-label", `${shown.length + more} programs in this time; running now: ${runs.join(", ") || "none"}`);
+  return more;
 }
 
 function drawAxis(pen, colour, { x, now, seconds, width, height }) {

@@ -30,7 +30,8 @@ function listen() {
   source.addEventListener("steps", (message) => model.takeSteps(JSON.parse(message.data)));
   source.addEventListener("status", (message) => {
     model.takeStatus(JSON.parse(message.data));
-    view.offset = model.status.now - performance.now() / 1000;
+    // A message can come late, never early: the largest difference is the truest.
+    view.offset = Math.max(view.offset, model.status.now - performance.now() / 1000);
   });
   source.onopen = () => { view.isConnected = true; };
   source.onerror = () => {
@@ -49,7 +50,8 @@ function show() {
     const card = cards.get(gpu.uuid) ?? addCard(gpu.uuid);
     if (isNews) showCard(card, gpu);
     showTurn(card, gpu);
-    draw(card.canvas, model.lanes.get(gpu.uuid) ?? new Map(), now(), view.seconds);
+    const more = draw(card.canvas, model.lanes.get(gpu.uuid) ?? new Map(), now(), view.seconds);
+    card.more.textContent = more ? `${more} older programs are not drawn` : "";
   }
   if (isNews) {
     showLog();
@@ -81,6 +83,7 @@ function addCard(uuid) {
     bar: element("div", { className: "bar", role: "img" }),
     amounts: element("p", { className: "amounts" }),
     canvas: element("canvas", { role: "img" }),
+    more: element("p", { className: "nobody" }),
     rows: element("tbody"),
     nobody: element("p", { className: "nobody", textContent: "Nobody uses this GPU." }),
   };
@@ -90,7 +93,7 @@ function addCard(uuid) {
   card.section = element(
     "section", { className: "gpu" },
     element("header", {}, element("h2", { textContent: uuid }), card.turn),
-    card.bar, card.amounts, card.canvas, card.nobody, card.table,
+    card.bar, card.amounts, card.canvas, card.more, card.nobody, card.table,
   );
   card.canvas.addEventListener("pointermove", (event) => showTip(event, uuid));
   card.canvas.addEventListener("pointerdown", (event) => showTip(event, uuid));
