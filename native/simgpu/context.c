@@ -104,7 +104,7 @@ CUresult sim_context_drain(CUcontext context)
         marks[at++] = (struct mark){stream, atomic_load(&stream->tail)};
     pthread_mutex_unlock(&context->lock);
     for (at = 0; at < count; at++)
-        sim_stream_wait(marks[at].stream, marks[at].count);
+        sim_stream_await(marks[at].stream, marks[at].count);
     if (marks != few)
         free(marks);
     return (CUresult)atomic_load(&context->error);

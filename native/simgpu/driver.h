@@ -218,6 +218,7 @@ CUresult sim_submit(CUstream stream, struct sim_op *op);
 CUresult sim_submit_counted(CUstream stream, struct sim_op *op, uint64_t *count); /* the stream's count once it is retired */
 CUresult sim_submit_wait(CUstream stream, struct sim_op *op);
 CUresult sim_stream_wait(CUstream stream, uint64_t count);
+void sim_stream_await(CUstream stream, uint64_t count); /* of a stream that may be destroyed meanwhile */
 void sim_event_release(CUevent event);
 void sim_exec_release(CUgraphExec exec);
 

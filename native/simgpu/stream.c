@@ -216,14 +216,19 @@ CUresult sim_submit_wait(CUstream stream, struct sim_op *op)
 
 /* ---- waiting ---- */
 
-CUresult sim_stream_wait(CUstream stream, uint64_t count)
+void sim_stream_await(CUstream stream, uint64_t count)
 {
     if (atomic_load(&stream->done.count) >= count)
-        return (CUresult)atomic_load(&stream->context->error);
+        return;
     /* The engine may be sleeping beyond that operation: register first, then have it look again. */
     sim_gate_announce(&stream->done, count);
     sim_engine_kick(stream->engine, true);
     sim_gate_wait(&stream->done, count);
+}
+
+CUresult sim_stream_wait(CUstream stream, uint64_t count)
+{
+    sim_stream_await(stream, count);
     return (CUresult)atomic_load(&stream->context->error);
 }
 
