@@ -6,7 +6,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test lint check-generated bench e2e soak chaos torch numba release generate clean
+.PHONY: help setup native demo test lint check-generated bench e2e soak chaos fuzz torch numba release generate clean
 
 help:  ## What there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
@@ -43,6 +43,15 @@ generate: setup  ## Rewrite generated files
 
 bench: native  ## Speed, against floors measured in the same run; prints a table, writes build/bench.json
 	@$(BIN)/python -m bench
+
+soak: setup  ## Simulated worlds with faults, SECONDS=120 of them; a broken law prints its seed
+	@$(BIN)/python tools/soak.py --seconds $(or $(SECONDS),120)
+
+chaos: native  ## Real processes on a simulated GPU while the scheduler is killed every second, SECONDS=60
+	@$(BIN)/python tools/chaos.py --seconds $(or $(SECONDS),60)
+
+fuzz: setup  ## Random bytes for the readers of frames, SECONDS=60 each: ours in Python (atheris), the library's in C
+	@tools/fuzz.sh $(or $(SECONDS),60)
 
 e2e: native  ## A real Kubernetes node on this machine, the user's scenarios on it (root; builds Kubernetes once)
 	@tools/e2e.sh

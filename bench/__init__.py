@@ -1,0 +1,1 @@
+"""What is measured, and the floor it is measured against: `python -m bench`."""

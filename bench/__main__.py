@@ -1,0 +1,110 @@
+"""All benchmarks: one table, build/bench.json, build/bench.svg. `python -m bench NAME…` runs only some.
+
+A part that cannot be measured here (no compiler, a program that was not built) is a row that says so, and the exit code
+is 1: nothing is left out in silence."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import curves
+
+ROOT = Path(__file__).parents[1]
+Row = dict[str, Any]
+
+
+def library_rows() -> list[Row]:
+    library = importlib.import_module("bench.library")
+    with tempfile.TemporaryDirectory() as name, library.generous_scheduler(Path(name)) as path:
+        figures = [*library.launches(path), *library.allocations(path), library.start(path)]
+    with tempfile.TemporaryDirectory() as name, library.real_scheduler(Path(name)) as path:
+        bare, ours = library.many_starts(path, None), library.many_starts(path, library.LIBRARY)
+        words = f"{library.PROCESSES} processes at once, first launch"
+        figures.append(library.Figure(words, bare * 1e9, ours * 1e9, 2e9))
+    return [
+        {"bench": "library", "call": one.name, "bare_ns": round(one.bare, 1), "ours_ns": round(one.ours, 1),
+         "more_ns": round(one.more, 1), "wanted_more_ns": one.bound, "ok": one.more <= one.bound}
+        for one in figures
+    ]  # fmt: skip
+
+
+def rows_of(module: str) -> Callable[[], list[Row]]:
+    return lambda: list(importlib.import_module(f"bench.{module}").rows())
+
+
+PARTS: dict[str, Callable[[], list[Row]]] = {
+    "handover": rows_of("handover"),
+    "core_step": rows_of("core_step"),
+    "scrape": rows_of("scrape"),
+    "library": library_rows,
+    "daemon": rows_of("daemon"),
+}
+
+
+def machine() -> Row:
+    model = next((line.partition(": ")[2] for line in _cpuinfo() if line.startswith("model name")), platform.machine())
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def _cpuinfo() -> list[str]:
+    return Path("/proc/cpuinfo").read_text().splitlines()
+
+
+def measure(name: str) -> list[Row]:
+    """A part's rows; if it fails, one row with the reason."""
+    began = time.monotonic()
+    try:
+        found = PARTS[name]()
+    except Exception as error:  # whatever went wrong there, the other parts are still worth measuring
+        return [{"bench": name, "failed": f"{type(error).__name__}: {error}"}]
+    print(f"# {name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found
+
+
+def show(row: Row) -> str:
+    head = f"{row['bench']:14}"
+    return head + "  ".join(f"{name} {value}" for name, value in row.items() if name != "bench")
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    here = machine()
+    print("  ".join(f"{name} {value}" for name, value in here.items()))
+    found: list[Row] = []
+    for name in names:
+        for row in measure(name):
+            found.append(row)
+            print(show(row), flush=True)
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    (build / "bench.json").write_text(json.dumps({"machine": here, "rows": found}, indent=1, ensure_ascii=False) + "\n")
+    (build / "bench.svg").write_text(curves.draw(found))
+    missed = [row for row in found if row.get("ok") is False]
+    failed = [row for row in found if "failed" in row]
+    print(f"{len(found)} figures, {len(missed)} missed their bound, {len(failed)} could not be measured")
+    return 1 if missed or failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
