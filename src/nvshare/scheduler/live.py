@@ -64,12 +64,8 @@ class Feed:
         self._journal = journal
         self._started = engine.wall(engine.now())
 
-    def status(self) -> bytes:
-        """The state as JSON (admin.Status)."""
-        return b"".join(self.status_pieces())
-
     def status_pieces(self) -> Iterator[bytes]:
-        """The same in pieces that are each made quickly."""
+        """The state as JSON (admin.Status), in pieces that are each made quickly."""
         now = self._engine.wall(self._engine.now())
         whole = msgspec.json.encode(admin.Status(__version__, self._started, now, self._engine.outline()))
         head = whole.removesuffix(_NO_CLIENTS)

@@ -163,7 +163,7 @@ class Daemon:
                 self._metrics.render(self._engine.outline(), self._engine.clients()),
             ),
             "/healthz": lambda: ("text/plain", [b"ok\n"]),
-            "/api/v1/status": lambda: ("application/json", [feed.status()]),
+            "/api/v1/status": lambda: ("application/json", feed.status_pieces()),
         }
         pages = Web(table | assets(), {"/api/v1/events": feed.stream})
         server = await pages.listen(self._config.http)
