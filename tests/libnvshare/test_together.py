@@ -68,6 +68,17 @@ def test_a_pods_limit_is_shared_exactly_by_two_processes_of_eight_threads(tmp_pa
         wait_until(lambda: all(int(program.do("info")[0]) < 3 * MIB for program in both), what="both see it full")
 
 
+def test_nobody_is_refused_while_the_pod_has_room(tmp_path: Path) -> None:
+    """Sixteen threads of two processes, each with at most 60 MiB at a time: 960 MiB of 1 GiB."""
+    with Machine(tmp_path, "--settle-seconds=0") as machine:
+        both = [machine.client(NVSHARE_RUN_ID="fedcba9876543210" * 2) for _ in range(2)]
+        machine.daemon.ctl("limit", first_client(machine), "1Gi")
+        wait_until(lambda: all(program.do("info")[1] == str(GIB) for program in both), what="the limit")
+        for program in both:
+            program.say(f"hammer 8 300 {60 * MIB}")
+        assert [program.answer(90)[1:] for program in both] == [["2400", "0", "0"]] * 2
+
+
 def first_client(machine: Machine) -> str:
     """The id of some client, as nvsharectl shows it."""
     return str(machine.clients()[0]["id"])
