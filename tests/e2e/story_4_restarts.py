@@ -35,20 +35,23 @@ OWN_SOCKET = KUBELET_SOCKET.with_name("nvshare.sock")
 
 
 def test_a_kubelet_restart_brings_the_slots_back_within_two_seconds(figure: Callable[[str], None]) -> None:
-    with pods(pod("computes")), background("computes", "workload", "run", "1000", "0") as stream:
-        stream.until(lambda lines: len(lines) > 2)
+    with pods(pod("computes", "workload", "run", "1000", "0")):
+        wait_until(lambda: has_clients(1), "the process registers")
+        (before,) = clients()
         for how in (signal.SIGTERM, signal.SIGKILL):
-            before = identity(KUBELET_SOCKET)
+            old = identity(KUBELET_SOCKET)
             cluster.restart("kubelet", how=how)
-            wait_until(lambda before=before: identity(KUBELET_SOCKET) not in (None, before), "kubelet's socket", 30)
+            wait_until(lambda old=old: identity(KUBELET_SOCKET) not in (None, old), "kubelet's socket", 30)
             took = wait_until(lambda: identity(OWN_SOCKET) is not None, "the plugin's socket", 2)
             took += wait_until(lambda: allocatable() == 20, "the node offers 20 slots", 2, step=0.1)
             for _ in range(20):
                 time.sleep(0.1)
                 assert allocatable() == 20
             figure(f"kubelet restarted by {how.name}: slots are back {took * 1000:.0f} ms after kubelet.sock")
-        done = progress(stream.lines())
-        assert done[-1][1] > done[2][1]
+        (after,) = clients()
+        assert (after["id"], after["pid"]) == (before["id"], before["pid"])
+        seen = len(kubectl("logs", "computes").splitlines())
+        wait_until(lambda: len(kubectl("logs", "computes").splitlines()) > seen + 1, "it goes on computing")
 
 
 def identity(path: Path) -> tuple[int, int] | None:
