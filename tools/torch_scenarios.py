@@ -8,6 +8,7 @@ import sys
 import time
 
 import torch  # type: ignore[import-not-found]  # only in its own venv
+from torch.utils.data import DataLoader, TensorDataset  # type: ignore[import-not-found]  # the same
 
 GIB = 1 << 30
 CARD_BYTES = 16 * GIB
@@ -76,6 +77,17 @@ def training() -> None:
     assert weight.grad is not None
     assert weight.grad.shape == weight.shape
     assert torch.cuda.max_memory_allocated() >= 3 * weight.nbytes
+
+
+def data_loader() -> None:
+    """Forked workers and pinned memory."""
+    data = TensorDataset(torch.arange(1000, dtype=torch.float64))
+    torch.zeros(1, device="cuda")  # CUDA is in use before the fork
+    total = 0.0
+    for (batch,) in DataLoader(data, batch_size=50, num_workers=2, pin_memory=True):
+        assert batch.is_pinned()
+        total += float(batch.to("cuda", non_blocking=True).cpu().sum())
+    assert total == 999 * 500, total
 
 
 def streams_and_events() -> None:
@@ -180,7 +192,7 @@ def limited() -> None:
 
 
 def working() -> None:
-    """Holds some GiB and launches kernels for some seconds, as one of several programs on the card."""
+    """Holds some GiB, launches kernels and captures and replays graphs for some seconds, as one of several programs."""
     gib, seconds = int(sys.argv[2]), float(sys.argv[3])
     held = torch.empty(gib * GIB, dtype=torch.uint8, device="cuda")
     x = torch.ones(1 << 20, device="cuda")
@@ -188,8 +200,15 @@ def working() -> None:
     while time.monotonic() < end:
         for _ in range(50):
             x = x + 1
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x
+            for _ in range(10):
+                y = y * 2
+        for _ in range(3):
+            graph.replay()
         torch.cuda.synchronize()
-        launched += 50
+        launched += 80
     assert held.nbytes == gib * GIB
     print("launched", launched)
 
