@@ -17,7 +17,8 @@ struct sim_capture {
     struct sim_capture *next;        /* among those in progress */
 };
 
-extern pthread_mutex_t sim_capture_lock;
+extern pthread_mutex_t sim_capture_lock; /* everything below */
+extern struct sim_capture *sim_captures; /* in progress */
 struct sim_lane *sim_capture_lane(struct sim_capture *capture, CUstream stream);
 struct sim_lane *sim_capture_join(struct sim_capture *capture, CUstream stream);
 bool sim_lane_add(struct sim_lane *lane, CUgraphNode node);

@@ -1,4 +1,4 @@
-/* Contexts: primary and ordinary ones, the stack of each thread, waiting for all work of one. */
+/* Contexts: making and destroying them, the stack of each thread, waiting for all work of one. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -44,7 +44,7 @@ static void change_contexts(unsigned card, int by)
     sim_trace_point(SIM_TRACE_CONTEXT, card, sim_config()->context_bytes, 0, by > 0);
 }
 
-static CUresult make_context(CUdevice device, unsigned flags, bool primary, CUcontext *made)
+CUresult sim_context_make(CUdevice device, unsigned flags, bool primary, CUcontext *made)
 {
     unsigned card;
     struct sim_engine *engine;
@@ -71,7 +71,7 @@ static CUresult make_context(CUdevice device, unsigned flags, bool primary, CUco
     return CUDA_SUCCESS;
 }
 
-static void destroy_context(CUcontext context)
+void sim_context_destroy(CUcontext context)
 {
     sim_context_drain(context);
     for (CUstream stream = context->streams, next; stream != NULL; stream = next) {
@@ -113,7 +113,7 @@ CUresult sim_context_drain(CUcontext context)
 static struct { CUcontext at[256]; size_t count; } all;
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool remember(CUcontext context)
+bool sim_context_remember(CUcontext context)
 {
     pthread_mutex_lock(&all_lock);
     bool room = all.count < 256;
@@ -123,7 +123,7 @@ static bool remember(CUcontext context)
     return room;
 }
 
-static void forget(CUcontext context)
+void sim_context_forget(CUcontext context)
 {
     pthread_mutex_lock(&all_lock);
     for (size_t i = 0; i < all.count; i++)
@@ -145,105 +145,6 @@ CUresult sim_card_drain(unsigned card)
     }
 }
 
-/* ---- primary contexts; sim.lock is held ---- */
-
-static CUresult primary_unlocked(CUdevice device, CUcontext *context)
-{
-    unsigned card;
-    SIM_TRY(sim_card_of(device, &card));
-    if (sim.primaries[card] == NULL) {
-        SIM_TRY(make_context(device, sim.primary_flags[card], true, &sim.primaries[card]));
-        remember(sim.primaries[card]);
-    }
-    *context = sim.primaries[card];
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_primary_retain(CUcontext *context, CUdevice device)
-{
-    pthread_mutex_lock(&sim.lock);
-    CUresult result = primary_unlocked(device, context);
-    if (result == CUDA_SUCCESS)
-        (*context)->primary_refs++;
-    pthread_mutex_unlock(&sim.lock);
-    return result;
-}
-
-static void drop_primary(unsigned card)
-{
-    CUcontext context = sim.primaries[card];
-    sim.primaries[card] = NULL;
-    forget(context);
-    destroy_context(context);
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
-{
-    SIM_ENTER();
-    if (context == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    return sim_primary_retain(context, device);
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
-    unsigned card;
-    SIM_ENTER();
-    SIM_TRY(sim_card_of(device, &card));
-    pthread_mutex_lock(&sim.lock);
-    CUcontext context = sim.primaries[card];
-    CUresult result = context != NULL && context->primary_refs > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-    if (result == CUDA_SUCCESS && --context->primary_refs == 0)
-        drop_primary(card);
-    pthread_mutex_unlock(&sim.lock);
-    return result;
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
-{
-    unsigned card;
-    SIM_ENTER();
-    SIM_TRY(sim_card_of(device, &card));
-    pthread_mutex_lock(&sim.lock);
-    if (sim.primaries[card] != NULL)
-        drop_primary(card);
-    pthread_mutex_unlock(&sim.lock);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
-{
-    unsigned card;
-    SIM_ENTER();
-    SIM_TRY(sim_card_of(device, &card));
-    if ((flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sim.lock);
-    sim.primary_flags[card] = flags;
-    if (sim.primaries[card] != NULL)
-        sim.primaries[card]->flags = flags;
-    pthread_mutex_unlock(&sim.lock);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return cuDevicePrimaryCtxRelease_v2(device); }
-CUresult cuDevicePrimaryCtxReset(CUdevice device) { return cuDevicePrimaryCtxReset_v2(device); }
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) { return cuDevicePrimaryCtxSetFlags_v2(device, flags); }
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
-{
-    unsigned card;
-    SIM_ENTER();
-    SIM_TRY(sim_card_of(device, &card));
-    if (flags == NULL || active == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sim.lock);
-    *flags = sim.primary_flags[card];
-    *active = sim.primaries[card] != NULL;
-    pthread_mutex_unlock(&sim.lock);
-    return CUDA_SUCCESS;
-}
-
 /* ---- ordinary contexts ---- */
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
@@ -252,10 +153,10 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
     if (context == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0 || stack.depth == STACK_DEPTH)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim.lock);
-    CUresult result = make_context(device, flags, false, context);
+    CUresult result = sim_context_make(device, flags, false, context);
     pthread_mutex_unlock(&sim.lock);
     if (result == CUDA_SUCCESS) {
-        remember(*context);
+        sim_context_remember(*context);
         stack.at[stack.depth++] = *context;
     }
     return result;
@@ -284,8 +185,8 @@ CUresult cuCtxDestroy_v2(CUcontext context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (stack.depth > 0 && stack.at[stack.depth - 1] == context)
         stack.depth--;
-    forget(context);
-    destroy_context(context);
+    sim_context_forget(context);
+    sim_context_destroy(context);
     return CUDA_SUCCESS;
 }
 

@@ -9,7 +9,7 @@
  * lock on one byte of the card's file (byte = the slot's number), which the kernel drops when the process ends, however
  * it ends. Taking that lock *is* taking the slot; whoever finds a slot marked live but its byte unlocked has found a
  * dead process and gives back what it held (sim_card_reap). No pid is ever looked at. A forked child closes the
- * inherited descriptor at once (device.c), else it would keep its parent alive.
+ * inherited descriptor at once (node.c), else it would keep its parent alive.
  *
  * Mutual exclusion. `lock` is a robust, process-shared mutex around everything below it. If a process dies inside, the
  * next one gets EOWNERDEAD and rebuilds every derived number and list from the facts that are written in one store each
@@ -135,7 +135,7 @@ struct sim_card {
     struct sim_chunk chunks[SIM_MAX_CHUNKS];
 };
 
-/* ---- opening (device.c); every function gives 0 or a negative errno ---- */
+/* ---- opening (node.c); every function gives 0 or a negative errno ---- */
 
 /* A process' view of the node: what it mapped and holds locked. Static per library. */
 struct sim_view {

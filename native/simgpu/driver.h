@@ -1,11 +1,14 @@
 /* The simulated driver inside one process: what its files share.
  *
- *   process.c   start, fork, visible devices         context.c  contexts and the thread's stack
- *   engine.c    the execution thread of a card       kernel.c   how a kernel uses up the card's time
- *   stream.c    queues of operations                 event.c    events
- *   arena.c     addresses and chunks                 memory.c   the memory API
- *   module.c    code images and kernels              launch.c   launches
- *   capture.c   capture rules                        graph.c    graphs
+ *   process.c   start, fork, visible devices         cards.c       device queries         entry.c    finding functions
+ *   context.c   contexts and the thread's stack      primary.c     one per device
+ *   stream.c    queues of operations                 event.c       events
+ *   engine.c    the execution thread of a card       turn.c        between processes
+ *   operation.c what each operation does             kernel.c      how a kernel uses up the card's time   transfer.c copies
+ *   arena.c     address space in chunks              allocation.c  pieces of it           residency.c  touching it
+ *   memory.c    the memory API                       pointer.c     what a pointer is      pool.c vmm.c array.c
+ *   module.c    code images   library.c  kernels     launch.c copy.c memset.c             what goes into streams
+ *   capture.c   capture rules                        graph.c       graphs                 graph_exec.c running them
  *
  * A call that is to happen in stream order fills in a struct sim_op and hands it to sim_submit(), which either queues
  * it or, while the stream captures, makes it a node of the graph. The execution thread of the stream's card takes
@@ -192,8 +195,11 @@ CUresult sim_current(CUcontext *context);           /* INVALID_CONTEXT if there 
 CUresult sim_context_check(CUcontext context);      /* valid handle, not destroyed, no sticky error */
 CUresult sim_context_drain(CUcontext context);      /* waits for everything submitted so far */
 CUresult sim_card_drain(unsigned card);             /* the same for all contexts of this process on a card */
-CUcontext sim_primary(unsigned card);               /* made if need be, not retained */
 CUresult sim_primary_retain(CUcontext *context, CUdevice device);
+CUresult sim_context_make(CUdevice device, unsigned flags, bool primary, CUcontext *context); /* sim.lock is held */
+void sim_context_destroy(CUcontext context);
+bool sim_context_remember(CUcontext context);       /* in the list of all */
+void sim_context_forget(CUcontext context);
 
 /* ---- engine ---- */
 

@@ -1,4 +1,4 @@
-/* The execution thread of one card in this process; shared by engine.c, kernel.c, operation.c and turn.c only. */
+/* The execution thread of one card in this process; shared by engine.c, kernel.c, operation.c, transfer.c and turn.c only. */
 #ifndef SIM_ENGINE_H
 #define SIM_ENGINE_H
 
@@ -57,6 +57,9 @@ static inline bool sim_turn_contended(struct sim_engine *engine)
 bool sim_kernel_step(struct sim_engine *engine, CUstream stream, const struct sim_op *op, uint64_t now);
 uint64_t sim_kernel_deadline(struct sim_engine *engine, uint64_t now);
 void sim_kernel_flush_busy(struct sim_engine *engine);
+
+/* transfer.c */
+bool sim_transfer_step(struct sim_engine *engine, CUstream stream, struct sim_op *op, uint64_t now);
 
 /* operation.c: one attempt at the operation at the stream's head; true if it was retired */
 bool sim_operation_step(struct sim_engine *engine, CUstream stream, uint64_t now);

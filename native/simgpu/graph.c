@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct CUuserObject_st { uint32_t kind; _Atomic uint32_t references; void *pointer; CUhostFn destroy; };
-
 CUgraph sim_graph_new(void)
 {
     CUgraph graph = sim_handle_new(SIM_GRAPH, sizeof *graph);
@@ -57,14 +55,6 @@ CUgraphNode sim_graph_add(CUgraph graph, CUgraphNodeType type, const CUgraphNode
     return node;
 }
 
-static void release_object(CUuserObject object, unsigned count)
-{
-    if (atomic_fetch_sub(&object->references, count) == count) {
-        object->destroy(object->pointer);
-        sim_handle_free(object);
-    }
-}
-
 static void free_node(CUgraphNode node)
 {
     if (node->child != NULL)
@@ -80,7 +70,7 @@ void sim_graph_free(CUgraph graph)
     for (size_t i = 0; i < graph->count; i++)
         free_node(graph->nodes[i]);
     for (unsigned i = 0; i < graph->object_count; i++)
-        release_object(graph->objects[i].object, graph->objects[i].count);
+        sim_user_object_release(graph->objects[i].object, graph->objects[i].count);
     free(graph->nodes);
     sim_handle_free(graph);
 }
@@ -336,65 +326,4 @@ CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flag
     }
     fprintf(file, "}\n");
     return fclose(file) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
-}
-
-/* ---- user objects ---- */
-
-CUresult cuUserObjectCreate(CUuserObject *object, void *pointer, CUhostFn destroy, unsigned int count, unsigned int flags)
-{
-    SIM_ENTER();
-    if (object == NULL || destroy == NULL || count == 0 || flags != 1)
-        return CUDA_ERROR_INVALID_VALUE;
-    *object = sim_handle_new(SIM_USER_OBJECT, sizeof **object);
-    if (*object == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    (*object)->pointer = pointer;
-    (*object)->destroy = destroy;
-    atomic_store(&(*object)->references, count);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
-{
-    SIM_ENTER();
-    if (!sim_is(object, SIM_USER_OBJECT) || count == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    atomic_fetch_add(&object->references, count);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
-{
-    SIM_ENTER();
-    if (!sim_is(object, SIM_USER_OBJECT) || count == 0 || atomic_load(&object->references) < count)
-        return CUDA_ERROR_INVALID_VALUE;
-    release_object(object, count);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
-{
-    SIM_TRY(check(graph));
-    if (!sim_is(object, SIM_USER_OBJECT) || count == 0 || flags > 1 || graph->object_count == 16)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (flags == 0) /* 1 moves the caller's own references */
-        atomic_fetch_add(&object->references, count);
-    graph->objects[graph->object_count].object = object;
-    graph->objects[graph->object_count++].count = count;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
-{
-    SIM_TRY(check(graph));
-    for (unsigned i = 0; i < graph->object_count; i++) {
-        if (graph->objects[i].object != object || graph->objects[i].count < count || count == 0)
-            continue;
-        graph->objects[i].count -= count;
-        if (graph->objects[i].count == 0)
-            graph->objects[i] = graph->objects[--graph->object_count];
-        release_object(object, count);
-        return CUDA_SUCCESS;
-    }
-    return CUDA_ERROR_INVALID_VALUE;
 }

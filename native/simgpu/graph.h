@@ -52,5 +52,6 @@ CUgraph sim_graph_new(void);
 CUgraphNode sim_graph_add(CUgraph graph, CUgraphNodeType type, const CUgraphNode *dependencies, size_t count);
 bool sim_graph_depend(CUgraphNode node, CUgraphNode on);
 void sim_graph_free(CUgraph graph);
+void sim_user_object_release(CUuserObject object, unsigned count);
 
 #endif

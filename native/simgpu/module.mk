@@ -4,9 +4,9 @@ SIM_BUILD  := $(BUILD)/simgpu
 SIM_CFLAGS := $(ALL_CFLAGS) -I$(TOP)/include -I$(SIM) -MMD -MP
 
 # Shared by the driver and NVML: the cards' state in mapped files.
-SIM_STATE_OBJS  := $(patsubst %,$(SIM_BUILD)/%.o,config device paging)
+SIM_STATE_OBJS  := $(patsubst %,$(SIM_BUILD)/%.o,config node device paging)
 SIM_DRIVER_OBJS := $(SIM_STATE_OBJS) $(patsubst $(SIM)/%.c,$(SIM_BUILD)/%.o,\
-	$(filter-out $(SIM)/config.c $(SIM)/device.c $(SIM)/paging.c $(SIM)/null% $(SIM)/nvml% $(SIM)/cudart%,$(wildcard $(SIM)/*.c)))
+	$(filter-out $(SIM)/config.c $(SIM)/node.c $(SIM)/device.c $(SIM)/paging.c $(SIM)/null% $(SIM)/nvml% $(SIM)/cudart%,$(wildcard $(SIM)/*.c)))
 SIM_NULL_OBJS   := $(SIM_BUILD)/null.o $(SIM_BUILD)/null_answers.o
 
 $(SIM_BUILD)/%.o: $(SIM)/%.c

@@ -1,23 +1,9 @@
 /* Stream-ordered allocation. A pool keeps what is freed into it and gives back to the card what exceeds its release
  * threshold when something is synchronised, as CUDA's pools do. Memory is handed out at once, not in stream order: an
  * allocation never has to wait for a free that is still queued, it takes new memory instead. */
-#include "driver.h"
+#include "pool.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-struct CUmemPoolHandle_st {
-    uint32_t kind;
-    unsigned card;
-    CUcontext context;
-    bool is_default, dying;
-    uint64_t threshold, reserved, reserved_high, used, used_high;
-    int reuse[4];
-    CUmemPoolProps properties;
-    struct sim_allocation **kept;
-    size_t count, room;
-    CUmemoryPool next;
-};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUmemoryPool pools;
@@ -127,9 +113,9 @@ void sim_pool_forget(CUcontext context)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- making pools ---- */
+/* ---- making and destroying pools ---- */
 
-static CUmemoryPool make_pool(CUcontext context)
+CUmemoryPool sim_pool_make(CUcontext context)
 {
     CUmemoryPool pool = sim_handle_new(SIM_POOL, sizeof *pool);
     if (pool == NULL)
@@ -145,7 +131,7 @@ static CUmemoryPool make_pool(CUcontext context)
     return pool;
 }
 
-static CUresult default_pool(CUdevice device, CUmemoryPool *pool)
+CUresult sim_pool_default(CUdevice device, CUmemoryPool *pool)
 {
     unsigned card;
     CUcontext context;
@@ -155,7 +141,7 @@ static CUresult default_pool(CUdevice device, CUmemoryPool *pool)
     SIM_TRY(sim_card_of(device, &card));
     if (sim.default_pools[card] == NULL) {
         SIM_TRY(sim_primary_retain(&context, device)); /* for good: the pool stays as long as the process */
-        CUmemoryPool made = make_pool(context);
+        CUmemoryPool made = sim_pool_make(context);
         if (made == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         made->is_default = true;
@@ -167,72 +153,16 @@ static CUresult default_pool(CUdevice device, CUmemoryPool *pool)
     return CUDA_SUCCESS;
 }
 
-static CUresult current_pool(CUdevice device, CUmemoryPool *pool)
+CUresult sim_pool_current(CUdevice device, CUmemoryPool *pool)
 {
     unsigned card;
-    SIM_TRY(default_pool(device, pool));
+    SIM_TRY(sim_pool_default(device, pool));
     SIM_TRY(sim_card_of(device, &card));
     *pool = sim.pools[card];
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) { return default_pool(device, pool); }
-CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) { return current_pool(device, pool); }
-
-CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
-{
-    unsigned card;
-    SIM_ENTER();
-    SIM_TRY(sim_card_of(device, &card));
-    if (!sim_is(pool, SIM_POOL) || pool->card != card)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim.pools[card] = pool;
-    return CUDA_SUCCESS;
-}
-
-static CUresult located(const CUmemLocation *location, int type)
-{
-    SIM_ENTER();
-    if (location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    return type == CU_MEM_ALLOCATION_TYPE_PINNED ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
-{
-    SIM_TRY(located(location, type));
-    return default_pool(location->id, pool);
-}
-
-CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
-{
-    SIM_TRY(located(location, type));
-    return current_pool(location->id, pool);
-}
-
-CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool)
-{
-    SIM_TRY(located(location, type));
-    return cuDeviceSetMemPool(location->id, pool);
-}
-
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
-{
-    CUcontext context;
-    SIM_ENTER();
-    if (pool == NULL || properties == NULL || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    SIM_TRY(sim_primary_retain(&context, properties->location.id));
-    *pool = make_pool(context);
-    if (*pool == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    (*pool)->properties = *properties;
-    return CUDA_SUCCESS;
-}
-
-static CUresult check(CUmemoryPool pool)
+CUresult sim_pool_check(CUmemoryPool pool)
 {
     SIM_ENTER();
     return sim_is(pool, SIM_POOL) && !pool->dying ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -240,7 +170,7 @@ static CUresult check(CUmemoryPool pool)
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    SIM_TRY(check(pool));
+    SIM_TRY(sim_pool_check(pool));
     if (pool->is_default)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
@@ -256,64 +186,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 {
-    SIM_TRY(check(pool));
+    SIM_TRY(sim_pool_check(pool));
     pthread_mutex_lock(&lock);
     shrink(pool, bytes);
     pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
-}
-
-/* ---- attributes ---- */
-
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-    SIM_TRY(check(pool));
-    if (value == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES && attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
-        pool->reuse[attribute] = *(int *)value;
-    else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-        pool->threshold = *(uint64_t *)value;
-    else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH && *(uint64_t *)value == 0)
-        pool->reserved_high = pool->reserved;
-    else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH && *(uint64_t *)value == 0)
-        pool->used_high = pool->used;
-    else
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-    SIM_TRY(check(pool));
-    if (value == NULL || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
-        *(int *)value = pool->reuse[attribute];
-        return CUDA_SUCCESS;
-    }
-    const uint64_t numbers[] = {pool->threshold, pool->reserved, pool->reserved_high, pool->used, pool->used_high};
-    *(uint64_t *)value = numbers[attribute - CU_MEMPOOL_ATTR_RELEASE_THRESHOLD];
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
-{
-    unsigned card;
-    SIM_TRY(check(pool));
-    if (count > 0 && access == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
-        SIM_TRY(sim_card_of(access[i].location.id, &card));
-    return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolGetAccess(int *flags, CUmemoryPool pool, CUmemLocation *location)
-{
-    SIM_TRY(check(pool));
-    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE; /* all cards reach all memory */
     return CUDA_SUCCESS;
 }
 
@@ -360,14 +236,14 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, 
     if (pointer == NULL || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (pool == NULL)
-        SIM_TRY(current_pool(stream->context->device, &pool));
-    SIM_TRY(check(pool));
+        SIM_TRY(sim_pool_current(stream->context->device, &pool));
+    SIM_TRY(sim_pool_check(pool));
     return from_pool(pointer, bytes, pool, stream);
 }
 
 static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread)
 {
-    SIM_TRY(check(pool));
+    SIM_TRY(sim_pool_check(pool));
     return allocate(pointer, bytes, pool, stream, per_thread);
 }
 
@@ -395,69 +271,3 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream) { return allocate_from(pointer, bytes, pool, stream, true); }
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) { return release(pointer, stream, false); }
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) { return release(pointer, stream, true); }
-
-/* ---- sharing pools with other processes is not simulated ---- */
-
-static CUresult not_shared(CUmemoryPool pool, const char *name)
-{
-    SIM_TRY(check(pool));
-    sim_trace_unsupported(name);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, int type, unsigned long long flags)
-{
-    (void)handle, (void)type, (void)flags;
-    return not_shared(pool, "cuMemPoolExportToShareableHandle");
-}
-
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, int type, unsigned long long flags)
-{
-    SIM_ENTER();
-    (void)pool, (void)handle, (void)type, (void)flags;
-    sim_trace_unsupported("cuMemPoolImportFromShareableHandle");
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr pointer)
-{
-    SIM_ENTER();
-    (void)data;
-    struct sim_allocation *allocation = sim_memory_at(pointer);
-    return allocation == NULL ? CUDA_ERROR_INVALID_VALUE : not_shared(allocation->pool, "cuMemPoolExportPointer");
-}
-
-CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool, CUmemPoolPtrExportData *data)
-{
-    (void)pointer, (void)data;
-    return not_shared(pool, "cuMemPoolImportPointer");
-}
-
-/* ---- memory of graphs: nothing is pooled for them ---- */
-
-CUresult cuDeviceGraphMemTrim(CUdevice device)
-{
-    unsigned card;
-    SIM_ENTER();
-    return sim_card_of(device, &card);
-}
-
-CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value)
-{
-    unsigned card;
-    SIM_ENTER();
-    SIM_TRY(sim_card_of(device, &card));
-    if (value == NULL || attribute < 0 || attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-        return CUDA_ERROR_INVALID_VALUE;
-    *(uint64_t *)value = 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void *value)
-{
-    unsigned card;
-    SIM_ENTER();
-    SIM_TRY(sim_card_of(device, &card));
-    bool high = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
-    return value != NULL && high ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
