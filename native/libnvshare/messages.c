@@ -119,6 +119,8 @@ static const uint16_t least_bytes[] = {
 
 static void on_turn_message(struct nvs_gpu *gpu, const struct nvs_head *frame)
 {
+    if (frame->type == NVS_LOCK_OK || frame->type == NVS_WAIT_FOR_MEM)
+        gpu->asked_ns = 0;
     if (frame->type == NVS_LOCK_OK) {
         AS(nvs_msg_lock_ok, ok);
         nvs_debug("%s: lock %#llx%s", gpu->label, (unsigned long long)ok.lock, ok.contended ? ", contended" : "");

@@ -97,6 +97,7 @@ static const struct option {
     OPTION("NVSHARE_RECONNECT_MS", parse_number, reconnect_ms, 1, 600000),
     OPTION("NVSHARE_ORPHAN_WAIT_MS", parse_number, orphan_wait_ms, 0, 600000),
     OPTION("NVSHARE_JOIN_MS", parse_number, join_ms, 0, 60000),
+    OPTION("NVSHARE_SILENCE_MS", parse_number, silence_ms, 1, 3600000),
     OPTION("NVSHARE_ASK_MS", parse_number, ask_ms, 1, 60000),
 };
 
@@ -137,7 +138,7 @@ const struct nvs_options *nvs_options(void)
             nvs_sleep_ns(10000);
         return &values;
     }
-    struct nvs_options read = {.reconnect_ms = 1000, .orphan_wait_ms = 5000, .join_ms = 5000, .ask_ms = 1000};
+    struct nvs_options read = {.reconnect_ms = 1000, .orphan_wait_ms = 5000, .join_ms = 5000, .silence_ms = 30000, .ask_ms = 1000};
     strcpy(read.socket, "/var/run/nvshare/scheduler.sock");
     own_name(read.name, sizeof read.name);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

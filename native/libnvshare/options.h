@@ -16,6 +16,7 @@ struct nvs_options {
     int64_t reconnect_ms;   /* between attempts to reach the scheduler */
     int64_t orphan_wait_ms; /* how long a waiter waits for a scheduler that went away */
     int64_t join_ms;        /* how long the first work waits for the scheduler's answer */
+    int64_t silence_ms;     /* how long a request for the lock may go unanswered */
     int64_t ask_ms;         /* how long an allocation waits for an answer about budget */
     char socket[108];
     char name[48];

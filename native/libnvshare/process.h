@@ -39,6 +39,7 @@ struct nvs_gpu {
     uint64_t told_unswappable;
     uint32_t told_contexts;
     int64_t drain_began_ns, next_look_ns, memory_due_ns;
+    int64_t asked_ns; /* when REQ_LOCK was sent that nobody has answered yet; 0: none */
     uint32_t looks;
 };
 

@@ -22,11 +22,12 @@
 #include "wake.h"
 
 #define POOL_LOOK_NS (100 * NVS_MS)
+#define LONGEST_SILENCE_NS (11 * 60 * 1000 * NVS_MS)
 
 /* The helper's own. */
 static struct nvs_link wire = {.fd = {.fd = -1}};
 static bool is_registered, has_said_alone, has_said_lost;
-static int64_t next_attempt_ns, lost_ns, join_by_ns, next_pools_ns;
+static int64_t next_attempt_ns, lost_ns, join_by_ns, next_pools_ns, heard_ns;
 static uint32_t attempts_failed;
 
 /* Shared. */
@@ -41,6 +42,8 @@ void nvs_memory_changed(struct nvs_gpu *gpu)
 }
 
 bool nvs_session_hurry(struct nvs_gpu *gpu) { return !atomic_exchange(&gpu->is_urgent, true); }
+
+static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- joining ---- */
 
@@ -97,8 +100,22 @@ static void lost(int64_t now)
     nvs_asks_refuse();
     lost_ns = now;
     next_attempt_ns = now + 20 * NVS_MS;
-    for (int i = 0; i < nvs_gpu_count; i++)
+    for (int i = 0; i < nvs_gpu_count; i++) {
+        nvs_gpus[i].asked_ns = 0;
         nvs_turns_apply(&nvs_gpus[i], nvs_turn_lost(&nvs_gpus[i].turn));
+    }
+}
+
+/* When the scheduler must have said something, if it lives: a request is answered at once, and who waits hears of it every ten minutes. */
+static int64_t silent_by(void)
+{
+    int64_t by = NVS_NEVER;
+    for (int i = 0; is_registered && i < nvs_gpu_count; i++)
+        if (nvs_gpus[i].turn.state == NVS_TURN_WAITING) {
+            int64_t asked = nvs_gpus[i].asked_ns;
+            by = sooner(by, asked ? asked + nvs_options()->silence_ms * NVS_MS : heard_ns + LONGEST_SILENCE_NS);
+        }
+    return by;
 }
 
 /* Whoever has not heard from a scheduler yet runs without one. */
@@ -139,11 +156,13 @@ static void attempt(int64_t now)
 
 static bool read_messages(void)
 {
-    size_t at = 0;
+    size_t at = 0, before = wire.in_bytes;
     bool broken = false;
     const struct nvs_head *frame;
     if (!nvs_link_receive(&wire))
         return false;
+    if (wire.in_bytes > before)
+        heard_ns = nvs_now_ns();
     while (!broken && (frame = nvs_link_next(&wire, &at, &broken)))
         broken = !nvs_messages_handle(frame);
     if (broken) {
@@ -156,13 +175,15 @@ static bool read_messages(void)
 
 /* ---- the loop ---- */
 
-static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static int64_t tick_connection(int64_t now)
 {
     if (!nvs_link_is_up(&wire) && now >= next_attempt_ns)
         attempt(now);
-    int64_t next = nvs_link_is_up(&wire) ? NVS_NEVER : next_attempt_ns;
+    if (now >= silent_by()) {
+        nvs_warn("the scheduler does not answer");
+        lost(now);
+    }
+    int64_t next = nvs_link_is_up(&wire) ? silent_by() : next_attempt_ns;
     if (!atomic_load(&is_joined)) {
         if (now >= join_by_ns)
             run_alone(); /* it is there and says nothing, or is too crowded to take our call; the answer may still come */

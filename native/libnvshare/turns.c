@@ -79,6 +79,7 @@ void nvs_turns_apply(struct nvs_gpu *gpu, unsigned todo)
         nvs_gate_open(gpu);
     if (todo & NVS_DO_REQUEST) {
         struct figures now = figures(gpu);
+        gpu->asked_ns = nvs_now_ns();
         SEND(nvs_msg_req_lock, NVS_REQ_LOCK, gpu, .contexts = now.contexts, .swappable = now.swappable, .unswappable = now.unswappable);
     }
 }

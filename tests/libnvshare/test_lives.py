@@ -12,7 +12,7 @@ from fake_scheduler import FakeScheduler
 from programs import CHECKS, MIB, Programs, wait_until
 
 from nvshare.wire.codec import encode
-from nvshare.wire.messages import ClaimState, DropLock, LockOk, LockReleased, Register, ReqLock, SchedOn
+from nvshare.wire.messages import ClaimState, DropLock, LockOk, LockReleased, Register, ReqLock, SchedOn, WaitForMem
 
 
 def test_without_a_daemon_the_program_runs_says_so_once_and_joins_when_there_is_one(
@@ -75,6 +75,30 @@ def test_a_waiter_goes_on_in_bounded_time_when_the_daemon_dies(programs: Program
     assert program.answer(timeout=5)[0] == "0"
     assert 0.2 < time.monotonic() - began < 2
     program.do("spin 1 1")
+
+
+def test_a_daemon_that_stops_answering_is_taken_for_dead(programs: Programs, scheduler: FakeScheduler) -> None:
+    program = programs.start(NVSHARE_SILENCE_MS="300", NVSHARE_ORPHAN_WAIT_MS="200", NVSHARE_RECONNECT_MS="5000")
+    program.say("init 0")
+    peer, _ = scheduler.welcome()
+    program.answer()
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    assert program.answer(timeout=10)[0] == "0"
+    assert program.said().count("does not answer") == 1
+
+
+def test_a_daemon_that_answers_is_waited_for_longer(programs: Programs, scheduler: FakeScheduler) -> None:
+    program = programs.start(NVSHARE_SILENCE_MS="100", NVSHARE_ORPHAN_WAIT_MS="100")
+    program.say("init 0")
+    peer, _ = scheduler.welcome()
+    program.answer()
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(WaitForMem(0, 1))
+    assert program.is_silent(0.6)
+    peer.send(LockOk(0, False, 1))
+    assert program.answer()[0] == "0"
 
 
 def test_a_drain_cut_short_by_the_daemons_death_leaves_the_holder_running(
