@@ -147,6 +147,25 @@ def test_garbage_is_hung_up_on(scheduler: Scheduler, garbage: bytes) -> None:
     assert get(scheduler, "/healthz").status == 200
 
 
+def test_a_crowd_of_silent_connections_shuts_nobody_out_for_long(scheduler: Scheduler) -> None:
+    silent = [socket.create_connection(("127.0.0.1", scheduler.port)) for _ in range(80)]
+    with Player(scheduler.socket, "unmoved", gib=1) as player:
+        player.ask()
+        assert player.runs.wait(10)
+    for connection in silent:
+        connection.close()
+    deadline = time.monotonic() + 20
+    while not _is_healthy(scheduler):
+        assert time.monotonic() < deadline
+
+
+def _is_healthy(scheduler: Scheduler) -> bool:
+    try:
+        return get(scheduler, "/healthz").read() == b"ok\n"
+    except (http.client.HTTPException, ConnectionError):
+        return False
+
+
 def test_a_port_that_is_taken_is_one_line_and_exit_2(scheduler: Scheduler, tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("second")
     command = [sys.executable, "-m", "nvshare.scheduler.main", "--http", f"127.0.0.1:{scheduler.port}"]
