@@ -51,6 +51,12 @@ typedef struct {
 } nvmlProcessInfo_t;
 
 typedef struct {
+    unsigned pid;
+    unsigned long long timeStamp;
+    unsigned smUtil, memUtil, encUtil, decUtil;
+} nvmlProcessUtilizationSample_t;
+
+typedef struct {
     nvmlDevice_t device;
     unsigned long long eventType, eventData;
     unsigned gpuInstanceId, computeInstanceId;

@@ -133,6 +133,8 @@ UNSUPPORTED(nvmlDeviceGetNvLinkRemoteDeviceType)
 UNSUPPORTED(nvmlDeviceGetNvLinkRemotePciInfo_v2)
 UNSUPPORTED(nvmlDeviceGetGpuFabricInfoV)
 UNSUPPORTED(nvmlDeviceGetP2PStatus)
+UNSUPPORTED(nvmlDeviceGetDriverModel)
+UNSUPPORTED(nvmlDeviceGetTotalEccErrors)
 
 NVML_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t card, int *major, int *minor);
 NVML_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t card, int *major, int *minor)

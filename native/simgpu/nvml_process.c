@@ -16,7 +16,38 @@ struct user {
     int64_t pid;      /* in its own namespace, then in ours; 0 = not to be named */
     uint64_t space;   /* its namespace */
     uint64_t bytes;
+    unsigned percent; /* of the card's time since this was last asked */
 };
+
+/* When a slot's share was last asked for, and what it was: asked again at once, the same is said. */
+static struct {
+    uint64_t process, time_ns, busy_ns;
+    unsigned percent;
+} asked[SIM_MAX_CARDS][SIM_MAX_SLOTS];
+enum { SHORTEST_NS = 100000000 };
+
+/* The card's lock is held, which also guards what was asked about it in this process. */
+static unsigned share_of(const struct sim_card *card, int index, unsigned slot, uint64_t now)
+{
+    const struct sim_slot *user = &card->slots[slot];
+    uint64_t busy = user->busy_ns;
+    if (card->turn_busy && card->turn_holder == slot + 1 && now > card->turn_since_ns)
+        busy += now - card->turn_since_ns; /* under way and not entered yet */
+    if (asked[index][slot].process != user->process_id) {
+        asked[index][slot].process = user->process_id;
+        asked[index][slot].time_ns = user->started_ns;
+        asked[index][slot].busy_ns = 0;
+        asked[index][slot].percent = 0;
+    }
+    uint64_t passed = now - asked[index][slot].time_ns;
+    if (passed >= SHORTEST_NS) {
+        uint64_t done = busy > asked[index][slot].busy_ns ? busy - asked[index][slot].busy_ns : 0;
+        asked[index][slot].percent = done >= passed ? 100 : (unsigned)(done * 100 / passed);
+        asked[index][slot].time_ns = now;
+        asked[index][slot].busy_ns = busy;
+    }
+    return asked[index][slot].percent;
+}
 
 static uint64_t namespace_of(const char *pid)
 {
@@ -69,8 +100,8 @@ static void translate(struct user *users, int count)
 /* All users of a card, named for this process; `users` has SIM_MAX_SLOTS places. */
 static int collect(nvmlDevice_t device, struct user *users)
 {
-    int count = 0, foreign = 0;
-    uint64_t here = namespace_of("self");
+    int count = 0, foreign = 0, index = nvml_index(device);
+    uint64_t here = namespace_of("self"), now = sim_now_ns();
     struct sim_card *card = nvml_lock(device);
     for (unsigned i = 0; i < card->slots_high; i++) {
         const struct sim_slot *slot = &card->slots[i];
@@ -78,7 +109,7 @@ static int collect(nvmlDevice_t device, struct user *users)
             continue;
         uint64_t space = slot->pid_namespace == here ? 0 : slot->pid_namespace;
         foreign += space != 0;
-        users[count++] = (struct user){slot->pid, space, sim_slot_used(slot)};
+        users[count++] = (struct user){slot->pid, space, sim_slot_used(slot), share_of(card, index, i, now)};
     }
     sim_card_unlock(card);
     if (foreign > 0)
@@ -110,6 +141,33 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *out, int ve
     free(users);
     *count = named;
     return named > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+/* The share of each process since the last question. Timestamps are microseconds; all samples are of now. */
+NVML_API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out, unsigned *count,
+                                                      unsigned long long since_us);
+NVML_API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out, unsigned *count,
+                                                      unsigned long long since_us)
+{
+    nvmlReturn_t result = nvml_check(device);
+    if (result != NVML_SUCCESS || count == NULL)
+        return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    struct user *users = calloc(SIM_MAX_SLOTS, sizeof *users);
+    if (users == NULL)
+        return NVML_ERROR_MEMORY;
+    int found = collect(device, users);
+    unsigned named = 0, room = out == NULL ? 0 : *count;
+    unsigned long long now_us = sim_now_ns() / 1000;
+    for (int i = 0; i < found && now_us > since_us; i++) {
+        if (users[i].pid == 0)
+            continue;
+        if (named < room)
+            out[named] = (nvmlProcessUtilizationSample_t){.pid = (unsigned)users[i].pid, .timeStamp = now_us, .smUtil = users[i].percent};
+        named++;
+    }
+    free(users);
+    *count = named;
+    return named == 0 ? NVML_ERROR_NOT_FOUND : named > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 /* Nothing draws on a simulated card. */

@@ -79,6 +79,9 @@ NV(nvmlDeviceGetNvLinkRemoteDeviceType, nvmlDevice_t);
 NV(nvmlDeviceGetNvLinkRemotePciInfo_v2, nvmlDevice_t);
 NV(nvmlDeviceGetGpuFabricInfoV, nvmlDevice_t);
 NV(nvmlDeviceGetP2PStatus, nvmlDevice_t);
+NV(nvmlDeviceGetDriverModel, nvmlDevice_t);
+NV(nvmlDeviceGetTotalEccErrors, nvmlDevice_t);
+NV(nvmlDeviceGetProcessUtilization, nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *, unsigned long long);
 
 static nvmlDevice_t first, second;
 
@@ -195,6 +198,9 @@ static void processes(void)
         CHECK(count == 0);
         GIVES(NVML_ERROR_INVALID_ARGUMENT, lists[i](first, NULL, NULL));
     }
+    unsigned count = 0;
+    GIVES(NVML_ERROR_NOT_FOUND, nvmlDeviceGetProcessUtilization(first, NULL, &count, 0));
+    GIVES(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetProcessUtilization(first, NULL, NULL, 0));
 }
 
 static void errors_and_recovery(void)
@@ -250,6 +256,8 @@ static void what_a_simulated_card_does_not_have(void)
     GIVES(NVML_ERROR_NOT_SUPPORTED, nvmlDeviceGetNvLinkRemotePciInfo_v2(first));
     GIVES(NVML_ERROR_NOT_SUPPORTED, nvmlDeviceGetGpuFabricInfoV(first));
     GIVES(NVML_ERROR_NOT_SUPPORTED, nvmlDeviceGetP2PStatus(first));
+    GIVES(NVML_ERROR_NOT_SUPPORTED, nvmlDeviceGetDriverModel(first));
+    GIVES(NVML_ERROR_NOT_SUPPORTED, nvmlDeviceGetTotalEccErrors(first));
     GIVES(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetFanSpeed(NULL));
 }
 

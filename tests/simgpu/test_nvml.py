@@ -187,6 +187,9 @@ def test_a_working_card_shows_its_utilisation(make_node) -> None:
         while seen < 90 and time.monotonic() < deadline:
             time.sleep(0.1)  # the figure is of the last whole second
             seen = nvmlDeviceGetUtilizationRates(card).gpu
+        (sample,) = nvmlDeviceGetProcessUtilization(card, 0)
+        assert sample.pid == os.getpid()
+        assert 50 <= sample.smUtil <= 100, sample.smUtil
         print(seen, flush=True)
         os._exit(0)  # the kernel would go on for a minute
     """)
