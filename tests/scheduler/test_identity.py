@@ -1,11 +1,13 @@
 """Who a peer is, from the texts that kernels and container runtimes write into /proc/PID/cgroup."""
 
 import os
+import select
 import socket
 from pathlib import Path
 
 import pytest
 
+from nvshare.scheduler import identity
 from nvshare.scheduler.identity import IdentityError, Peer, Place, group_of, peer_of, place_of, printable
 
 POD = "9c8d2e0a-3a5f-4f4e-8d5c-0f6c3d1b2a7e"
@@ -187,6 +189,16 @@ def test_names_that_are_not_utf8_are_no_trouble(tmp_path: Path) -> None:
     os.close(found.pidfd)
     assert (found.pod, found.container) == (POD, C)
     assert found.command.isprintable()
+
+
+def test_an_older_kernel_without_a_pidfd_for_peers_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "SO_PEERPIDFD", 9999)
+    here, there = socket.socketpair()
+    with here, there:
+        found = peer_of(here)
+    assert found.pid == os.getpid()
+    assert not select.select([found.pidfd], [], [], 0)[0]
+    os.close(found.pidfd)
 
 
 def test_a_process_that_cannot_be_looked_up_is_refused(tmp_path: Path) -> None:

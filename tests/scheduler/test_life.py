@@ -5,12 +5,13 @@ import re
 import signal
 import socket
 import stat
+import subprocess
 import time
 from pathlib import Path
 
 from nvshare.wire import messages as wire
 from support.client import GIB, WireClient, entry
-from support.daemon import Daemon, run_scheduler
+from support.daemon import PROGRAM, Daemon, clean_environment, run_scheduler
 from support.fixtures import StartDaemon
 
 
@@ -35,6 +36,29 @@ def test_a_second_scheduler_on_the_same_sockets_refuses_and_the_first_goes_on(da
     assert len(second.stderr.splitlines()) == 1
     with daemon.client().register() as client:
         client.take_lock()
+
+
+def test_of_many_started_at_once_one_stays(tmp_path: Path) -> None:
+    ways = [f"--socket={tmp_path}/run/s.sock", f"--operator-socket={tmp_path}/op/c.sock", "--nvml=off"]
+    started = [
+        subprocess.Popen(
+            [*PROGRAM, *ways, "--kubernetes=off"], stderr=subprocess.PIPE, env=clean_environment(), text=True
+        )
+        for _ in range(4)
+    ]
+    refused = 0
+    while refused < 3:
+        ended = [process for process in started if process.poll() is not None]
+        refused = len(ended)
+        assert all(process.returncode == 2 for process in ended)
+        time.sleep(0.01)
+    (stays,) = [process for process in started if process.poll() is None]
+    assert stays.stderr is not None
+    assert "listens at" in stays.stderr.readline()
+    WireClient(f"{tmp_path}/run/s.sock").register().take_lock()
+    for process in started:
+        process.terminate()
+        process.communicate()
 
 
 def test_a_scheduler_with_another_operator_socket_cannot_take_the_clients_socket(
