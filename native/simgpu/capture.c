@@ -172,6 +172,8 @@ static CUgraphNodeType type_of(const struct sim_op *op)
         return CU_GRAPH_NODE_TYPE_WAIT_EVENT;
     case SIM_OP_FREE:
         return CU_GRAPH_NODE_TYPE_MEM_FREE;
+    case SIM_OP_GRAPH:
+        return CU_GRAPH_NODE_TYPE_GRAPH;
     case SIM_OP_WAIT_VALUE:
     case SIM_OP_WRITE_VALUE:
         return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
@@ -202,22 +204,39 @@ static void describe(CUgraphNode node)
     }
 }
 
+/* A launch of a graph becomes a child graph: the instance's operations, one after the other. */
+static CUgraph graph_of(const struct CUgraphExec_st *exec)
+{
+    CUgraph graph = sim_graph_new();
+    CUgraphNode node = NULL;
+    for (uint32_t i = 0; graph != NULL && i < exec->count; i++) {
+        node = sim_graph_add(graph, exec->types[i], node != NULL ? &node : NULL, node != NULL);
+        if (node == NULL)
+            return NULL;
+        node->op = exec->operations[i];
+    }
+    return graph;
+}
+
 CUresult sim_capture_op(CUstream stream, struct sim_op *op)
 {
     struct sim_capture *capture = stream->capture;
     if (capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (op->kind == SIM_OP_GRAPH || op->kind == SIM_OP_PREFETCH)
+    if (op->kind == SIM_OP_PREFETCH)
         return spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     pthread_mutex_lock(&sim_capture_lock);
     struct sim_lane *lane = sim_capture_lane(capture, stream);
     CUgraphNode node = sim_graph_add(capture->graph, type_of(op), lane->tips, lane->count);
-    if (node != NULL) {
+    if (node != NULL && op->kind == SIM_OP_GRAPH) {
+        node->child = graph_of(op->u.graph.exec);
+    } else if (node != NULL) {
         node->op = *op;
         node->context = stream->context;
         describe(node);
-        sim_lane_set(lane, node);
     }
+    if (node != NULL)
+        sim_lane_set(lane, node);
     pthread_mutex_unlock(&sim_capture_lock);
     return node != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

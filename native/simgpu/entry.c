@@ -14,16 +14,15 @@
 #pragma GCC visibility pop
 #undef NO
 
-static CUresult unsupported(_Atomic bool *said, const char *name)
+static CUresult unsupported(const char *name)
 {
-    if (!atomic_exchange(said, true))
-        sim_trace_unsupported(name);
+    sim_trace_unsupported(name);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* Called with any arguments: the calling convention lets a function ignore them. */
 #define NO(symbol, name, since, streams) \
-    CUresult symbol(void) { static _Atomic bool said; return unsupported(&said, #symbol); }
+    CUresult symbol(void) { return unsupported(#symbol); }
 #include "functions.def"
 #undef NO
 #undef FN

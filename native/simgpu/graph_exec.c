@@ -191,6 +191,8 @@ static CUresult launch(CUgraphExec exec, CUstream handle, bool per_thread)
     SIM_TRY(sim_stream_resolve(handle, per_thread, &stream));
     struct sim_op op = {.kind = SIM_OP_GRAPH};
     op.u.graph.exec = exec;
+    if (stream->capture != NULL)
+        return sim_submit(stream, &op); /* copied into the capture's graph */
     atomic_fetch_add(&exec->references, 1);
     CUresult result = sim_submit(stream, &op);
     if (result != CUDA_SUCCESS)

@@ -136,9 +136,25 @@ uint32_t sim_trace_name(const char *text)
     return name;
 }
 
+/* Once per process and function; `function` is a literal, so that the pointer tells. */
+static bool is_first_time(const char *function)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const char *said[256];
+    size_t i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < 256 && said[i] != NULL && said[i] != function)
+        i++;
+    bool first = i < 256 && said[i] == NULL;
+    if (first)
+        said[i] = function;
+    pthread_mutex_unlock(&lock);
+    return first;
+}
+
 void sim_trace_unsupported(const char *function)
 {
-    uint32_t name = sim_trace_name(function);
+    uint32_t name = trace.header != NULL && is_first_time(function) ? sim_trace_name(function) : 0;
     if (name != 0) {
         uint64_t now = sim_now_ns();
         sim_trace_write(&(struct sim_trace_record){.kind = SIM_TRACE_NOTE, .begin_ns = now, .end_ns = now, .name = name});

@@ -235,6 +235,37 @@ static void capturing(void)
     OK(cuEventDestroy_v2, join);
 }
 
+/* A graph launched into a capturing stream becomes part of the new graph. */
+static void graph_within_a_capture(void)
+{
+    CUgraph inner = NULL, outer = NULL;
+    CUgraphExec exec = NULL, both = NULL;
+    CUgraphNode node = NULL;
+    CUgraphNodeType type = 99;
+    size_t count = 1;
+    value[0] = value[1] = 0;
+    OK(cuStreamBeginCapture_v2, a, CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuMemsetD32Async, cell, 11, 1, a);
+    OK(cuStreamEndCapture, a, &inner);
+    OK(cuGraphInstantiateWithFlags, &exec, inner, 0);
+    OK(cuStreamBeginCapture_v2, b, CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuGraphLaunch, exec, b);
+    OK(cuMemcpyDtoDAsync_v2, cell + 4, cell, 4, b);
+    OK(cuStreamEndCapture, b, &outer);
+    TRUE_(value[0] == 0);
+    OK(cuGraphGetRootNodes, outer, &node, &count);
+    OK(cuGraphNodeGetType, node, &type);
+    TRUE_(count == 1 && type == CU_GRAPH_NODE_TYPE_GRAPH);
+    OK(cuGraphExecDestroy, exec);
+    OK(cuGraphInstantiateWithFlags, &both, outer, 0);
+    OK(cuGraphLaunch, both, a);
+    OK(cuStreamSynchronize, a);
+    TRUE_(value[0] == 11 && value[1] == 11);
+    OK(cuGraphExecDestroy, both);
+    OK(cuGraphDestroy, inner);
+    OK(cuGraphDestroy, outer);
+}
+
 /* Runs a call that must be refused with `refusal` in a fresh capture of `stream` and must spoil it. */
 #define SPOILS(stream, mode, refusal, function, ...) \
     do { \
@@ -380,6 +411,7 @@ int main(void)
     generic_nodes();
     user_objects();
     capturing();
+    graph_within_a_capture();
     forbidden_calls(context);
     other_threads(context);
     joining();
