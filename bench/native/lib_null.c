@@ -1,5 +1,6 @@
-/* A driver that does nothing: every function of symbols.def answers success at once (lib_null_rest.c). What is measured against it is the cost of
- * the library alone. Only what the library needs to know is answered: devices, a context, and addresses that differ. */
+/* A driver that does nothing: every function of symbols.def answers success at once (lib_null_rest.c). What is measured
+ * against it is the cost of the library alone. Only what the library needs to know is answered: devices, a context, and
+ * addresses that differ. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* What one process uses of one GPU's memory and how much it may. No lock and no clock inside: the caller holds the lock. */
+/* What one process uses of one GPU's memory and how much it may. No lock and no clock inside: the caller holds the
+ * lock. */
 #ifndef NVS_ACCOUNT_H
 #define NVS_ACCOUNT_H
 

@@ -196,7 +196,8 @@ bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent)
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
         if (at->gpu == gpu && at->is_noted && !stream_finished(at, attempts[gpu->index], is_urgent))
             all = false;
-    /* The list is void before it is cleared: whoever noted a stream under the old word finds it changed and notes it again. */
+    /* The list is void before it is cleared: whoever noted a stream under the old word finds it changed and notes it
+     * again. */
     if (!all || !nvs_gate_new_generation(gpu))
         return false;
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))

@@ -1,4 +1,5 @@
-/* Our own events on the program's streams: to pace them, to drain them, and never to disturb a capture. Streams' lock held throughout. */
+/* Our own events on the program's streams: to pace them, to drain them, and never to disturb a capture. Streams' lock
+ * held throughout. */
 #ifndef NVS_DRAIN_H
 #define NVS_DRAIN_H
 
@@ -10,7 +11,8 @@
 bool nvs_stream_may_capture(const struct nvs_stream *stream);
 bool nvs_stream_captures(const struct nvs_stream *stream);
 
-/* Waits (at most 1 s, without the lock) until the last mark has finished, then sets the next. The stream may be gone after it. */
+/* Waits (at most 1 s, without the lock) until the last mark has finished, then sets the next. The stream may be gone
+ * after it. */
 void nvs_stream_pace(struct nvs_stream *stream);
 
 /* What runs on the stream now is to be waited for although the stream will not be there or cannot be asked. */
@@ -21,7 +23,8 @@ void nvs_drain_forked(void);
 
 /* Starts to drain a GPU anew; events of an earlier attempt say nothing about later work. */
 void nvs_drain_begin(struct nvs_gpu *gpu);
-/* True when everything noted has finished; the notes are then cleared. Never blocks. `is_urgent`: new captures may be held off for it. */
+/* True when everything noted has finished; the notes are then cleared. Never blocks. `is_urgent`: new captures may be
+ * held off for it. */
 bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent);
 /* Nobody wants to know any more. */
 void nvs_drain_end(const struct nvs_gpu *gpu);

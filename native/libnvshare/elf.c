@@ -1,5 +1,6 @@
-/* dlvsym(RTLD_NEXT, "dlsym", ...) would do on glibc, but its version strings differ between machines and releases, a second
- * preloaded library may export it too, and musl has none: an import of it keeps musl programs from starting. The tables are simple enough. */
+/* dlvsym(RTLD_NEXT, "dlsym", ...) would do on glibc, but its version strings differ between machines and releases, a
+ * second preloaded library may export it too, and musl has none: an import of it keeps musl programs from starting. The
+ * tables are simple enough. */
 #include "elf.h"
 
 #include <elf.h>
@@ -79,8 +80,8 @@ static const ElfW(Sym) *by_sysv_hash(const struct tables *t, const char *name)
     return NULL;
 }
 
-/* The loader's list of objects in search order, as debuggers find it: from the program's headers. dl_iterate_phdr would give the
- * same, but a sanitizer's version of it does not work yet when the sanitizer itself asks for its first symbol. */
+/* The loader's list of objects in search order, as debuggers find it: from the program's headers. dl_iterate_phdr would
+ * give the same, but a sanitizer's version of it does not work yet when the sanitizer itself asks for its first symbol. */
 static const struct link_map *loaded_objects(void)
 {
     const ElfW(Phdr) *header = (const void *)getauxval(AT_PHDR);

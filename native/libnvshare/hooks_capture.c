@@ -1,5 +1,6 @@
-/* Captures. The streams' lock is held while one begins and while a stream may be drawn into one, so that an event of ours is never recorded on
- * a stream that has just begun to capture. Recording needs no turn; the launch of the graph does. */
+/* Captures. The streams' lock is held while one begins and while a stream may be drawn into one, so that an event of
+ * ours is never recorded on a stream that has just begun to capture. Recording needs no turn; the launch of the graph
+ * does. */
 #include <stdatomic.h>
 
 #include "drain.h"
@@ -9,8 +10,8 @@
 
 #define HOLD_OFF_NS (50 * NVS_MS)
 
-/* A drain waits for the captures under way to end. New ones must not keep it waiting for ever, nor wait for ever themselves: a capture
- * under way may need another one to begin. */
+/* A drain waits for the captures under way to end. New ones must not keep it waiting for ever, nor wait for ever
+ * themselves: a capture under way may need another one to begin. */
 static void let_drain_pass(void)
 {
     int64_t began = nvs_now_ns();
@@ -78,7 +79,8 @@ CUresult cuStreamEndCapture_ptsz(CUstream st, CUgraph *g)
     return ended(nvs_real.cuStreamEndCapture_ptsz(st, g), nvs_handle(st, NVS_PTDS));
 }
 
-/* Waiting for an event of a capture draws the stream into it. That capture has begun before this call, so without captures there is nothing to hold off. */
+/* Waiting for an event of a capture draws the stream into it. That capture has begun before this call, so without
+ * captures there is nothing to hold off. */
 #define WAIT_EVENT(symbol) \
     CUresult symbol(CUstream st, CUevent e, unsigned flags) \
     { \

@@ -1,5 +1,5 @@
-/* Contexts and streams come and go; a drain must know them and must never touch one that is gone, so each is forgotten before the
- * driver destroys it. If the driver then refuses, it is met again at its next use. */
+/* Contexts and streams come and go; a drain must know them and must never touch one that is gone, so each is forgotten
+ * before the driver destroys it. If the driver then refuses, it is met again at its next use. */
 #include "hooks.h"
 #include "memory.h"
 #include "streams.h"
@@ -58,8 +58,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice dev)
     return seen(nvs_real.cuDevicePrimaryCtxRetain(c, dev), c);
 }
 
-/* The driver counts who retains it, and some do so unseen: only afterwards is it known whether that was the last. Meanwhile
- * nobody may use it, so it is forgotten first and met again if it lives. */
+/* The driver counts who retains it, and some do so unseen: only afterwards is it known whether that was the last.
+ * Meanwhile nobody may use it, so it is forgotten first and met again if it lives. */
 static CUresult primary_goes(CUdevice dev, CUresult (*real)(CUdevice))
 {
     CUcontext primary = nvs_primary_context(dev);

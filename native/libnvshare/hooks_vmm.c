@@ -1,5 +1,6 @@
-/* Virtual memory management: programs release the handle right after mapping it, and the driver may hand the same number out again while the
- * memory still is mapped. So a handle and a mapping each refer to a block of ours, and the block is what is charged. */
+/* Virtual memory management: programs release the handle right after mapping it, and the driver may hand the same
+ * number out again while the memory still is mapped. So a handle and a mapping each refer to a block of ours, and the
+ * block is what is charged. */
 #include <stdatomic.h>
 
 #include "hooks.h"

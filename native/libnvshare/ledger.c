@@ -1,5 +1,5 @@
-/* Open addressing with linear probing; taking out moves later entries back instead of leaving tombstones, so a table through which
- * millions of allocations pass stays as quick as a fresh one. */
+/* Open addressing with linear probing; taking out moves later entries back instead of leaving tombstones, so a table
+ * through which millions of allocations pass stays as quick as a fresh one. */
 #include "ledger.h"
 
 #include "platform.h"

@@ -1,9 +1,9 @@
 /* How programs find the driver: linked symbols, dlsym, dlvsym and cuGetProcAddress all lead here.
  *
- * dlsym(RTLD_NEXT, ...) resolves relative to its caller, which it learns from the return address. A wrapper that calls the real dlsym
- * would become the caller, and a second preloaded library looking for its own next would find itself for ever. So the exported dlsym is a few
- * instructions that ask nvs_dlsym_target where to go and jump there with arguments and return address as they came. Only lookups of our names through
- * a handle are answered by a function of ours.
+ * dlsym(RTLD_NEXT, ...) resolves relative to its caller, which it learns from the return address. A wrapper that calls
+ * the real dlsym would become the caller, and a second preloaded library looking for its own next would find itself for
+ * ever. So the exported dlsym is a few instructions that ask nvs_dlsym_target where to go and jump there with arguments
+ * and return address as they came. Only lookups of our names through a handle are answered by a function of ours.
  *
  * It is exported under every version that a program may have been linked against. */
 #include <dlfcn.h>
@@ -36,8 +36,9 @@ static bool suits(const struct nvs_symbol *row, int version, cuuint64_t flags)
     return row->since <= version && (row->variant == NVS_ANY || row->variant == wanted);
 }
 
-/* Which of a name's signatures the driver has answered with is best told by the pointer itself; where a driver keeps other
- * pointers for cuGetProcAddress than for dlsym, the documented rule decides: the newest not above the version asked for. */
+/* Which of a name's signatures the driver has answered with is best told by the pointer itself; where a driver keeps
+ * other pointers for cuGetProcAddress than for dlsym, the documented rule decides: the newest not above the version
+ * asked for. */
 void *nvs_symbol_route(const char *name, void *found, int version, cuuint64_t flags)
 {
     const struct nvs_symbol *best = NULL;

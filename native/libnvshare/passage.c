@@ -61,7 +61,7 @@ static struct nvs_thread *reuse(void)
 
 static struct nvs_thread *add(void)
 {
-    enum { BATCH = 4096 / sizeof(struct nvs_thread) ? 8 : 1 };
+    enum { BATCH = 8 };
     struct nvs_thread *batch = nvs_pages(BATCH * sizeof *batch);
     if (!batch)
         return NULL;

@@ -11,7 +11,8 @@
 
 struct nvs_gpu;
 
-/* Low bits of a gate's word; the rest is the generation of the list of noted streams. A wiped page reads as a closed gate. */
+/* Low bits of a gate's word; the rest is the generation of the list of noted streams. A wiped page reads as a closed
+ * gate. */
 #define NVS_WORD_OPEN UINT64_C(1)
 #define NVS_WORD_WATCH UINT64_C(2)
 #define NVS_WORD_GENERATION UINT64_C(256)
@@ -94,7 +95,8 @@ void nvs_passage_forked(void);
 bool nvs_anyone_inside(const struct nvs_gpu *gpu);
 void nvs_gate_open(struct nvs_gpu *gpu);
 void nvs_gate_close(struct nvs_gpu *gpu);
-/* All noted streams have drained: start a new list. False if work came in meanwhile: the gate is open and no longer watched. */
+/* All noted streams have drained: start a new list. False if work came in meanwhile: the gate is open and no longer
+ * watched. */
 bool nvs_gate_new_generation(struct nvs_gpu *gpu);
 void nvs_gate_watch(struct nvs_gpu *gpu);
 void nvs_gate_unwatch(struct nvs_gpu *gpu);

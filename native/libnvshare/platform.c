@@ -194,7 +194,8 @@ int nvs_thread_start(void *(*body)(void *), void *argument)
     return error;
 }
 
-/* glibc's pthread_atfork is linked in statically and calls this one, which musl lacks: a weak reference, or musl programs do not start. */
+/* glibc's pthread_atfork is linked in statically and calls this one, which musl lacks: a weak reference, or musl
+ * programs do not start. */
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 
 int nvs_at_fork_child(void (*child)(void))

@@ -1,6 +1,6 @@
-/* A pool keeps memory after it is freed, so the sum of live allocations says little about the card. What is charged is the larger of what the pool
- * says it reserves and what is live. A new allocation is charged only for what the pool has to grow by; the pool may
- * grow by more (it rounds), which is charged too, and counts against the next allocation.
+/* A pool keeps memory after it is freed, so the sum of live allocations says little about the card. What is charged is
+ * the larger of what the pool says it reserves and what is live. A new allocation is charged only for what the pool has
+ * to grow by; the pool may grow by more (it rounds), which is charged too, and counts against the next allocation.
  *
  * One lock for all pools, held over the driver's call: two threads must not both count on the same slack. */
 #include "pools.h"

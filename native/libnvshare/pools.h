@@ -13,7 +13,8 @@ struct nvs_free {
     CUstream stream;
 };
 CUresult nvs_pool_free(CUdeviceptr address, struct nvs_free free_it);
-/* Reads again what every pool reserves: memory goes back to the card at synchronisations, unseen. Does nothing if another thread is at it. */
+/* Reads again what every pool reserves: memory goes back to the card at synchronisations, unseen. Does nothing if
+ * another thread is at it. */
 void nvs_pools_refresh(void);
 /* True if some pool reserves more than is live in it. */
 bool nvs_pools_have_slack(void);

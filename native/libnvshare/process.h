@@ -46,7 +46,8 @@ struct nvs_gpu {
 extern struct nvs_gpu nvs_gpus[NVS_MAX_GPUS];
 extern int nvs_gpu_count;
 
-/* True if the driver is up and the library stands in front of it; sets everything up at the first call that finds the driver initialised. */
+/* True if the driver is up and the library stands in front of it; sets everything up at the first call that finds the
+ * driver initialised. */
 bool nvs_process_ready(void);
 /* True if that has happened already. */
 bool nvs_process_is_set_up(void);

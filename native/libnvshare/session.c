@@ -1,6 +1,6 @@
-/* The one shell: one helper thread, one socket. Threads of the program leave word (a waiter, a changed figure, a question) and wake it; it
- * polls, reads, decides by the pure parts, and writes. It makes no call that can wait, so a limit, a recall or the
- * scheduler's death is seen within a step, whatever the GPU is doing.
+/* The one shell: one helper thread, one socket. Threads of the program leave word (a waiter, a changed figure, a
+ * question) and wake it; it polls, reads, decides by the pure parts, and writes. It makes no call that can wait, so a
+ * limit, a recall or the scheduler's death is seen within a step, whatever the GPU is doing.
  *
  * Without a scheduler everything runs unshared; whoever waited for a turn when it died goes on after a bounded time. */
 #include "session.h"
@@ -106,7 +106,8 @@ static void lost(int64_t now)
     }
 }
 
-/* When the scheduler must have said something, if it lives: a request is answered at once, and who waits hears of it every ten minutes. */
+/* When the scheduler must have said something, if it lives: a request is answered at once, and who waits hears of it
+ * every ten minutes. */
 static int64_t silent_by(void)
 {
     int64_t by = NVS_NEVER;

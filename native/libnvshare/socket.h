@@ -1,4 +1,5 @@
-/* A connection to the scheduler: frames in, frames out, never blocking, never a signal, never into somebody else's descriptor. */
+/* A connection to the scheduler: frames in, frames out, never blocking, never a signal, never into somebody else's
+ * descriptor. */
 #ifndef NVS_SOCKET_H
 #define NVS_SOCKET_H
 

@@ -164,7 +164,7 @@ bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use
     }
     if (stream) {
         uint32_t window = window_of(stream);
-        *use = (struct nvs_stream_use){.gpu = stream->gpu, .stream = stream, .handle = handle};
+        *use = (struct nvs_stream_use){.gpu = stream->gpu, .handle = handle};
         use->window = stream->submitted < window ? window - stream->submitted : 1;
     }
     nvs_lock_give(&nvs_streams_lock);

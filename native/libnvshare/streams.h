@@ -30,9 +30,8 @@ struct nvs_stream {
 /* What a passing thread needs to know. */
 struct nvs_stream_use {
     struct nvs_gpu *gpu;
-    struct nvs_stream *stream;
     uintptr_t handle;
-    uint32_t window;
+    uint32_t window; /* submissions until it is to be asked again */
 };
 
 /* Held while streams or captures begin or end, and from asking whether a stream captures to recording on it. */

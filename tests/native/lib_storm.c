@@ -1,5 +1,5 @@
-/* Everything at once: lib_storm THREADS MILLISECONDS SEED. Threads launch, copy, set, allocate, make and destroy streams, in an order drawn by
- * lot. Whether their work ran only when it might is for the card's trace to say. */
+/* Everything at once: lib_storm THREADS MILLISECONDS SEED. Threads launch, copy, set, allocate, make and destroy
+ * streams, in an order drawn by lot. Whether their work ran only when it might is for the card's trace to say. */
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
