@@ -48,6 +48,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "scrape": rows_of("scrape"),
     "library": library_rows,
     "daemon": rows_of("daemon"),
+    "simgpu": rows_of("simgpu"),
 }
 
 
