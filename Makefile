@@ -21,7 +21,7 @@ native: setup  ## The C parts
 	@$(MAKE) --no-print-directory -s -C native
 
 demo: native  ## Two programs that do not fit share one card, with a picture
-	@$(BIN)/nvshare demo
+	@$(BIN)/nvshare demo --out build
 
 test: native lint  ## All hermetic tests (at most ten minutes)
 	@tools/setup.sh --tests $(VENV)
