@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define BURST 512
+#define BURST 1000 /* nearly what a stream holds */
 
 static CUcontext context;
 static CUfunction function;

@@ -99,9 +99,10 @@ static void begin(struct sim_engine *engine, CUstream stream, const struct sim_o
     choose_chunks(engine, op);
     run->chunk_ns = run->chunks > 0 ? run->remaining_ns / run->chunks : 0;
     stream->started = true;
-    stream->record = sim_trace_write(&(struct sim_trace_record){
-        .kind = SIM_TRACE_KERNEL, .card = engine->card, .begin_ns = run->begin_ns, .stream = stream->number,
-        .name = op->name, .bytes = run->chunks * SIM_CHUNK_BYTES, .address = run->touch});
+    if (sim_trace_is_on())
+        stream->record = sim_trace_write(&(struct sim_trace_record){
+            .kind = SIM_TRACE_KERNEL, .card = engine->card, .begin_ns = run->begin_ns, .stream = stream->number,
+            .name = op->name, .bytes = run->chunks * SIM_CHUNK_BYTES, .address = run->touch});
     plan_segment(engine);
 }
 

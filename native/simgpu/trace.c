@@ -88,6 +88,8 @@ void sim_trace_forget(void)
     trace.fd = -1;
 }
 
+bool sim_trace_is_on(void) { return trace.header != NULL; }
+
 static struct sim_trace_record *reserve(uint64_t count)
 {
     if (trace.header == NULL)

@@ -21,6 +21,7 @@
 #ifndef SIM_TRACE_H
 #define SIM_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SIM_TRACE_MAGIC 0x3145434152544d53ull /* "SMTRACE1" */
@@ -86,6 +87,7 @@ _Static_assert(sizeof(struct sim_trace_header) <= SIM_TRACE_HEADER_BYTES, "trace
 struct sim_view;
 void sim_trace_open(const struct sim_view *view, uint64_t process_id);
 void sim_trace_forget(void); /* in a forked child: the file is the parent's */
+bool sim_trace_is_on(void);
 uint32_t sim_trace_name(const char *text);
 /* Writes a record, its kind last. Gives its place so that the end can be filled in; NULL when tracing is off or full. */
 struct sim_trace_record *sim_trace_write(const struct sim_trace_record *record);
