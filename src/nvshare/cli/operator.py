@@ -62,7 +62,8 @@ def answers(
         connection.settimeout(patience_s)
         _connect(connection, path)
         try:
-            connection.sendall(admin.encode(request))
+            with contextlib.suppress(BrokenPipeError):  # Refused before it asked: the answer is there to be read.
+                connection.sendall(admin.encode(request))
             if forever:
                 connection.settimeout(None)
             with connection.makefile("rb") as lines:
