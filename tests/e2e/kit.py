@@ -17,7 +17,7 @@ from settings import BIN, KUBECONFIG, NODE, SIM_DIR  # noqa: E402 - the same
 
 import cluster  # noqa: E402 - from tools/cluster
 
-__all__ = ["NODE", "ROOT", "SIM_DIR", "cluster"]
+__all__ = ["BIN", "KUBECONFIG", "NODE", "ROOT", "SIM_DIR", "cluster"]
 
 GIB = 1 << 30
 SYSTEM = "nvshare-system"
@@ -69,9 +69,9 @@ def pods(*items: dict[str, Any]) -> Iterator[None]:
         kubectl("delete", "pod", "--force", "--grace-period=0", "--wait=true", "--ignore-not-found", *names)
 
 
-def execute(name: str, *command: str, code: int | None = 0) -> str:
+def execute(name: str, *command: str, code: int | None = 0, container: str = "main") -> str:
     """Run a command in a pod as `kubectl exec`; what it said, both ways. `code` None: any exit code will do."""
-    line = [str(BIN / "kubectl"), f"--kubeconfig={KUBECONFIG}", "exec", name, "--", *command]
+    line = [str(BIN / "kubectl"), f"--kubeconfig={KUBECONFIG}", "exec", name, "-c", container, "--", *command]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
     said = [row for row in done.stderr.splitlines() if not row.startswith("command terminated with exit code")]
     text = done.stdout + "".join(f"{row}\n" for row in said)

@@ -1,19 +1,28 @@
 """The user's own scenarios 1 to 4: limits by annotation on a real cluster."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kit import (
+    BIN,
     GIB,
+    KUBECONFIG,
     LIMIT,
+    NODE,
+    SYSTEM,
     Path,
+    allocatable,
     annotate,
     clients,
     control,
     events_on,
     execute,
+    kubectl,
     metrics,
     pod,
     pods,
@@ -141,3 +150,52 @@ def test_an_annotated_pod_refuses_nvsharectls_limit() -> None:
         assert execute("free", "workload", "ask", "alloc", "2Gi") == "OOM (2)\n"
         with pytest.raises(RuntimeError, match="annotation"):
             control("limit", "default/annotated", "4Gi")
+
+
+def test_two_containers_of_a_pod_share_its_limit_on_each_gpu() -> None:
+    both = pod("two-containers", "workload", "serve", slots=2, annotations={LIMIT: "3Gi"})
+    (first,) = both["spec"]["containers"]
+    both["spec"]["containers"].append({**first, "name": "second", "command": ["sleep", "infinity"]})
+    with pods(both):
+        # Each has a slot of both GPUs, so the first GPU of one is the first GPU of the other.
+        wait_until(lambda: bool(clients()), "the process registers")
+        assert execute("two-containers", "workload", "ask", "alloc", "2Gi") == "Success (0)\n"
+        assert "OOM" in execute("two-containers", "workload", "alloc", "2Gi", code=1, container="second")
+        assert "Success" in execute("two-containers", "workload", "alloc", "512Mi", container="second")
+        assert {client["label"] for client in clients()} == {"default/two-containers"}
+
+
+def test_kubectl_nvshare_shows_the_node_and_limits_a_pod() -> None:
+    def plugin(*args: str) -> str:
+        command = [sys.executable, "-m", "nvshare.cli.kubectl_nvshare", f"--kubeconfig={KUBECONFIG}", *args]
+        environment = os.environ | {"KUBECTL": str(BIN / "kubectl")}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    with pods(pod("seen", "workload", "serve")):
+        wait_until(lambda: len(clients()) == 1, "the process registers")
+        assert plugin("limit", "seen", "1Gi") == "pod/seen annotated\n"
+        wait_until(lambda: clients()[0]["limit"] == GIB, "the limit reaches the process")
+        table = plugin("status")
+        assert NODE in table
+        assert re.search(r"default/seen .* workload .* 1\.00Gi", table), table
+        plugin("limit", "seen", "none")
+        wait_until(lambda: clients()[0]["limit"] == 0, "the limit is gone")
+
+
+def test_a_pod_with_a_preload_of_its_own_is_shared_by_ld_so_preload() -> None:
+    daemonset = ("-n", SYSTEM, "daemonset/nvshare-device-plugin")
+    own = {"LD_PRELOAD": "/lib/x86_64-linux-gnu/libdl.so.2"}
+    with pods(pod("own-preload", "workload", "serve", env=own)):
+        assert not clients()
+    kubectl("set", "env", *daemonset, "NVSHARE_INJECTION=ld.so.preload")
+    try:
+        kubectl("rollout", "status", *daemonset, "--timeout=90s")
+        wait_until(lambda: allocatable() == 20, "the node offers 20 slots")
+        with pods(pod("own-preload", "workload", "serve", env=own, annotations={LIMIT: "1Gi"})):
+            wait_until(lambda: len(clients()) == 1, "the process registers")
+            assert execute("own-preload", "workload", "ask", "alloc", "2Gi") == "OOM (2)\n"
+            assert "libdl" in execute("own-preload", "printenv", "LD_PRELOAD")
+    finally:
+        kubectl("set", "env", *daemonset, "NVSHARE_INJECTION=env")
+        kubectl("rollout", "status", *daemonset, "--timeout=90s")
+        wait_until(lambda: allocatable() == 20, "the node offers 20 slots")

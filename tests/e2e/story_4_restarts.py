@@ -1,5 +1,6 @@
 """Everything that can be restarted is, while programs compute."""
 
+import contextlib
 import itertools
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from kit import (
     LIMIT,
     NODE,
     ROOT,
+    SIM_DIR,
     SYSTEM,
     allocatable,
     annotate,
@@ -29,6 +31,8 @@ from kit import (
     wait_until,
 )
 from story_3_turns import progress
+
+from nvshare.simgpu.events import RECOVERED, inject_xid
 
 KUBELET_SOCKET = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
 OWN_SOCKET = KUBELET_SOCKET.with_name("nvshare.sock")
@@ -61,6 +65,21 @@ def identity(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_ctime_ns
+
+
+def test_a_gpu_in_trouble_takes_its_slots_away_and_running_pods_are_left_alone() -> None:
+    with pods(pod("computes", "workload", "run", "1000", "0")):
+        wait_until(lambda: has_clients(1), "the process registers")
+        gpu = clients()[0]["gpu"]
+        inject_xid(gpu, 79, directory=SIM_DIR / "state")
+        try:
+            wait_until(lambda: allocatable() == 10, "only the other GPU's slots are offered", 15)
+            with pods(pod("elsewhere")):
+                assert execute("elsewhere", "printenv", "NVIDIA_VISIBLE_DEVICES").strip() != gpu
+            assert has_clients(1)
+        finally:
+            inject_xid(gpu, RECOVERED, directory=SIM_DIR / "state")
+        wait_until(lambda: allocatable() == 20, "all slots are offered again", 60)
 
 
 def test_the_api_servers_restart_keeps_limits_and_the_watch_goes_on() -> None:
@@ -145,6 +164,43 @@ def test_after_a_wiped_run_directory_the_next_container_start_is_shared() -> Non
         wait_until(lambda: Path("/var/run/nvshare/lib/libnvshare.so").is_file(), "the plugin puts the library back", 30)
         wait_until(lambda: Path("/var/run/nvshare/scheduler.sock").is_socket(), "the scheduler's socket is back", 90)
         wait_until(lambda: has_clients(1) and clients()[0]["pid"] != before["pid"], "the next container's process", 90)
+
+
+def test_a_container_that_started_before_us_on_an_empty_host_is_shared_from_its_next_start() -> None:
+    manifests = [str(ROOT / "deploy" / "manifests" / f"{name}.yaml") for name in ("scheduler", "device-plugin")]
+    with pods(pod("too-early", "workload", "run", "1000", "0", restart="Always")):
+        wait_until(lambda: has_clients(1), "the process registers")
+        pid = clients()[0]["pid"]
+        for path in manifests:
+            kubectl("delete", "-f", path, "--wait=true")
+        try:
+            subprocess.run(["rm", "-rf", "/var/run/nvshare"], check=True)  # as a reboot does: it is not on disk
+            subprocess.run(["kill", "-9", str(pid)], check=True)
+            wait_until(lambda: restarts("too-early") == 1, "its container starts again, without the library", 60)
+        finally:
+            for path in manifests:
+                kubectl("apply", "-f", path)
+            for name in ("nvshare-scheduler", "nvshare-device-plugin"):
+                kubectl("rollout", "status", "-n", SYSTEM, f"daemonset/{name}", "--timeout=90s")
+        wait_until(lambda: allocatable() == 20, "the node offers 20 slots")
+        execute("too-early", "sh", "-c", "ls /usr/lib/nvshare/libnvshare.so")  # its directory is the very one we fill
+        kill_main("too-early")
+        wait_until(lambda: has_clients(1), "the next start is shared", 90)
+
+
+def restarts(name: str) -> int:
+    ready = "{.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].state.running.startedAt}"
+    words = kubectl("get", "pod", name, "-o", f"jsonpath={ready}").split()
+    return int(words[0]) if len(words) == 2 else 0
+
+
+def kill_main(name: str) -> None:
+    """End a pod's program from outside: inside, a container's first process cannot be killed."""
+    uid = kubectl("get", "pod", name, "-o", "jsonpath={.metadata.uid}")
+    for path in Path("/proc").glob("[0-9]*/cgroup"):
+        with contextlib.suppress(OSError):
+            if f"pod{uid}" in path.read_text() and b"workload" in path.with_name("cmdline").read_bytes():
+                subprocess.run(["kill", "-9", path.parent.name], check=True)
 
 
 def test_a_drained_node_forgets_its_clients_and_takes_pods_again() -> None:

@@ -16,7 +16,6 @@ RESOURCE = "nvshare.com/gpu"
 
 MOST_PRIORITY = 1000
 MOST_WEIGHT = 1000
-_MOST_SHOWN = 80
 
 
 class Metadata(Record, frozen=True):
@@ -69,10 +68,6 @@ class Complaint(Record, frozen=True):
     key: str
     value: str
     reason: str
-
-    def __str__(self) -> str:
-        shown = self.value if len(self.value) <= _MOST_SHOWN else self.value[:_MOST_SHOWN] + "…"
-        return f"{self.key}={shown!r} {self.reason}; the value before it stays in force"
 
 
 class Wishes(Record, frozen=True):
