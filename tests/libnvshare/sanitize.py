@@ -19,7 +19,7 @@ OPTIONS = {
 }
 # A Python that is not instrumented cannot load a sanitizer's runtime late.
 NOT_OURS = "not executes and not multiprocessing and not bare_clone and not without_cuda"
-TESTS = ["test_turns.py", "test_memory.py", "test_lives.py", "test_captures.py"]
+TESTS = ["test_turns.py", "test_memory.py", "test_lives.py", "test_captures.py", "test_draining.py", "test_storm.py"]
 
 
 def run(sanitizer: str) -> int:

@@ -6,7 +6,7 @@ import pytest
 from fake_scheduler import FakeScheduler, Peer
 from programs import GIB, OUT_OF_MEMORY, Program, Programs, wait_until
 
-from nvshare.wire.messages import Budget, DropLock, Idle, LockOk, LockReleased, ReqLock, UpdateLimit
+from nvshare.wire.messages import Budget, Busy, DropLock, Idle, LockOk, LockReleased, ReqLock, UpdateLimit
 
 KERNEL_US = 50_000_000  # half a second on a card a hundred times faster than life
 KERNEL_S = 0.5
@@ -89,10 +89,10 @@ def test_a_drain_waits_for_work(on_card: Programs, scheduler: FakeScheduler, sub
 def test_a_holder_with_work_under_way_is_not_idle(on_card: Programs, scheduler: FakeScheduler, submit: object) -> None:
     assert callable(submit)
     program, peer = start(on_card, scheduler, contended=True)
+    peer.expect(Idle)
     began = time.monotonic()
     submit(program)
-    peer.drain_quiet(0.1)
-    assert not any(isinstance(message, Idle) for message in peer.seen[-2:] if time.monotonic() - began < KERNEL_S)
+    peer.expect(Busy)
     peer.expect(Idle, 10)
     assert time.monotonic() - began > KERNEL_S - 0.05
 

@@ -105,9 +105,9 @@ def test_the_daemon_killed_ten_times_under_load_fails_nobody(tmp_path: Path) -> 
     with Machine(tmp_path, *FIXED_1S, "--settle-seconds=0.3") as machine:
         clients = [machine.client(size * GIB, NVSHARE_RECONNECT_MS="100") for size in (2, 3, 10)]
         for program in clients:
-            program.say("loop 200000 9000 4")
+            program.say("loop 200000 7000 4")
         for _ in range(10):
-            time.sleep(0.5)
+            time.sleep(0.3)
             machine.restart()
         for program in clients:
             result, launches, _ = program.answer(60)
