@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nvshare import admin
 from nvshare.cli import operator, private
-from nvshare.cli.demo_limit import PATIENCE_S, Allocator
+from nvshare.cli.demo_limit import PATIENCE_S, Allocator, change_limit
 from nvshare.cli.demo_run import workplace
 from nvshare.cli.doctor_checks import Finding
 from nvshare.cli.failure import FrontError
@@ -112,10 +112,7 @@ class _SelfTest:
             shown = (await program.say("info")).split()
             if shown[-1:] != [str(2 * self._unit)]:
                 return f"the program is shown {shown} bytes instead of its limit"
-            client = self._client(program.pid)
-            if client is None:
-                return "the scheduler does not know the program"
-            operator.ask(self._place.operator_socket, admin.SetLimit(f"{client.id:04x}", 8 * self._unit))
+            await change_limit(self._place.operator_socket, program, 8 * self._unit)
             answer = await program.say(f"alloc {4 * self._unit}")
             return "" if answer == "ok" else f"after the limit was raised: {answer!r}"
 
