@@ -4,7 +4,15 @@
 #ifndef CUDART_H
 #define CUDART_H
 
+#include <stdint.h>
+
 #include "cudart_api.h"
+
+/* A pointer of the runtime is an address to the driver. */
+static inline CUdeviceptr rt_address(const void *pointer)
+{
+    return (CUdeviceptr)(uintptr_t)pointer;
+}
 
 #define RT_API __attribute__((visibility("default")))
 

@@ -19,7 +19,8 @@ static const struct {
 };
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
-static cudaError_t describe(CUDA_ARRAY3D_DESCRIPTOR *out, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent, unsigned flags)
+static cudaError_t describe(CUDA_ARRAY3D_DESCRIPTOR *out, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
+                            unsigned flags)
 {
     if (desc == NULL)
         return cudaErrorInvalidValue;
@@ -124,7 +125,7 @@ cudaError_t rt_plan_3d(CUDA_MEMCPY3D *plan, const struct cudaMemcpy3DParms *p)
         .srcZ = p->srcPos.z,
         .srcMemoryType = (CUmemorytype)side_type(p->srcArray, p->kind, 0),
         .srcHost = p->srcPtr.ptr,
-        .srcDevice = (CUdeviceptr)(uintptr_t)p->srcPtr.ptr,
+        .srcDevice = rt_address(p->srcPtr.ptr),
         .srcArray = (CUarray)p->srcArray,
         .srcPitch = p->srcPtr.pitch,
         .srcHeight = p->srcPtr.ysize,
@@ -133,7 +134,7 @@ cudaError_t rt_plan_3d(CUDA_MEMCPY3D *plan, const struct cudaMemcpy3DParms *p)
         .dstZ = p->dstPos.z,
         .dstMemoryType = (CUmemorytype)side_type(p->dstArray, p->kind, 1),
         .dstHost = p->dstPtr.ptr,
-        .dstDevice = (CUdeviceptr)(uintptr_t)p->dstPtr.ptr,
+        .dstDevice = rt_address(p->dstPtr.ptr),
         .dstArray = (CUarray)p->dstArray,
         .dstPitch = p->dstPtr.pitch,
         .dstHeight = p->dstPtr.ysize,
@@ -163,7 +164,7 @@ static cudaError_t copy_rows(const struct rt_driver *d, CUDA_MEMCPY2D plan, size
 
 #define ROWS_SIDE(prefix, kind, is_destination, pointer, pitch)                                                         \
     .prefix##MemoryType = (CUmemorytype)side_type(NULL, kind, is_destination), .prefix##Host = (void *)(pointer),      \
-    .prefix##Device = (CUdeviceptr)(uintptr_t)(pointer), .prefix##Pitch = pitch
+    .prefix##Device = rt_address(pointer), .prefix##Pitch = pitch
 
 RT_CALL(cudaMallocArray, (cudaArray_t * array, const struct cudaChannelFormatDesc *desc, size_t width, size_t height, unsigned flags),
         create(d, array, desc, (struct cudaExtent){width, height, 0}, flags))

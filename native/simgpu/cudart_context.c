@@ -120,9 +120,23 @@ static cudaError_t get_flags(const struct rt_driver *d, unsigned *flags)
     return error ? error : rt_error(d->DevicePrimaryCtxGetState(handle, flags, &active));
 }
 
+/* The device's context is made, with the flags if `flags` says that they count, and does not become current. */
+static cudaError_t init_device(const struct rt_driver *d, int device, unsigned device_flags, unsigned flags)
+{
+    enum { FLAGS_COUNT = 1 };
+    CUcontext context;
+    CUdevice handle;
+    cudaError_t error = rt_check_device(device);
+    if (!error && (flags & FLAGS_COUNT)) {
+        error = rt_error(d->DeviceGet(&handle, device));
+        if (!error)
+            error = rt_error(d->DevicePrimaryCtxSetFlags(handle, device_flags));
+    }
+    return error ? error : rt_primary_context(device, &context);
+}
+
 RT_CALL0(cudaSetDevice, (int device), ((void)d, set_device(device)))
-RT_CALL0(cudaInitDevice, (int device, unsigned device_flags, unsigned flags),
-         ((void)d, (void)device_flags, (void)flags, rt_check_device(device) ? cudaErrorInvalidDevice : rt_primary_context(device, &(CUcontext){0})))
+RT_CALL0(cudaInitDevice, (int device, unsigned device_flags, unsigned flags), init_device(d, device, device_flags, flags))
 RT_CALL0(cudaGetDevice, (int *device), ((void)d, get_device(device)))
 RT_CALL0(cudaDeviceReset, (void), reset(d))
 RT_CALL0(cudaSetDeviceFlags, (unsigned flags), set_flags(d, flags))

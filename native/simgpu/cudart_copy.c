@@ -6,25 +6,20 @@
 
 #include "cudart.h"
 
-static CUdeviceptr dptr(const void *p)
-{
-    return (CUdeviceptr)(uintptr_t)p;
-}
-
 static cudaError_t copy(const struct rt_driver *d, void *to, const void *from, size_t count, int kind)
 {
     if (count == 0)
         return cudaSuccess;
     switch (kind) {
     case cudaMemcpyHostToDevice:
-        return rt_error(d->MemcpyHtoD(dptr(to), from, count));
+        return rt_error(d->MemcpyHtoD(rt_address(to), from, count));
     case cudaMemcpyDeviceToHost:
-        return rt_error(d->MemcpyDtoH(to, dptr(from), count));
+        return rt_error(d->MemcpyDtoH(to, rt_address(from), count));
     case cudaMemcpyDeviceToDevice:
-        return rt_error(d->MemcpyDtoD(dptr(to), dptr(from), count));
+        return rt_error(d->MemcpyDtoD(rt_address(to), rt_address(from), count));
     case cudaMemcpyHostToHost:
     case cudaMemcpyDefault:
-        return rt_error(d->Memcpy(dptr(to), dptr(from), count));
+        return rt_error(d->Memcpy(rt_address(to), rt_address(from), count));
     default:
         return cudaErrorInvalidMemcpyDirection;
     }
@@ -36,14 +31,14 @@ static cudaError_t copy_async(const struct rt_driver *d, void *to, const void *f
         return cudaSuccess;
     switch (kind) {
     case cudaMemcpyHostToDevice:
-        return rt_error(d->MemcpyHtoDAsync(dptr(to), from, count, stream));
+        return rt_error(d->MemcpyHtoDAsync(rt_address(to), from, count, stream));
     case cudaMemcpyDeviceToHost:
-        return rt_error(d->MemcpyDtoHAsync(to, dptr(from), count, stream));
+        return rt_error(d->MemcpyDtoHAsync(to, rt_address(from), count, stream));
     case cudaMemcpyDeviceToDevice:
-        return rt_error(d->MemcpyDtoDAsync(dptr(to), dptr(from), count, stream));
+        return rt_error(d->MemcpyDtoDAsync(rt_address(to), rt_address(from), count, stream));
     case cudaMemcpyHostToHost:
     case cudaMemcpyDefault:
-        return rt_error(d->MemcpyAsync(dptr(to), dptr(from), count, stream));
+        return rt_error(d->MemcpyAsync(rt_address(to), rt_address(from), count, stream));
     default:
         return cudaErrorInvalidMemcpyDirection;
     }
@@ -80,10 +75,10 @@ static cudaError_t plan_2d(CUDA_MEMCPY2D *plan, struct plane to, struct plane fr
     if (width > to.pitch || width > from.pitch)
         return cudaErrorInvalidPitchValue;
     plan->srcHost = from.at;
-    plan->srcDevice = dptr(from.at);
+    plan->srcDevice = rt_address(from.at);
     plan->srcPitch = from.pitch;
     plan->dstHost = (void *)to.at;
-    plan->dstDevice = dptr(to.at);
+    plan->dstDevice = rt_address(to.at);
     plan->dstPitch = to.pitch;
     plan->WidthInBytes = width;
     plan->Height = rows;
@@ -123,8 +118,8 @@ static cudaError_t copy_peer(const struct rt_driver *d, void *to, int to_device,
     if (error || count == 0)
         return error;
     if (stream == NULL)
-        return rt_error(d->MemcpyPeer(dptr(to), a, dptr(from), b, count));
-    return rt_error(d->MemcpyPeerAsync(dptr(to), a, dptr(from), b, count, *stream));
+        return rt_error(d->MemcpyPeer(rt_address(to), a, rt_address(from), b, count));
+    return rt_error(d->MemcpyPeerAsync(rt_address(to), a, rt_address(from), b, count, *stream));
 }
 
 static cudaError_t symbol_at(const void *symbol, size_t offset, size_t count, char **at)
@@ -181,13 +176,16 @@ RT_CALL2(cudaMemcpyFromSymbol, _ptds, (void *to, const void *symbol, size_t coun
 RT_CALL2(cudaMemcpyToSymbolAsync, _ptsz,
          (const void *symbol, const void *from, size_t count, size_t offset, int kind, cudaStream_t stream),
          to_symbol(d, symbol, from, count, offset, kind, &stream))
-RT_CALL2(cudaMemcpyFromSymbolAsync, _ptsz, (void *to, const void *symbol, size_t count, size_t offset, int kind, cudaStream_t stream),
+RT_CALL2(cudaMemcpyFromSymbolAsync, _ptsz,
+         (void *to, const void *symbol, size_t count, size_t offset, int kind, cudaStream_t stream),
          from_symbol(d, to, symbol, count, offset, kind, &stream))
 RT_CALL2(cudaMemset, _ptds, (void *at, int value, size_t count),
-         (count == 0 ? cudaSuccess : RT_PASS(MemsetD8, dptr(at), (unsigned char)value, count)))
+         (count == 0 ? cudaSuccess : RT_PASS(MemsetD8, rt_address(at), (unsigned char)value, count)))
 RT_CALL2(cudaMemsetAsync, _ptsz, (void *at, int value, size_t count, cudaStream_t stream),
-         (count == 0 ? cudaSuccess : RT_PASS(MemsetD8Async, dptr(at), (unsigned char)value, count, stream)))
+         (count == 0 ? cudaSuccess : RT_PASS(MemsetD8Async, rt_address(at), (unsigned char)value, count, stream)))
 RT_CALL2(cudaMemset2D, _ptds, (void *at, size_t pitch, int value, size_t width, size_t rows),
-         (width == 0 || rows == 0 ? cudaSuccess : RT_PASS(MemsetD2D8, dptr(at), pitch, (unsigned char)value, width, rows)))
+         (width == 0 || rows == 0 ? cudaSuccess
+                                  : RT_PASS(MemsetD2D8, rt_address(at), pitch, (unsigned char)value, width, rows)))
 RT_CALL2(cudaMemset2DAsync, _ptsz, (void *at, size_t pitch, int value, size_t width, size_t rows, cudaStream_t stream),
-         (width == 0 || rows == 0 ? cudaSuccess : RT_PASS(MemsetD2D8Async, dptr(at), pitch, (unsigned char)value, width, rows, stream)))
+         (width == 0 || rows == 0 ? cudaSuccess
+                                  : RT_PASS(MemsetD2D8Async, rt_address(at), pitch, (unsigned char)value, width, rows, stream)))

@@ -34,7 +34,8 @@ static void *find(const char *name, int version, cuuint64_t flags)
 
 static void fill_tables(void)
 {
-#define RT_DRIVER(field, name, version, type) *(void **)&rt_legacy.field = *(void **)&rt_per_thread.field = find(name, version, STREAM_LEGACY);
+#define RT_DRIVER(field, name, version, type)                                                                          \
+    *(void **)&rt_legacy.field = *(void **)&rt_per_thread.field = find(name, version, STREAM_LEGACY);
 #define RT_STREAM(field, name, version, version_ptds, type)                                                            \
     *(void **)&rt_legacy.field = find(name, version, STREAM_LEGACY);                                                   \
     *(void **)&rt_per_thread.field = find(name, version_ptds, STREAM_PER_THREAD);

@@ -36,7 +36,7 @@ static cudaError_t add_memset(const struct rt_driver *d, cudaGraphNode_t *node, 
     CUcontext context = NULL;
     if (p == NULL)
         return cudaErrorInvalidValue;
-    CUDA_MEMSET_NODE_PARAMS params = {.dst = (CUdeviceptr)(uintptr_t)p->dst,
+    CUDA_MEMSET_NODE_PARAMS params = {.dst = rt_address(p->dst),
                                       .pitch = p->pitch,
                                       .value = p->value,
                                       .elementSize = p->elementSize,
@@ -59,8 +59,8 @@ static cudaError_t add_copy_1d(const struct rt_driver *d, cudaGraphNode_t *node,
 {
     CUDA_MEMCPY3D plan = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                           .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                          .srcDevice = (CUdeviceptr)(uintptr_t)from,
-                          .dstDevice = (CUdeviceptr)(uintptr_t)to,
+                          .srcDevice = rt_address(from),
+                          .dstDevice = rt_address(to),
                           .srcPitch = bytes,
                           .dstPitch = bytes,
                           .srcHeight = 1,
@@ -103,9 +103,12 @@ RT_CALL0(cudaGraphAddEmptyNode, (NODE_ARGS), RT_PASS(GraphAddEmptyNode, node, gr
 RT_CALL0(cudaGraphAddHostNode, (NODE_ARGS, const struct cudaHostNodeParams *params),
          RT_PASS(GraphAddHostNode, node, graph, after, count, (const CUDA_HOST_NODE_PARAMS *)params))
 RT_CALL0(cudaGraphAddChildGraphNode, (NODE_ARGS, cudaGraph_t child), RT_PASS(GraphAddChildGraphNode, node, graph, after, count, child))
-RT_CALL(cudaGraphAddKernelNode, (NODE_ARGS, const struct cudaKernelNodeParams *params), add_kernel(d, node, graph, after, count, params))
-RT_CALL(cudaGraphAddMemsetNode, (NODE_ARGS, const struct cudaMemsetParams *params), add_memset(d, node, graph, after, count, params))
-RT_CALL(cudaGraphAddMemcpyNode, (NODE_ARGS, const struct cudaMemcpy3DParms *params), add_copy_3d(d, node, graph, after, count, params))
+RT_CALL(cudaGraphAddKernelNode, (NODE_ARGS, const struct cudaKernelNodeParams *params),
+        add_kernel(d, node, graph, after, count, params))
+RT_CALL(cudaGraphAddMemsetNode, (NODE_ARGS, const struct cudaMemsetParams *params),
+        add_memset(d, node, graph, after, count, params))
+RT_CALL(cudaGraphAddMemcpyNode, (NODE_ARGS, const struct cudaMemcpy3DParms *params),
+        add_copy_3d(d, node, graph, after, count, params))
 RT_CALL(cudaGraphAddMemcpyNode1D, (NODE_ARGS, void *to, const void *from, size_t bytes, int kind),
         ((void)kind, add_copy_1d(d, node, graph, after, count, to, from, bytes)))
 RT_CALL(cudaGraphInstantiate, (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),

@@ -5,11 +5,6 @@
 
 #include "cudart.h"
 
-static CUdeviceptr dptr(const void *p)
-{
-    return (CUdeviceptr)(uintptr_t)p;
-}
-
 static cudaError_t allocate(const struct rt_driver *d, void **pointer, size_t size)
 {
     CUdeviceptr address = 0;
@@ -74,7 +69,9 @@ static int memory_type(unsigned type, unsigned managed)
 {
     if (managed)
         return cudaMemoryTypeManaged;
-    return type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost : type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+    if (type == CU_MEMORYTYPE_HOST)
+        return cudaMemoryTypeHost;
+    return type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
 }
 
 /* Any pointer has an answer: memory that CUDA does not know is "unregistered", not an error. */
@@ -90,7 +87,7 @@ static cudaError_t describe(const struct rt_driver *d, struct cudaPointerAttribu
     void *values[] = {&type, &managed, &ordinal, &device, &host};
     if (out == NULL)
         return cudaErrorInvalidValue;
-    cudaError_t error = rt_error(d->PointerGetAttributes(sizeof which / sizeof which[0], which, values, dptr(pointer)));
+    cudaError_t error = rt_error(d->PointerGetAttributes(sizeof which / sizeof which[0], which, values, rt_address(pointer)));
     if (error)
         return error;
     *out = (struct cudaPointerAttributes){.type = memory_type(type, managed), .device = ordinal};
@@ -120,7 +117,7 @@ RT_CALL(cudaMalloc, (void **pointer, size_t size), allocate(d, pointer, size))
 RT_CALL(cudaMallocManaged, (void **pointer, size_t size, unsigned flags), allocate_managed(d, pointer, size, flags))
 RT_CALL(cudaMallocPitch, (void **pointer, size_t *pitch, size_t width, size_t rows), allocate_pitch(d, pointer, pitch, width, rows))
 RT_CALL(cudaMalloc3D, (struct cudaPitchedPtr * out, struct cudaExtent extent), allocate_3d(d, out, extent))
-RT_CALL(cudaFree, (void *pointer), (pointer == NULL ? cudaSuccess : RT_PASS(MemFree, dptr(pointer))))
+RT_CALL(cudaFree, (void *pointer), (pointer == NULL ? cudaSuccess : RT_PASS(MemFree, rt_address(pointer))))
 RT_CALL(cudaMallocHost, (void **pointer, size_t size), allocate_host(d, pointer, size, 0))
 RT_CALL(cudaHostAlloc, (void **pointer, size_t size, unsigned flags), allocate_host(d, pointer, size, flags))
 RT_CALL(cudaFreeHost, (void *pointer), (pointer == NULL ? cudaSuccess : RT_PASS(MemFreeHost, pointer)))
@@ -131,13 +128,14 @@ RT_CALL(cudaHostGetFlags, (unsigned *flags, void *host), RT_PASS(MemHostGetFlags
 RT_CALL(cudaMemGetInfo, (size_t *free_bytes, size_t *total_bytes), RT_PASS(MemGetInfo, free_bytes, total_bytes))
 RT_CALL(cudaPointerGetAttributes, (struct cudaPointerAttributes * out, const void *pointer), describe(d, out, pointer))
 RT_CALL(cudaMemRangeGetAttribute, (void *data, size_t size, int which, const void *pointer, size_t count),
-        RT_PASS(MemRangeGetAttribute, data, size, which, dptr(pointer), count))
+        RT_PASS(MemRangeGetAttribute, data, size, which, rt_address(pointer), count))
 RT_CALL(cudaMemRangeGetAttributes, (void **data, size_t *sizes, int *which, size_t number, const void *pointer, size_t count),
-        RT_PASS(MemRangeGetAttributes, data, sizes, (CUmem_range_attribute *)which, number, dptr(pointer), count))
+        RT_PASS(MemRangeGetAttributes, data, sizes, (CUmem_range_attribute *)which, number, rt_address(pointer), count))
 RT_CALL2(cudaMallocAsync, _ptsz, (void **pointer, size_t size, cudaStream_t stream), allocate_async(d, pointer, size, NULL, stream))
 RT_CALL2(cudaMallocFromPoolAsync, _ptsz, (void **pointer, size_t size, cudaMemPool_t pool, cudaStream_t stream),
          allocate_async(d, pointer, size, &pool, stream))
-RT_CALL2(cudaFreeAsync, _ptsz, (void *pointer, cudaStream_t stream), (pointer == NULL ? cudaSuccess : RT_PASS(MemFreeAsync, dptr(pointer), stream)))
+RT_CALL2(cudaFreeAsync, _ptsz, (void *pointer, cudaStream_t stream),
+         (pointer == NULL ? cudaSuccess : RT_PASS(MemFreeAsync, rt_address(pointer), stream)))
 RT_CALL(cudaMemPoolCreate, (cudaMemPool_t * pool, const struct cudaMemPoolProps *props),
         RT_PASS(MemPoolCreate, pool, (const CUmemPoolProps *)props))
 RT_CALL(cudaMemPoolDestroy, (cudaMemPool_t pool), RT_PASS(MemPoolDestroy, pool))
@@ -150,17 +148,17 @@ RT_CALL(cudaMemPoolSetAccess, (cudaMemPool_t pool, const struct cudaMemAccessDes
         RT_PASS(MemPoolSetAccess, pool, (const CUmemAccessDesc *)map, count))
 RT_CALL(cudaMemPoolGetAccess, (int *flags, cudaMemPool_t pool, struct cudaMemLocation *location),
         RT_PASS(MemPoolGetAccess, flags, pool, (CUmemLocation *)location))
-RT_CALL(cudaIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void *pointer), RT_PASS(IpcGetMemHandle, handle, dptr(pointer)))
+RT_CALL(cudaIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void *pointer), RT_PASS(IpcGetMemHandle, handle, rt_address(pointer)))
 RT_CALL(cudaIpcOpenMemHandle, (void **pointer, cudaIpcMemHandle_t handle, unsigned flags),
         RT_PASS(IpcOpenMemHandle, (CUdeviceptr *)pointer, handle, flags))
-RT_CALL(cudaIpcCloseMemHandle, (void *pointer), RT_PASS(IpcCloseMemHandle, dptr(pointer)))
+RT_CALL(cudaIpcCloseMemHandle, (void *pointer), RT_PASS(IpcCloseMemHandle, rt_address(pointer)))
 
 /* CUDA 13 took over the names for the forms that speak of locations; the device number says the same for ours. */
 #if NVS_CUDART_MAJOR == 12
 RT_CALL(cudaMemAdvise, (const void *pointer, size_t count, int advice, int device),
-        RT_PASS(MemAdvise, dptr(pointer), count, (CUmem_advise)advice, (CUdevice)device))
+        RT_PASS(MemAdvise, rt_address(pointer), count, (CUmem_advise)advice, (CUdevice)device))
 RT_CALL2(cudaMemPrefetchAsync, _ptsz, (const void *pointer, size_t count, int device, cudaStream_t stream),
-         RT_PASS(MemPrefetchAsync, dptr(pointer), count, (CUdevice)device, stream))
+         RT_PASS(MemPrefetchAsync, rt_address(pointer), count, (CUdevice)device, stream))
 #else
 static CUdevice place(struct cudaMemLocation location)
 {
@@ -168,7 +166,8 @@ static CUdevice place(struct cudaMemLocation location)
 }
 
 RT_CALL(cudaMemAdvise, (const void *pointer, size_t count, int advice, struct cudaMemLocation location),
-        RT_PASS(MemAdvise, dptr(pointer), count, (CUmem_advise)advice, place(location)))
-RT_CALL2(cudaMemPrefetchAsync, _ptsz, (const void *pointer, size_t count, struct cudaMemLocation location, unsigned flags, cudaStream_t stream),
-         (flags ? cudaErrorInvalidValue : RT_PASS(MemPrefetchAsync, dptr(pointer), count, place(location), stream)))
+        RT_PASS(MemAdvise, rt_address(pointer), count, (CUmem_advise)advice, place(location)))
+RT_CALL2(cudaMemPrefetchAsync, _ptsz,
+         (const void *pointer, size_t count, struct cudaMemLocation location, unsigned flags, cudaStream_t stream),
+         (flags ? cudaErrorInvalidValue : RT_PASS(MemPrefetchAsync, rt_address(pointer), count, place(location), stream)))
 #endif

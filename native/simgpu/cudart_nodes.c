@@ -73,7 +73,7 @@ RT_CALL(cudaGraphAddMemAllocNode, (NODE_ARGS, void *params),
 RT_CALL(cudaGraphMemAllocNodeGetParams, (cudaGraphNode_t node, void *params),
         RT_PASS(GraphMemAllocNodeGetParams, node, (CUDA_MEM_ALLOC_NODE_PARAMS *)params))
 RT_CALL(cudaGraphAddMemFreeNode, (NODE_ARGS, void *pointer),
-        RT_PASS(GraphAddMemFreeNode, node, graph, after, count, (CUdeviceptr)(uintptr_t)pointer))
+        RT_PASS(GraphAddMemFreeNode, node, graph, after, count, rt_address(pointer)))
 RT_CALL(cudaGraphMemFreeNodeGetParams, (cudaGraphNode_t node, void *pointer),
         RT_PASS(GraphMemFreeNodeGetParams, node, (CUdeviceptr *)pointer))
 RT_CALL(cudaGraphNodeSetEnabled, (cudaGraphExec_t exec, cudaGraphNode_t node, unsigned enabled),

@@ -19,7 +19,7 @@ RT_CALL2(cudaStreamWaitEvent, _ptsz, (cudaStream_t stream, cudaEvent_t event, un
 RT_CALL2(cudaStreamAddCallback, _ptsz, (cudaStream_t stream, cudaStreamCallback_t callback, void *user, unsigned flags),
          RT_PASS(StreamAddCallback, stream, (CUstreamCallback)callback, user, flags))
 RT_CALL2(cudaStreamAttachMemAsync, _ptsz, (cudaStream_t stream, void *pointer, size_t length, unsigned flags),
-         RT_PASS(StreamAttachMemAsync, stream, (CUdeviceptr)(size_t)pointer, length, flags))
+         RT_PASS(StreamAttachMemAsync, stream, rt_address(pointer), length, flags))
 RT_CALL2(cudaLaunchHostFunc, _ptsz, (cudaStream_t stream, cudaHostFn_t function, void *user),
          RT_PASS(LaunchHostFunc, stream, function, user))
 
