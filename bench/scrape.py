@@ -81,7 +81,7 @@ async def measure(clients: int) -> list[dict[str, Any]]:
     web = Web(
         {
             "/metrics": lambda: ("text/plain", metrics.render(engine.outline(), engine.clients())),
-            "/api/v1/status": lambda: ("application/json", [feed.status()]),
+            "/api/v1/status": lambda: ("application/json", feed.status_pieces()),
         }
     )
     server = await web.listen("127.0.0.1:0")
