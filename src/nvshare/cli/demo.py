@@ -26,6 +26,8 @@ def demo(out: Path, real: bool, only: str | None) -> None:
     4. with nvshare          they take turns; small ones run side by side
     5. a memory limit is raised and lowered while its program runs
     """
+    from nvshare import admin
+    from nvshare.cli import operator
     from nvshare.cli.demo_show import Show
 
     plan = _plan(is_real=real)
@@ -34,7 +36,15 @@ def demo(out: Path, real: bool, only: str | None) -> None:
     except OSError as error:
         raise FrontError(f"demo: {out}: {error.strerror}") from None
     show = Show(plan, out, is_real=real, only=only)
-    if not asyncio.run(show.run()):
+    try:
+        is_as_promised = asyncio.run(show.run())
+    except TimeoutError:
+        raise FrontError("demo: a program did not answer in time; is the machine very busy?") from None
+    except (operator.UnreachableError, operator.RefusedError, admin.AdminError) as error:
+        raise FrontError(f"demo: {error}") from None
+    except OSError as error:
+        raise FrontError(f"demo: {error.filename or out}: {error.strerror or error}") from None
+    if not is_as_promised:
         raise FrontError("demo: not everything was as promised; see above")
 
 
