@@ -17,7 +17,8 @@ uint64_t sim_now_ns(void)
 bool sim_slot_alive(int fd, unsigned slot)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
-    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    /* Who cannot ask must not bury: then it counts as alive. */
+    return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 void sim_card_lock(struct sim_card *card)
