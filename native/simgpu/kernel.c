@@ -67,7 +67,7 @@ static void walk(struct sim_engine *engine)
     uint64_t computed = done * run->chunk_ns;
     run->remaining_ns -= computed < run->remaining_ns ? computed : run->remaining_ns;
     run->paged_ns += paged;
-    if (run->chunk >= run->chunks) { /* the rounding's rest */
+    if (run->chunk >= run->chunks && run->remaining_ns < run->chunks) { /* the rounding's rest */
         used += run->remaining_ns;
         run->remaining_ns = 0;
     }
@@ -98,6 +98,8 @@ static void begin(struct sim_engine *engine, CUstream stream, const struct sim_o
     run->clock_ns = run->begin_ns;
     choose_chunks(engine, op);
     run->chunk_ns = run->chunks > 0 ? run->remaining_ns / run->chunks : 0;
+    if (run->chunk_ns > engine->slice_ns / 2) /* others wait for a chunk to be passed: a long kernel computes the rest after it */
+        run->chunk_ns = engine->slice_ns / 2;
     stream->started = true;
     if (sim_trace_is_on())
         stream->record = sim_trace_write(&(struct sim_trace_record){
@@ -205,9 +207,9 @@ static bool wait_for_flag(struct sim_engine *engine, CUstream stream, const stru
             engine->poll_ns = now + 200000;
         return false;
     }
-    stream->end_ns = now;
+    stream->end_ns = sim_now_ns(); /* `now` may be older than the flag */
     if (stream->record != NULL)
-        __atomic_store_n(&stream->record->end_ns, now, __ATOMIC_RELEASE);
+        __atomic_store_n(&stream->record->end_ns, stream->end_ns, __ATOMIC_RELEASE);
     return true;
 }
 

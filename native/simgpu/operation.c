@@ -119,7 +119,8 @@ static bool step_value(struct sim_engine *engine, CUstream stream, struct sim_op
             engine->poll_ns = now + POLL_NS;
         return false;
     }
-    stream->end_ns = op->kind == SIM_OP_WAIT_VALUE ? now : latest(op->submit_ns, stream->ready_ns);
+    /* The value may have been written after `now` was taken, and what is behind it submitted. */
+    stream->end_ns = op->kind == SIM_OP_WAIT_VALUE ? sim_now_ns() : latest(op->submit_ns, stream->ready_ns);
     if (op->kind == SIM_OP_WRITE_VALUE && op->u.value.wide)
         __atomic_store_n((uint64_t *)(uintptr_t)op->u.value.address, op->u.value.value, __ATOMIC_RELEASE);
     else if (op->kind == SIM_OP_WRITE_VALUE)

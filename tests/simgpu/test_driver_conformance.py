@@ -18,16 +18,24 @@ def exported(library: Path) -> set[str]:
     return {line.split()[-1] for line in table.splitlines()}
 
 
-@pytest.fixture(scope="session")
-def sanitized_checks() -> Path:
-    """The sanitizer build of the driver and of these programs; made here if it is not up to date."""
-    build = ROOT / "build" / "native-address-undefined"
-    names = [f"simgpu_{program}" for program in (*PROGRAMS, "unit_state", "stress")]
-    targets = [f"{ROOT}/native/../build/{build.name}/checks/{name}" for name in names]
-    command = ["make", "-s", "-C", str(ROOT / "native"), "SAN=address,undefined", *targets]
+def build_with(sanitizers: str, programs: tuple[str, ...]) -> Path:
+    """A sanitizer build of the driver and of these programs; made here if it is not up to date."""
+    build = ROOT / "build" / f"native-{sanitizers.replace(',', '-')}"
+    targets = [f"{ROOT}/native/../build/{build.name}/checks/simgpu_{program}" for program in programs]
+    command = ["make", "-s", "-C", str(ROOT / "native"), f"SAN={sanitizers}", *targets]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     return build
+
+
+@pytest.fixture(scope="session")
+def sanitized_checks() -> Path:
+    return build_with("address,undefined", (*PROGRAMS, "unit_state", "stress"))
+
+
+@pytest.fixture(scope="session")
+def thread_checks() -> Path:
+    return build_with("thread", ("stress",))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -69,6 +77,12 @@ def test_every_default_stream_function_has_its_per_thread_twin() -> None:
 
 def test_threads_with_everything_at_once_come_to_no_harm(make_node, checks: Path) -> None:
     make_node(gpus=2).run(checks / "simgpu_stress", STRESS_SECONDS="2")
+
+
+def test_the_threads_do_not_race(make_node, thread_checks: Path) -> None:
+    program = thread_checks / "checks" / "simgpu_stress"
+    library = thread_checks / "out" / "sim"
+    make_node(gpus=2).run("env", f"LD_LIBRARY_PATH={library}", program, STRESS_SECONDS="3", TSAN_OPTIONS="exitcode=66")
 
 
 def test_the_shared_state_survives_kills_and_evicts_the_least_recently_used(make_node, checks: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -53,6 +54,19 @@ def test_a_process_killed_while_it_computes_does_not_hold_the_others_up(make_nod
         started = time.monotonic()
         survivor.ask("spin 1000")
         assert time.monotonic() - started < 5
+
+
+def test_a_process_that_is_stopped_while_it_computes_is_passed_over(make_node, checks: Path) -> None:
+    node = make_node(gpus=1, scale=0.01)
+    with Worker(node, checks) as survivor:
+        other = Worker(node, checks)
+        other.tell("spin 3600000000")
+        survivor.ask("spin 1000")
+        other.process.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        survivor.ask("spin 1000")
+        assert time.monotonic() - started < 10
+        other.kill()
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
