@@ -223,3 +223,19 @@ def test_a_pod_made_again_under_the_same_name_is_another_pod() -> None:
             ]
 
     asyncio.run(story())
+
+
+def test_a_static_pod_is_known_by_the_uid_that_its_cgroups_have() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, following(server) as listener:
+            assert await listener.take(1) == [PodsListed()]
+            annotations = {MEMORY_LIMIT: "1Gi", "kubernetes.io/config.mirror": "0123456789abcdef0123456789abcdef"}
+            await server.put(pod("static", annotations=annotations))
+            await server.delete("static")
+            uid = annotations["kubernetes.io/config.mirror"]
+            assert await listener.take(2) == [
+                PodChanged(pod=uid, label="default/static", limit=GIB),
+                PodRemoved(pod=uid),
+            ]
+
+    asyncio.run(story())

@@ -3,6 +3,7 @@
 A pod is decoded into the few fields below and nothing else of it is kept. A value that cannot be read becomes a
 complaint; the caller keeps the last good value for that key, so that a slip of the pen never lifts a limit."""
 
+import re
 from collections.abc import Callable
 
 from nvshare.kube.quantity import QuantityError, parse_bytes
@@ -12,6 +13,8 @@ MEMORY_LIMIT = "nvshare.com/gpu-memory-limit"
 PRIORITY = "nvshare.com/gpu-priority"
 WEIGHT = "nvshare.com/gpu-weight"
 SPEC_LIMIT = "NVSHARE_GPU_MEMORY_LIMIT"
+_MIRROR = "kubernetes.io/config.mirror"
+_STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 RESOURCE = "nvshare.com/gpu"
 
 MOST_PRIORITY = 1000
@@ -84,6 +87,14 @@ class Wishes(Record, frozen=True):
 def label(pod: Pod) -> str:
     """`namespace/name`, as people and logs call it."""
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def node_uid(pod: Pod) -> str:
+    """The UID by which the node, and so every cgroup path, knows the pod. A static pod has one of its own there, a hash;
+    what the API server has is its mirror image, which names the original. Anybody may write that annotation, so it is
+    believed only in the form that no ordinary pod's UID has: nobody can speak for another's pod."""
+    original = (pod.metadata.annotations or {}).get(_MIRROR, "")
+    return original if _STATIC_UID.fullmatch(original) else pod.metadata.uid
 
 
 def has_slot(pod: Pod) -> bool:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 import msgspec
 
 from nvshare.core.events import PodChanged, PodRemoved, PodsListed
-from nvshare.kube.annotations import Complaint, Metadata, Pod, Wishes, has_slot, label, read_wishes
+from nvshare.kube.annotations import Complaint, Metadata, Pod, Wishes, has_slot, label, node_uid, read_wishes
 from nvshare.kube.client import Api, ApiError
 from nvshare.record import Record
 
@@ -65,6 +65,13 @@ _decode_pod = msgspec.json.Decoder(Pod).decode
 _decode_status = msgspec.json.Decoder(_Status).decode
 
 
+class Known(Record, frozen=True):
+    """How to speak of a pod to the API server."""
+
+    label: str
+    api_uid: str
+
+
 class PodTable:
     """What is known of the node's pods. Pure: pods in, events out."""
 
@@ -74,14 +81,14 @@ class PodTable:
         self._wishes: dict[str, Wishes] = {}
         self._complaints: dict[str, list[Complaint]] = {}
         self._listed = False
-        self.labels: dict[str, str] = {}
-        """Pods of this node, by uid."""
+        self.known: dict[str, Known] = {}
+        """Pods of this node, by the uid that the node has for them."""
         self.sharers: set[str] = set()
         """Those of them that were given a shared GPU."""
 
     def listed(self, pods: list[Pod]) -> None:
         """The whole truth of one moment."""
-        for uid in self._wishes.keys() - {pod.metadata.uid for pod in pods}:
+        for uid in self._wishes.keys() - {node_uid(pod) for pod in pods}:
             self.removed(uid)
         for pod in pods:
             self.changed(pod)
@@ -91,8 +98,8 @@ class PodTable:
 
     def changed(self, pod: Pod) -> None:
         """A pod was added or modified; most modifications are of its status and say nothing new."""
-        uid = pod.metadata.uid
-        self.labels[uid] = label(pod)
+        uid = node_uid(pod)
+        self.known[uid] = Known(label=label(pod), api_uid=pod.metadata.uid)
         if has_slot(pod):
             self.sharers.add(uid)
         before = self._wishes.get(uid)
@@ -108,7 +115,7 @@ class PodTable:
     def removed(self, uid: str) -> None:
         """A pod is gone."""
         self._complaints.pop(uid, None)
-        self.labels.pop(uid, None)
+        self.known.pop(uid, None)
         self.sharers.discard(uid)
         if self._wishes.pop(uid, None) is not None:
             self._post(PodRemoved(pod=uid))
@@ -180,7 +187,7 @@ class PodWatch:
             case "ADDED" | "MODIFIED":
                 self.table.changed(pod)
             case "DELETED":
-                self.table.removed(pod.metadata.uid)
+                self.table.removed(node_uid(pod))
             case _:
                 pass  # BOOKMARK: nothing but a version
         self._version = pod.metadata.resourceVersion

@@ -105,6 +105,7 @@ class Kubernetes:
         self._tell(client.group.key.removeprefix(_POD), "WaitingForGPU", text, warning=False)
 
     def _tell(self, pod: str, reason: str, text: str, *, warning: bool = True) -> None:
-        label = self._watch.table.labels.get(pod)
-        if label is not None:
-            self._recorder.note(PodNote(pod=pod, label=label, reason=reason, message=text, warning=warning))
+        known = self._watch.table.known.get(pod)
+        if known is not None:
+            note = PodNote(pod=known.api_uid, label=known.label, reason=reason, message=text, warning=warning)
+            self._recorder.note(note)
