@@ -224,7 +224,8 @@ class World:
         self._leave_all()
 
     def _leave_all(self) -> None:
-        """Nothing is left of clients that have gone."""
+        """Nothing is left of clients that have gone, once the time for claims is over."""
+        self._ring_until(self.now + self.node.settings.settle_ns)
         for client in list(self.peers):
             del self.peers[client]
             self._step(ev.ClientLeft(client))
