@@ -27,15 +27,7 @@ GIB = 1 << 30
 SECOND = 1_000_000_000
 CARD = "GPU-11111111-2222-3333-4444-555555555555"
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-START = """
-import sys, click
-from nvshare.cli.top import top
-from nvshare.cli import operator
-try:
-    top.main(args=sys.argv[2:], obj=sys.argv[1], standalone_mode=False)
-except operator.UnreachableError as error:
-    sys.exit(f"nvsharectl: {error}")
-"""
+TOP = (sys.executable, "-m", "nvshare.cli.nvsharectl", "--socket")
 
 
 def seat(
@@ -176,7 +168,7 @@ class Terminal:
         environment.pop("COLUMNS", None)
         environment.pop("LINES", None)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START, *args], stdin=slave, stdout=slave, stderr=slave, env=environment
+            [*TOP, args[0], "top", *args[1:]], stdin=slave, stdout=slave, stderr=slave, env=environment
         )
         os.close(slave)
         self.text = ""
@@ -240,7 +232,7 @@ def test_top_in_a_pipe_is_plain_lines(place: tuple[str, str]) -> None:
     with Player(place[0], "piped", gib=3) as piped:
         piped.ask()
         assert piped.runs.wait(10)
-        command = [sys.executable, "-c", START, place[1], "-n", "2", "-d", "0.1"]
+        command = [*TOP, place[1], "top", "-n", "2", "-d", "0.1"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     lines = result.stdout.splitlines()
     assert len(lines) == 2
@@ -248,8 +240,8 @@ def test_top_in_a_pipe_is_plain_lines(place: tuple[str, str]) -> None:
 
 
 def test_top_without_a_scheduler_is_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", START, str(tmp_path / "none")]
+    command = [*TOP, str(tmp_path / "none"), "top"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert result.stderr.count("\n") == 1
     assert "no scheduler at" in result.stderr

@@ -1,8 +1,12 @@
 """`nvsharectl top`: who has the GPUs, live. The rest is loaded only when it is used, so that `status` stays quick."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from nvshare.cli.nvsharectl import Scheduler
 
 SORTS = ("state", "memory", "name", "since", "turns", "ran", "waited")
 
@@ -14,7 +18,7 @@ SORTS = ("state", "memory", "name", "since", "turns", "ran", "waited")
 @click.option("-f", "--filter", "wanted", default="", help="Only clients with this in name, group, GPU, state or id.")
 @click.option("--plain", is_flag=True, help="Plain lines, as when the output is not a terminal.")
 @click.pass_obj
-def top(path: str, delay: float, count: int | None, sort: str, wanted: str, plain: bool) -> None:
+def top(scheduler: "Scheduler", delay: float, count: int | None, sort: str, wanted: str, plain: bool) -> None:
     """Show the GPUs and who runs, who waits, live.
 
     \b
@@ -24,11 +28,15 @@ def top(path: str, delay: float, count: int | None, sort: str, wanted: str, plai
     RAN and WAITED are shares of the time in which the client wanted the GPU. The bar is the GPU's memory: of running
     clients, of what cannot be moved out, of programs that do not share; the stroke is the limit planned with.
     """
+    from nvshare import admin
     from nvshare.cli.top_live import Top, print_lines
     from nvshare.cli.top_view import View
 
+    def ask() -> admin.Status:
+        return scheduler.ask_for(admin.Status, admin.GetStatus())
+
     view = View(sort=sort, wanted=wanted)
     if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print_lines(path, view, delay, count)
+        print_lines(ask, view, delay, count)
     else:
-        Top(path, view, delay, count).run()
+        Top(ask, view, delay, count).run()

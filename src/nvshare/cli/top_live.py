@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import click
 from msgspec.structs import replace
@@ -14,12 +15,14 @@ from nvshare.cli import operator
 from nvshare.cli.keyboard import Keyboard
 from nvshare.cli.top_view import View, next_sort, plain_lines, rows, screen
 
+Ask = Callable[[], admin.Status]
+"""Gets a fresh status from the scheduler, or raises why not."""
 
-def print_lines(path: str, view: View, delay: float, count: int | None) -> None:
+
+def print_lines(ask: Ask, view: View, delay: float, count: int | None) -> None:
     looks = 0
     while True:
-        answer = operator.ask(path, admin.GetStatus())
-        assert isinstance(answer, admin.Status)
+        answer = ask()
         stamp = time.strftime("%H:%M:%S", time.localtime(answer.now))
         for line in plain_lines(answer, view) or ["no clients"]:
             click.echo(f"{stamp}  {line}")
@@ -33,8 +36,8 @@ def print_lines(path: str, view: View, delay: float, count: int | None) -> None:
 class Top:
     """The live view: one thread asks the scheduler, this one draws and listens to the keyboard."""
 
-    def __init__(self, path: str, view: View, delay: float, count: int | None) -> None:
-        self._path = path
+    def __init__(self, ask: Ask, view: View, delay: float, count: int | None) -> None:
+        self._ask = ask
         self._delay = delay
         self._count = count
         self._console = Console()
@@ -60,11 +63,6 @@ class Top:
                         break
             finally:
                 self._ends.set()
-
-    def _ask(self) -> admin.Status:
-        answer = operator.ask(self._path, admin.GetStatus())
-        assert isinstance(answer, admin.Status)
-        return answer
 
     def _keep_asking(self) -> None:
         while not self._ends.wait(self._delay):
