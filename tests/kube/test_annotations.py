@@ -16,6 +16,7 @@ from nvshare.kube.annotations import (
     Wishes,
     has_slot,
     label,
+    node_uid,
     read_wishes,
 )
 
@@ -90,3 +91,12 @@ def test_a_pod_with_a_shared_gpu_is_told_from_others(limits: dict[str, Any] | No
     item = pod("p")
     item["spec"]["containers"].append({"resources": {"limits": limits}})
     assert has_slot(decode(item)) is expected
+
+
+def test_only_a_static_pods_uid_is_taken_from_an_annotation() -> None:
+    def known_as(original: str) -> str:
+        return node_uid(decode(pod("p", annotations={"kubernetes.io/config.mirror": original})))
+
+    assert known_as("0123456789abcdef0123456789abcdef") == "0123456789abcdef0123456789abcdef"
+    assert known_as("920c6b6e-af49-43b2-ac42-d633dc788812") == "uid-p"  # somebody else's
+    assert known_as("") == "uid-p"

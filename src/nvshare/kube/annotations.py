@@ -90,9 +90,9 @@ def label(pod: Pod) -> str:
 
 
 def node_uid(pod: Pod) -> str:
-    """The UID by which the node, and so every cgroup path, knows the pod. A static pod has one of its own there, a hash;
-    what the API server has is its mirror image, which names the original. Anybody may write that annotation, so it is
-    believed only in the form that no ordinary pod's UID has: nobody can speak for another's pod."""
+    """The UID by which the node, and so every cgroup path, knows the pod. A static pod has one of its own there, a
+    hash; what the API server has is its mirror image, which names the original. Anybody may write that annotation, so
+    it is believed only in the form that no ordinary pod's UID has: nobody can speak for another's pod."""
     original = (pod.metadata.annotations or {}).get(_MIRROR, "")
     return original if _STATIC_UID.fullmatch(original) else pod.metadata.uid
 
