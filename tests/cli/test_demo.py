@@ -79,10 +79,11 @@ def test_the_same_picture_is_a_png(tmp_path: Path) -> None:
     assert {(0x1A, 0x9A, 0x56), (0xE0, 0x66, 0x2F)} <= {colour for _, colour in colours}
 
 
-def test_a_limit_is_raised_and_lowered_while_the_program_runs(nvshare: Front) -> None:
+def test_a_limit_is_raised_and_lowered_while_the_program_runs(nvshare: Front, runtime: Path) -> None:
     result = nvshare("demo", "--only", "limit")
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("  ok    ") == 4
+    assert list((runtime / "nvshare").iterdir()) == [], "everything is tidied up"
 
 
 def test_small_programs_run_side_by_side_for_real(nvshare: Front, tmp_path: Path) -> None:

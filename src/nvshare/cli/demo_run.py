@@ -84,7 +84,7 @@ class Stage:
         try:
             yield environment, Set(None if self._is_real else place / "card", scheduler)
         finally:
-            os.close(descriptor)
+            private.leave(scheduler, descriptor)
 
     def _card(self, directory: Path) -> SimGpu:
         directory.mkdir(mode=0o700)

@@ -5,7 +5,6 @@ minute that this takes; on a GPU that others use, the sizes follow what is free.
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -76,7 +75,7 @@ class _SelfTest:
                     else Finding("ok", f"{name}: {what} {took}")
                 )
         finally:
-            os.close(descriptor)
+            private.leave(self._place, descriptor)
 
     @staticmethod
     async def _tried(step: object) -> str:

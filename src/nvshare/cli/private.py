@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from pathlib import Path
 from nvshare.cli.failure import EXIT_OURS, FrontError
 from nvshare.cli.places import Place, answers, runtime_directory
 
-__all__ = ["Place", "answers", "join", "runtime_directory"]
+__all__ = ["Place", "answers", "join", "leave", "runtime_directory"]
 
 PATIENCE_S = 30.0
 UNUSED_S = 2
@@ -45,6 +46,26 @@ def join(place: Place, environment: Mapping[str, str], options: tuple[str, ...] 
         if not answers(place.socket):
             _start(place, environment, (*options, *(("--settle-seconds", "0") if is_first else ())))
         return descriptor
+
+
+def leave(place: Place, descriptor: int) -> None:
+    """Be a user no longer, and end the scheduler, which nobody else knows of; back when it has gone."""
+    os.close(descriptor)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(place.operator_socket)
+            # Of a socket that connected, the kernel tells who listens at the other end.
+            pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            return  # It has ended already.
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+        select.select([pidfd], [], [], PATIENCE_S)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(pidfd)
 
 
 def _hold(place: Place) -> tuple[int, bool]:
