@@ -113,3 +113,22 @@ def test_what_a_killed_process_did_is_still_in_its_trace(make_node) -> None:
     assert allocation.bytes == 64 << 20
     assert [kernel.end_ns for kernel in killed.kernels()] == [None]
     assert killed.kernels()[0].name == "sim_spin_us"
+
+
+def test_a_short_kernel_does_not_wait_for_a_long_one_to_page_in(make_node) -> None:
+    node = make_node(gpus=1, trace=1)
+    long, short = worker(node, 20_000_000), worker(node, 1)
+    tell(long, 1)
+    deadline = time.monotonic() + 30
+    while not any(trace.kernels() for trace in node.traces()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    tell(short, 1)
+    hear(short, "done")
+    long.kill()
+    long.communicate()
+    end(short)
+    (kernel,) = next(trace for trace in node.traces() if trace.pid == short.pid).kernels()
+    # 64 MiB are paged in in 24 ms, in slices of 2 ms taken in turn with the long kernel. Were the long one's time per chunk
+    # (20 s over 32) not to be cut, each of those turns would take 600 ms.
+    assert kernel.known_end_ns - kernel.begin_ns < 3_000_000_000
