@@ -110,6 +110,7 @@ PTSZ(cuMemPrefetchAsync_v2, (CUdeviceptr pointer, size_t bytes, CUmemLocation lo
 CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr pointer, size_t bytes);
 CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_range_attribute *attributes, size_t count, CUdeviceptr pointer, size_t bytes);
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer);
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags);
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags);
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer);
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event);
@@ -221,6 +222,9 @@ CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module);
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule module);
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule module, const char *name);
 CUresult cuModuleGetLoadingMode(int *mode);
+CUresult cuLinkCreate(unsigned int count, int *options, void **values, CUlinkState *state);
+CUresult cuLinkAddData(CUlinkState state, int type, void *data, size_t size, const char *name, unsigned int count, int *options, void **values);
+CUresult cuLinkAddFile(CUlinkState state, int type, const char *path, unsigned int count, int *options, void **values);
 CUresult cuLinkCreate_v2(unsigned int count, int *options, void **values, CUlinkState *state);
 CUresult cuLinkAddData_v2(CUlinkState state, int type, void *data, size_t size, const char *name, unsigned int count, int *options, void **values);
 CUresult cuLinkAddFile_v2(CUlinkState state, int type, const char *path, unsigned int count, int *options, void **values);
@@ -303,6 +307,7 @@ PTSZ(cuEventRecord, (CUevent event, CUstream stream));
 PTSZ(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags));
 
 /* Capture. */
+PTSZ(cuStreamBeginCapture, (CUstream stream));
 PTSZ(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode));
 PTSZ(cuStreamBeginCaptureToGraph, (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode));
 PTSZ(cuStreamEndCapture, (CUstream stream, CUgraph *graph));
@@ -363,6 +368,8 @@ CUresult cuGraphDestroyNode(CUgraphNode node);
 CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flags);
 CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int enabled);
 CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int *enabled);
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size);
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
 PTSZ(cuGraphInstantiateWithParams, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params));
 CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags);

@@ -42,6 +42,8 @@ static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *tips, s
     return CUDA_SUCCESS;
 }
 
+CUresult cuStreamBeginCapture(CUstream stream) { return begin(stream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL, false); }
+CUresult cuStreamBeginCapture_ptsz(CUstream stream) { return begin(stream, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL, true); }
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) { return begin(stream, NULL, NULL, 0, mode, false); }
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) { return begin(stream, NULL, NULL, 0, mode, true); }
 

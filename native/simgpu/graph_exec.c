@@ -90,6 +90,20 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     return CUDA_SUCCESS;
 }
 
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size)
+{
+    if (failed != NULL)
+        *failed = NULL;
+    if (log != NULL && size > 0)
+        log[0] = '\0';
+    return cuGraphInstantiateWithFlags(exec, graph, 0);
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size)
+{
+    return cuGraphInstantiate_v2(exec, graph, failed, log, size);
+}
+
 static CUresult with_params(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
     SIM_ENTER();

@@ -293,3 +293,16 @@ CUresult cuLinkDestroy(CUlinkState state)
     sim_handle_free(state);
     return CUDA_SUCCESS;
 }
+
+/* The first versions differ from the second only on 32-bit machines. */
+CUresult cuLinkCreate(unsigned int count, int *options, void **values, CUlinkState *state) { return cuLinkCreate_v2(count, options, values, state); }
+
+CUresult cuLinkAddData(CUlinkState state, int type, void *data, size_t size, const char *name, unsigned int count, int *options, void **values)
+{
+    return cuLinkAddData_v2(state, type, data, size, name, count, options, values);
+}
+
+CUresult cuLinkAddFile(CUlinkState state, int type, const char *path, unsigned int count, int *options, void **values)
+{
+    return cuLinkAddFile_v2(state, type, path, count, options, values);
+}

@@ -220,6 +220,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsi
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags) { return cuIpcOpenMemHandle_v2(pointer, handle, flags); }
+
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 {
     SIM_ENTER();

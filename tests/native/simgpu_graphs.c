@@ -235,6 +235,25 @@ static void capturing(void)
     OK(cuEventDestroy_v2, join);
 }
 
+/* The calls of CUDA 10 and 11. */
+static void first_versions(void)
+{
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    CUgraphNode failed = (CUgraphNode)8;
+    char log[8] = "x";
+    PTSZ(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture, CU_STREAM_LEGACY);
+    OK(cuStreamBeginCapture, a);
+    OK(cuLaunchKernel, kernel("captured"), 1, 1, 1, 1, 1, 1, 0, a, NULL, NULL);
+    OK(cuStreamEndCapture, a, &graph);
+    OK(cuGraphInstantiate, &exec, graph, &failed, log, sizeof log);
+    TRUE_(failed == NULL && log[0] == '\0');
+    OK(cuGraphExecDestroy, exec);
+    OK(cuGraphInstantiate_v2, &exec, graph, NULL, NULL, 0);
+    OK(cuGraphExecDestroy, exec);
+    OK(cuGraphDestroy, graph);
+}
+
 /* A graph launched into a capturing stream becomes part of the new graph. */
 static void graph_within_a_capture(void)
 {
@@ -412,6 +431,7 @@ int main(void)
     user_objects();
     capturing();
     graph_within_a_capture();
+    first_versions();
     forbidden_calls(context);
     other_threads(context);
     joining();

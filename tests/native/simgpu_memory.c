@@ -137,6 +137,7 @@ static void attributes_of_pointers(CUcontext context)
     IS(BAD_VALUE, cuIpcGetMemHandle, &handle, managed); /* managed memory cannot be shared so */
     IS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, native);
     IS(CUDA_ERROR_NOT_SUPPORTED, cuIpcOpenMemHandle_v2, &native, handle, 1);
+    IS(CUDA_ERROR_NOT_SUPPORTED, cuIpcOpenMemHandle, &native, handle, 1);
     IS(BAD_VALUE, cuIpcCloseMemHandle, native);
     OK(cuMemFree_v2, native);
     OK(cuMemFree_v2, managed);

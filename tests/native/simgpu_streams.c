@@ -402,6 +402,10 @@ static void linker_and_occupancy(void)
     OK(cuModuleLoadData, &module, image);
     OK(cuModuleUnload, module);
     OK(cuLinkDestroy, state);
+    OK(cuLinkCreate, 0, NULL, NULL, &state);
+    OK(cuLinkAddData, state, 1, (void *)ptx, sizeof ptx, "name", 0, NULL, NULL);
+    IS(CUDA_ERROR_FILE_NOT_FOUND, cuLinkAddFile, state, 1, "/no/such/file", 0, NULL, NULL);
+    OK(cuLinkDestroy, state);
     OK(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, function, 256, 0);
     TRUE_(blocks == 8);
     OK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, &blocks, function, 2048, 0, 0);

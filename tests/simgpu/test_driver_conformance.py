@@ -67,6 +67,27 @@ def test_the_list_of_functions_is_what_is_exported() -> None:
     assert sorted(listed) == sorted(exported(ROOT / "build" / "native" / "null" / "libcuda.so.1"))
 
 
+def test_all_that_a_cuda_13_runtime_looks_up_is_found_except_graphics(make_node) -> None:
+    lookups = Path(__file__).parent / "data" / "cudart-13.0-lookups.txt"
+    missing = make_node().python(
+        f"""
+        import ctypes
+        cuda = ctypes.CDLL("libcuda.so.1")
+        for line in open({str(lookups)!r}):
+            if line.startswith("#"):
+                continue
+            name, version, flags = line.split()
+            function, status = ctypes.c_void_p(), ctypes.c_int()
+            wanted = name.encode(), ctypes.byref(function), int(version), ctypes.c_uint64(int(flags))
+            assert cuda.cuGetProcAddress_v2(*wanted, ctypes.byref(status)) == 0
+            if not function.value:
+                print(name)
+        """
+    )
+    graphics = re.compile(r"cuGL|cuEGL|cuVDPAU|cuGraphics(EGL|GL|VDPAU|ResourceGetMappedEgl)")
+    assert [name for name in missing.split() if not graphics.match(name)] == []
+
+
 def test_every_default_stream_function_has_its_per_thread_twin() -> None:
     names = exported(library_directory() / "libcuda.so.1")
     twins = {PER_THREAD.sub("", name) for name in names if PER_THREAD.search(name)}
