@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,8 +127,14 @@ uint64_t sim_kernel_duration(const char *name)
 static CUresult start(void)
 {
     static bool handler;
-    if (sim_view_open(&sim.view) != 0)
+    int error = sim_view_open(&sim.view);
+    if (error != 0) {
+        char directory[256];
+        sim_config_directory(directory, sizeof directory);
+        fprintf(stderr, "nvshare simulated GPU: %s: %s\n", directory,
+                error == -EPROTO ? "in use by another version of the simulator" : strerror(-error));
         return CUDA_ERROR_NO_DEVICE;
+    }
     if (getrandom(&sim.id, sizeof sim.id, 0) != sizeof sim.id)
         sim.id = sim_now_ns() ^ (uint64_t)getpid() << 32;
     choose_visible();

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nvshare.simgpu.config import library_directory
 from support.simgpu_worker import GIB, MIB, Worker
 
 CONTEXT = 256 * MIB
@@ -123,6 +124,13 @@ def test_visible_devices_are_chosen_by_index_and_by_uuid(make_node, checks: Path
             assert [some.ask("uuid 0"), some.ask("uuid 1")] == [uuids[2], uuids[1]]
     hidden = node.start(checks / "simgpu_worker", CUDA_VISIBLE_DEVICES="")
     assert "error 100" in hidden.communicate()[1]
+
+
+def test_a_directory_that_cannot_be_used_is_named(checks: Path) -> None:
+    library = {**os.environ, "LD_LIBRARY_PATH": str(library_directory()), "NVSHARE_SIM_DIR": "/no/such/place/node"}
+    done = subprocess.run([checks / "simgpu_worker"], env=library, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "/no/such/place/node: No such file or directory" in done.stderr
 
 
 def test_many_processes_start_at_once(make_node, checks: Path) -> None:
