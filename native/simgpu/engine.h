@@ -53,6 +53,17 @@ static inline bool sim_turn_contended(struct sim_engine *engine)
     return atomic_load_explicit(&engine->state->turn_waiters, memory_order_relaxed) != 0;
 }
 
+/* The stream waits for something in memory that nobody announces: look again soon, less often the longer it takes. */
+static inline void sim_poll_later(struct sim_engine *engine, CUstream stream, uint64_t now)
+{
+    if (stream->blocked_since_ns == 0)
+        stream->blocked_since_ns = now;
+    uint64_t after = (now - stream->blocked_since_ns) / 8;
+    after = after < 50000 ? 50000 : after > 2000000 ? 2000000 : after;
+    if (engine->poll_ns > now + after)
+        engine->poll_ns = now + after;
+}
+
 /* kernel.c */
 bool sim_kernel_step(struct sim_engine *engine, CUstream stream, const struct sim_op *op, uint64_t now);
 uint64_t sim_kernel_deadline(struct sim_engine *engine, uint64_t now);

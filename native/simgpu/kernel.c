@@ -203,8 +203,7 @@ static bool wait_for_flag(struct sim_engine *engine, CUstream stream, const stru
             .name = op->name, .address = op->u.kernel.touch});
     }
     if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < op->u.kernel.touch_bytes) {
-        if (engine->poll_ns > now + 200000)
-            engine->poll_ns = now + 200000;
+        sim_poll_later(engine, stream, now);
         return false;
     }
     stream->end_ns = sim_now_ns(); /* `now` may be older than the flag */

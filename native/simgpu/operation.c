@@ -2,8 +2,6 @@
 #include "engine.h"
 #include "graph.h"
 
-#define POLL_NS 100000ull
-
 static uint64_t latest(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* The operation at the head: one of a graph's while a graph launch is at the head. */
@@ -115,8 +113,7 @@ static bool value_reached(const struct sim_op *op)
 static bool step_value(struct sim_engine *engine, CUstream stream, struct sim_op *op, uint64_t now)
 {
     if (op->kind == SIM_OP_WAIT_VALUE && !value_reached(op)) {
-        if (engine->poll_ns > now + POLL_NS)
-            engine->poll_ns = now + POLL_NS;
+        sim_poll_later(engine, stream, now);
         return false;
     }
     /* The value may have been written after `now` was taken, and what is behind it submitted. */
@@ -165,11 +162,17 @@ static bool step(struct sim_engine *engine, CUstream stream, struct sim_op *op, 
     }
 }
 
-static void retire(CUstream stream)
+static void finish(CUstream stream)
 {
     stream->started = false;
     stream->record = NULL;
+    stream->blocked_since_ns = 0;
     stream->ready_ns = latest(stream->ready_ns, stream->end_ns);
+}
+
+static void retire(CUstream stream)
+{
+    finish(stream);
     sim_gate_raise(&stream->done, atomic_load_explicit(&stream->done.count, memory_order_relaxed) + 1);
 }
 
@@ -187,9 +190,7 @@ static bool step_graph(struct sim_engine *engine, CUstream stream, struct sim_op
         }
         if (!step(engine, stream, op, now))
             return false;
-        stream->started = false;
-        stream->record = NULL;
-        stream->ready_ns = latest(stream->ready_ns, stream->end_ns);
+        finish(stream);
         stream->graph_at++;
         if (op->kind == SIM_OP_EVENT)
             sim_engine_kick_all();

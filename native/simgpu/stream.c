@@ -45,6 +45,7 @@ static CUstream blank_stream(void)
     stream->ready_ns = 0;
     stream->started = false;
     stream->graph_at = 0;
+    stream->blocked_since_ns = 0;
     return stream;
 }
 
