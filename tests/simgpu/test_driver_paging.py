@@ -27,12 +27,12 @@ def test_two_that_do_not_fit_thrash_when_they_run_at_once(make_node, checks: Pat
     card = make_node(gpus=1, memory="16Gi", scale=0.005)
     with Worker(card, checks) as one:
         assert one.ask(f"managed {10 * GIB}") == "0"
-        alone = one.simulated_s("pass 40")
+        alone = one.simulated_s("pass 100")
     with Worker(card, checks) as first, Worker(card, checks) as second:
         for worker in (first, second):
             assert worker.ask(f"managed {10 * GIB}") == "0"
         for worker in (first, second):
-            worker.tell("pass 40")
+            worker.tell("pass 100")
         times = [float(worker.answer()) / 1e3 for worker in (first, second)]
     assert min(times) / alone >= 50
 
