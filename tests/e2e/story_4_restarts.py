@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kit import (
+    BIN,
     GIB,
+    KUBECONFIG,
     LIMIT,
     NODE,
     ROOT,
@@ -152,6 +154,31 @@ def test_the_plugins_upgrade_leaves_running_pods_alone_and_replaces_the_library_
         seen = len(stream.lines())
         stream.until(lambda lines: len(lines) > seen + 2)
         assert "Success" in execute("upgraded", "workload", "alloc", "1Gi")
+
+
+def test_helm_takes_over_and_an_uninstall_leaves_programs_running() -> None:
+    def helm(*args: str) -> None:
+        command = [str(BIN / "helm"), f"--kubeconfig={KUBECONFIG}", "-n", SYSTEM, *args]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stderr
+
+    chart = str(ROOT / "deploy" / "chart")
+    with pods(pod("stays", "workload", "run", "1000", "0")):
+        wait_until(lambda: has_clients(1), "the process registers")
+        try:
+            helm("install", "nvshare", chart, "--take-ownership", "--wait", "--set", "devicePlugin.virtualDevices=3")
+            wait_until(lambda: allocatable() == 6, "the node offers what the chart was told", 30)
+            wait_until(lambda: has_clients(1), "the process is known to the new scheduler", 30)
+            helm("uninstall", "nvshare", "--wait")
+            wait_until(lambda: not kubectl("get", "pods", "-n", SYSTEM, "-o", "name"), "our pods are gone", 60)
+            seen = len(kubectl("logs", "stays").splitlines())
+            wait_until(lambda: len(kubectl("logs", "stays").splitlines()) > seen + 1, "the program goes on")
+        finally:
+            kubectl("apply", "-f", str(ROOT / "deploy" / "manifests"))
+            for name in ("nvshare-scheduler", "nvshare-device-plugin"):
+                kubectl("rollout", "status", "-n", SYSTEM, f"daemonset/{name}", "--timeout=90s")
+            wait_until(lambda: allocatable() == 20, "the node offers 20 slots", 30)
+        wait_until(lambda: has_clients(1), "the process registers again", 30)
 
 
 def test_after_a_wiped_run_directory_the_next_container_start_is_shared() -> None:
