@@ -163,6 +163,8 @@ def real_scheduler(directory: Path) -> Iterator[str]:
     ) as daemon:
         try:
             while not path.exists():
+                if daemon.poll() is not None:
+                    raise SystemExit(f"the scheduler did not start: it ended with {daemon.returncode}")
                 time.sleep(0.01)
             yield str(path)
         finally:
