@@ -77,6 +77,7 @@ static uint64_t remove_small(struct sim_slab *slab, const struct sim_allocation 
     unlink_slab(slab);
     if (slab->memory == SIM_TRACE_MANAGED)
         sim_arena_give_managed(slab->card, slab->chunk, 1);
+    sim_ipc_take_back(slab->chunk, 1);
     sim_arena.at[slab->chunk].slab = NULL;
     if (slab->chunk < sim_arena.hint)
         sim_arena.hint = slab->chunk;
@@ -134,6 +135,7 @@ static CUresult allocate_large(struct sim_allocation *allocation)
 static void release_large(struct sim_allocation *allocation, uint32_t first)
 {
     uint32_t count = (uint32_t)((allocation->size + SIM_CHUNK_BYTES - 1) >> SIM_CHUNK_SHIFT);
+    sim_ipc_take_back(first, count);
     madvise((void *)(uintptr_t)allocation->base, (size_t)count << SIM_CHUNK_SHIFT, MADV_DONTNEED);
     if (allocation->memory == SIM_TRACE_MANAGED)
         sim_arena_give_managed(allocation->card, first, count);

@@ -16,7 +16,12 @@ struct sim_slab {                   /* small allocations of one size within one 
     struct sim_allocation *at[];
 };
 
-struct sim_arena_chunk { struct sim_allocation *whole; struct sim_slab *slab; uint32_t paging, position; };
+struct sim_arena_chunk {
+    struct sim_allocation *whole;
+    struct sim_slab *slab;
+    uint32_t paging, position;
+    uint64_t shared;                /* of the first chunk: other processes know it by this id (ipc.c) */
+};
 
 struct sim_arena {
     pthread_mutex_t lock;
@@ -33,5 +38,6 @@ bool sim_arena_reserve(void);       /* the address space, at first use; the lock
 /* Chunks for one use, or -1. Native memory is charged by the caller beforehand, managed memory is given its paging state. */
 int64_t sim_arena_take(unsigned card, unsigned memory, uint32_t count);
 void sim_arena_give_managed(unsigned card, uint32_t first, uint32_t count);
+void sim_ipc_take_back(uint32_t first, uint32_t count);
 
 #endif

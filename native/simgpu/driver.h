@@ -6,7 +6,7 @@
  *   engine.c    the execution thread of a card       turn.c        between processes
  *   operation.c what each operation does             kernel.c      how a kernel uses up the card's time   transfer.c copies
  *   arena.c     address space in chunks              allocation.c  pieces of it           residency.c  touching it
- *   memory.c    the memory API                       pointer.c     what a pointer is      pool.c vmm.c array.c
+ *   memory.c    the memory API                       pointer.c     what a pointer is      pool.c vmm.c array.c ipc.c
  *   module.c    code images   library.c  kernels     launch.c copy.c memset.c             what goes into streams
  *   capture.c   capture rules                        graph.c       graphs                 graph_exec.c running them
  *
@@ -266,6 +266,7 @@ void sim_memory_free(struct sim_allocation *allocation);
 /* What was allocated directly in a context that is being destroyed. */
 void sim_memory_free_of(CUcontext context);
 struct sim_allocation *sim_memory_at(uint64_t address);
+bool sim_memory_is_private(uint64_t address); /* the arena's, and not shared with another process */
 /* The range must lie within one allocation; NULL if it does not. */
 struct sim_allocation *sim_memory_range(uint64_t address, uint64_t bytes);
 /* Work on a card reads or writes [address, address + bytes): managed chunks in it become resident. Real nanoseconds. */

@@ -197,34 +197,3 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *host)
     *flags = ((struct sim_host *)range.owner)->flags;
     return CUDA_SUCCESS;
 }
-
-/* ---- memory of other processes: managed memory has none, and nothing else is simulated ---- */
-
-CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
-{
-    SIM_ENTER();
-    struct sim_allocation *allocation = sim_memory_at(pointer);
-    if (handle == NULL || allocation == NULL || allocation->memory != SIM_TRACE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_trace_unsupported("cuIpcGetMemHandle");
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
-{
-    SIM_ENTER();
-    (void)handle;
-    if (pointer == NULL || flags > 1)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_trace_unsupported("cuIpcOpenMemHandle");
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags) { return cuIpcOpenMemHandle_v2(pointer, handle, flags); }
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
-{
-    SIM_ENTER();
-    (void)pointer;
-    return CUDA_ERROR_INVALID_VALUE; /* none was ever opened */
-}

@@ -3,6 +3,7 @@
 #include "device.h"
 #include "paging.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -146,6 +147,19 @@ static int make_card(const struct sim_view *view, unsigned index)
     return 0;
 }
 
+/* Shared memory of processes that were killed. */
+static void remove_left_memory(const struct sim_view *view)
+{
+    char path[320];
+    snprintf(path, sizeof path, "%s/ipc", view->directory);
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;)
+        if (entry->d_name[0] != '.')
+            unlinkat(dirfd(directory), entry->d_name, 0);
+    if (directory != NULL)
+        closedir(directory);
+}
+
 static int set_up_node(struct sim_view *view)
 {
     struct sim_node *node = view->node;
@@ -157,6 +171,7 @@ static int set_up_node(struct sim_view *view)
     }
     node->generation++;
     sim_config_from_environment(&node->config);
+    remove_left_memory(view);
     for (unsigned i = 0; i < SIM_MAX_CARDS; i++) {
         int error = make_card(view, i);
         if (error != 0)

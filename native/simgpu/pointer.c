@@ -80,7 +80,7 @@ static CUresult attribute_of(const struct subject *subject, CUpointer_attribute 
         *(int *)data = ordinal_of(subject->card);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(unsigned *)data = 0;
+        *(unsigned *)data = subject->memory == SIM_TRACE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

@@ -34,6 +34,18 @@ struct sim_allocation *sim_memory_range(uint64_t address, uint64_t bytes)
     return found != NULL && bytes <= found->size - (address - found->base) ? found : NULL;
 }
 
+bool sim_memory_is_private(uint64_t address)
+{
+    uint32_t chunk;
+    pthread_mutex_lock(&sim_arena.lock);
+    bool found = chunk_of(address, &chunk);
+    if (found && sim_arena.at[chunk].whole != NULL)
+        found = chunk_of(sim_arena.at[chunk].whole->base, &chunk);
+    bool private = found && sim_arena.at[chunk].shared == 0;
+    pthread_mutex_unlock(&sim_arena.lock);
+    return private;
+}
+
 /* ---- touching ---- */
 
 static bool is_managed(uint32_t chunk, unsigned *card)

@@ -21,8 +21,8 @@ static bool is_zero(uint32_t value, uint32_t element)
 static void zero(char *at, uint64_t bytes)
 {
     uintptr_t first = ((uintptr_t)at + 4095) & ~(uintptr_t)4095, last = ((uintptr_t)at + bytes) & ~(uintptr_t)4095;
-    struct sim_allocation *allocation = sim_memory_range((uint64_t)(uintptr_t)at, bytes);
-    if (bytes < INLINE_BYTES || allocation == NULL || madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
+    bool ours = bytes >= INLINE_BYTES && sim_memory_is_private((uint64_t)(uintptr_t)at);
+    if (!ours || madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
         memset(at, 0, bytes);
         return;
     }

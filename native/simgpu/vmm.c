@@ -227,7 +227,8 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t size)
     if (size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (uint64_t at = pointer; at < pointer + size; at = range.base + range.size)
-        if (!sim_range_find(SIM_MAPPED_RANGES, at, &range) || range.base != at || range.base + range.size > pointer + size)
+        if (!sim_range_find(SIM_MAPPED_RANGES, at, &range) || range.base != at || range.base + range.size > pointer + size
+            || ((struct sim_mapping *)range.owner)->physical->ipc)
             return CUDA_ERROR_INVALID_VALUE; /* whole mappings only */
     for (uint64_t at = pointer; at < pointer + size; at = range.base + range.size) {
         sim_range_remove(SIM_MAPPED_RANGES, at, &range);

@@ -11,7 +11,7 @@ struct sim_physical {
     uint64_t id, size;
     CUmemAllocationProp properties;
     unsigned card;
-    bool host, imported;
+    bool host, imported, ipc;
     int fd;                          /* memory file; the process' common one unless it can be exported */
     bool own_file;
     uint64_t offset;

@@ -135,10 +135,15 @@ static void attributes_of_pointers(CUcontext context)
     TRUE_(type == 1);
     IS(CUDA_ERROR_NOT_SUPPORTED, cuMemGetHandleForAddressRange, &handle, native, MiB, 1, 0);
     IS(BAD_VALUE, cuIpcGetMemHandle, &handle, managed); /* managed memory cannot be shared so */
-    IS(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, &handle, native);
-    IS(CUDA_ERROR_NOT_SUPPORTED, cuIpcOpenMemHandle_v2, &native, handle, 1);
-    IS(CUDA_ERROR_NOT_SUPPORTED, cuIpcOpenMemHandle, &native, handle, 1);
+    OK(cuMemsetD8_v2, native, 0x5a, MiB);
+    OK(cuIpcGetMemHandle, &handle, native);
+    OK(cuPointerGetAttribute, &on, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, native);
+    TRUE_(on == 1 && ((char *)(uintptr_t)native)[MiB - 1] == 0x5a); /* the bytes stay where they are */
+    IS(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle_v2, &native, handle, 1); /* not for the process itself */
+    IS(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle, &native, handle, 1);
     IS(BAD_VALUE, cuIpcCloseMemHandle, native);
+    OK(cuMemsetD8_v2, native, 0, MiB);
+    TRUE_(((char *)(uintptr_t)native)[MiB - 1] == 0);
     OK(cuMemFree_v2, native);
     OK(cuMemFree_v2, managed);
 }

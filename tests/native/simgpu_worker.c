@@ -8,6 +8,10 @@
  *   kernel NAME     one kernel of that name            -> simulated milliseconds
  *   prefetch        the last allocation to the card    -> simulated milliseconds
  *   start N         like pass, without waiting         -> 0
+ *   export          a handle of the last allocation    -> the handle in hexadecimal, or an error number
+ *   import HANDLE   memory of another process          -> result; it is the last allocation from then on
+ *   poke N, peek    writes, reads a word at the start of the last allocation -> 0, the word
+ *   close           gives imported memory back         -> result
  *   info            -> free and total bytes of the card
  *   uuid N          -> the N-th device's UUID, in hexadecimal
  *   fork            a child tries to use the driver    -> the child's result; the child stays until the parent's input ends
@@ -97,6 +101,35 @@ static void print_uuid(int ordinal)
     printf("\n");
 }
 
+static void export_last(void)
+{
+    CUipcMemHandle handle;
+    CUresult result = cuIpcGetMemHandle(&handle, last);
+    if (result != CUDA_SUCCESS)
+        printf("%d", (int)result);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < sizeof handle; i++)
+        printf("%02x", (unsigned char)handle.reserved[i]);
+    printf("\n");
+}
+
+static void import_memory(const char *text)
+{
+    CUipcMemHandle handle;
+    for (size_t i = 0; i < sizeof handle; i++) {
+        unsigned byte = 0;
+        sscanf(text + 2 * i, "%2x", &byte);
+        handle.reserved[i] = (char)byte;
+    }
+    printf("%d\n", (int)cuIpcOpenMemHandle_v2(&last, handle, 1));
+}
+
+static void peek(void)
+{
+    unsigned word;
+    MUST(cuMemcpyDtoH_v2(&word, last, sizeof word));
+    printf("%u\n", word);
+}
+
 static void fork_child(void)
 {
     int answer[2];
@@ -141,6 +174,15 @@ static void obey(const char *command, unsigned long long number)
         printf("%zu %zu\n", available, total);
     } else if (strcmp(command, "uuid") == 0) {
         print_uuid((int)number);
+    } else if (strcmp(command, "export") == 0) {
+        export_last();
+    } else if (strcmp(command, "poke") == 0) {
+        MUST(cuMemsetD32_v2(last, (unsigned)number, 1));
+        printf("0\n");
+    } else if (strcmp(command, "peek") == 0) {
+        peek();
+    } else if (strcmp(command, "close") == 0) {
+        printf("%d\n", (int)cuIpcCloseMemHandle(last));
     } else if (strcmp(command, "fork") == 0) {
         fork_child();
     } else {
@@ -151,7 +193,7 @@ static void obey(const char *command, unsigned long long number)
 
 int main(void)
 {
-    char line[128], command[32];
+    char line[256], command[32];
     CUcontext context;
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
@@ -165,8 +207,10 @@ int main(void)
     printf("ready\n");
     while (fgets(line, sizeof line, stdin) != NULL) {
         unsigned long long number = 0;
-        char name[64] = "";
-        if (sscanf(line, "kernel %63s", name) == 1) {
+        char name[64] = "", handle[129] = "";
+        if (sscanf(line, "import %128s", handle) == 1) {
+            import_memory(handle);
+        } else if (sscanf(line, "kernel %63s", name) == 1) {
             MUST(cuModuleGetFunction(&named, module, name));
             timed(launch_named, 0);
         } else if (sscanf(line, "%31s %llu", command, &number) >= 1) {

@@ -126,6 +126,27 @@ def test_visible_devices_are_chosen_by_index_and_by_uuid(make_node, checks: Path
     assert "error 100" in hidden.communicate()[1]
 
 
+@pytest.mark.parametrize("size", [1000, 30 * MIB])
+def test_device_memory_is_shared_by_handle_and_managed_memory_is_not(make_node, checks: Path, size: int) -> None:
+    node = make_node(gpus=1, memory="1Gi")
+    with Worker(node, checks) as owner, Worker(node, checks) as guest:
+        assert owner.ask(f"managed {size}") == "0"
+        assert owner.ask("export") == "1"  # invalid value
+        assert owner.ask(f"native {size}") == "0"
+        owner.ask("poke 4711")
+        before = guest.used()
+        handle = owner.ask("export")
+        assert guest.ask(f"import {handle}") == "0"
+        assert guest.ask("peek") == "4711"
+        guest.ask("poke 815")
+        assert owner.ask("peek") == "815"
+        assert guest.used() == before  # charged once
+        assert guest.ask("close") == "0"
+        assert owner.ask("free") == "0"
+        assert guest.ask(f"import {handle}") == "1"  # gone with the memory
+        assert list((node.directory / "ipc").iterdir()) == []
+
+
 def test_a_directory_that_cannot_be_used_is_named(checks: Path) -> None:
     library = {**os.environ, "LD_LIBRARY_PATH": str(library_directory()), "NVSHARE_SIM_DIR": "/no/such/place/node"}
     done = subprocess.run([checks / "simgpu_worker"], env=library, capture_output=True, text=True, check=False)
