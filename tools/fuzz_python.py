@@ -9,13 +9,13 @@ def main() -> int:
     if len(sys.argv) > 2 and sys.argv[1] == "--one":
         return one(sys.argv[2], sys.argv[3:])
     try:
-        import atheris  # noqa: F401
+        import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: F401
     except ImportError:
         print(
             "the package atheris is not installed (it needs Python 3.12 or older): pip install atheris", file=sys.stderr
         )
         return 1
-    from fuzz.targets import TARGETS
+    from fuzz.targets import TARGETS  # type: ignore[import-not-found]
 
     seconds = sys.argv[1] if len(sys.argv) > 1 else "60"
     for name in sys.argv[2:] or TARGETS:

@@ -28,7 +28,7 @@ class SetQuantum(Request, frozen=True, tag="set-tq"):
 
 
 class SetMode(Request, frozen=True, tag="set-mode"):
-    mode: Literal["auto", "fixed"]
+    mode: Literal["auto", "fixed", "adaptive"]
     gpu: str | None = None
 
 

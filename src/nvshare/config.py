@@ -137,7 +137,12 @@ def _address(text: str) -> str:
 OPTIONS: tuple[Option, ...] = (
     Option("socket", DEFAULT_SOCKET, _path, "where programs connect", "PATH"),
     Option("operator_socket", DEFAULT_OPERATOR_SOCKET, _path, "where nvsharectl connects; keep it out of pods", "PATH"),
-    Option("switch_time_mode", "auto", _choice("auto", "fixed"), "how the quantum is found: from memory, or fixed"),
+    Option(
+        "switch_time_mode",
+        "auto",
+        _choice("auto", "fixed", "adaptive"),
+        "how the quantum is found: by memory, fixed, or by measured cost",
+    ),
     Option("switch_time_fixed", "60", _integer(1, 86_400), "the quantum in mode fixed, in seconds", "SECONDS"),
     Option("switch_time_multiplier", "5", _integer(1, 1000), "mode auto: seconds for each GiB that runs", "N"),
     Option("memory_reserve_percent", "10", _integer(0, 90), "part of each GPU's memory that is not planned with", "N"),

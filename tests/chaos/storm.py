@@ -21,6 +21,8 @@ from support.daemon import Daemon
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "src" / "nvshare" / "_native" / "libnvshare.so"
 END_S = 180.0
+SCALE = 0.01
+KERNELS_PER_ROUND = 4
 MOST_GROWTH = 30 << 20
 
 
@@ -84,12 +86,18 @@ class Storm:
     def _start_daemon(self) -> Daemon:
         return Daemon(self.place / "d", *self.options, "--journal-file", "/dev/full")
 
+    @property
+    def _kernel_us(self) -> int:
+        """So long that all programs together have work for a little longer than faults go on."""
+        kernels = self.plan.clients * self.plan.rounds * KERNELS_PER_ROUND
+        return round(1.2 * self.plan.seconds / kernels / SCALE * 1e6)
+
     def start_program(self, number: int) -> None:
-        card = SimGpu().with_values(directory=str(self._card), gpus=1, memory="16Gi", scale=0.01)
+        card = SimGpu().with_values(directory=str(self._card), gpus=1, memory="16Gi", scale=SCALE)
         values = {**os.environ, **card.environment({}), "NVSHARE_SOCKET": self.daemon.socket}
         values |= {"LD_PRELOAD": str(LIBRARY), "NVSHARE_RECONNECT_MS": "200"}
         memory = self.chance.choice([256, 1024, 6 * 1024, 10 * 1024])
-        words = [str(self.computer), str(memory), str(self.plan.rounds), "50000", str(number)]
+        words = [str(self.computer), str(memory), str(self.plan.rounds), str(self._kernel_us), str(number)]
         errors = (self.place / f"computer-{number}.log").open("wb")
         self.programs.append(subprocess.Popen(words, env=values, stdout=subprocess.PIPE, stderr=errors, text=True))
 

@@ -264,7 +264,7 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (r"pod (?P<pod>\S+)(?P<rest>.*)", _pod),
     (r"operator sets quantum (?P<time>\S+)( on (?P<gpu>\S+))?",
      _event(lambda s, m: ev.QuantumSet(parse_time(m["time"]), m["gpu"]))),
-    (r"operator sets mode (?P<mode>auto|fixed)( on (?P<gpu>\S+))?",
+    (r"operator sets mode (?P<mode>auto|fixed|adaptive)( on (?P<gpu>\S+))?",
      _event(lambda s, m: ev.ModeSet(m["mode"], m["gpu"]))),  # type: ignore[arg-type]
     (r"operator switches (?P<on>on|off)", _event(lambda s, m: ev.SchedulingSwitched(m["on"] == "on"))),
     (r"operator limits (?P<group>\S+) to (?P<size>\S+)",

@@ -117,11 +117,11 @@ def set_tq(scheduler: Scheduler, seconds: int, gpu: str | None) -> None:
 
 
 @cli.command("set-mode")
-@click.argument("mode", type=click.Choice(["auto", "fixed"]))
+@click.argument("mode", type=click.Choice(["auto", "fixed", "adaptive"]))
 @click.option("--gpu", metavar="UUID", help="Only on this GPU.")
 @click.pass_obj
 def set_mode(scheduler: Scheduler, mode: Any, gpu: str | None) -> None:
-    """Find the quantum from the memory that runs (auto), or take the configured one (fixed)."""
+    """Find the quantum from the memory that runs (auto) or from what a switch costs (adaptive), or take the set one."""
     scheduler.order(admin.SetMode(mode, gpu))
 
 

@@ -3,14 +3,14 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 import msgspec
 
 from nvshare.cli import simulate_words as words
 from nvshare.cli.failure import EXIT_FAILED, EXIT_USAGE, FrontError
-from nvshare.core.model import SECOND, QuantumRule, Settings
+from nvshare.core.model import SECOND, Mode, QuantumRule, Settings
 from nvshare.core.policies import POLICIES
 from nvshare.sim import mixes, picture, thesis
 from nvshare.sim.card import CardModel
@@ -38,7 +38,7 @@ def _scheduling(command: Command) -> Command:
     """Options that say how to schedule."""
     for option in reversed(
         (
-            click.option("--mode", type=click.Choice(["auto", "fixed"]), default="auto", show_default=True),
+            click.option("--mode", type=click.Choice(["auto", "fixed", "adaptive"]), default="auto", show_default=True),
             click.option(
                 "--quantum", type=click.IntRange(1), default=60, show_default=True, help="Seconds; mode fixed."
             ),
@@ -51,7 +51,7 @@ def _scheduling(command: Command) -> Command:
     return command
 
 
-def _settings(mode: Literal["auto", "fixed"], quantum: int, multiplier: int, policy: str, reserve: int) -> Settings:
+def _settings(mode: Mode, quantum: int, multiplier: int, policy: str, reserve: int) -> Settings:
     rule = QuantumRule(mode=mode, fixed_ns=quantum * SECOND, multiplier=multiplier)
     return Settings(quantum=rule, policy=policy, reserve_percent=reserve)
 
@@ -65,7 +65,7 @@ def thesis_command(
     as_json: bool,
     svg: Path | None,
     calibrate: bool,
-    mode: Literal["auto", "fixed"],
+    mode: Mode,
     quantum: int,
     multiplier: int,
     policy: str,
@@ -106,7 +106,7 @@ def jobs_command(
     gate: Gate,
     as_json: bool,
     svg: Path | None,
-    mode: Literal["auto", "fixed"],
+    mode: Mode,
     quantum: int,
     multiplier: int,
     policy: str,
@@ -138,7 +138,7 @@ def mixes_command(
     count: int,
     first: int,
     as_json: bool,
-    mode: Literal["auto", "fixed"],
+    mode: Mode,
     quantum: int,
     multiplier: int,
     policy: str,

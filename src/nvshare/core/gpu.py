@@ -38,6 +38,8 @@ class Gpu(Turns):
             if len(self.staying) > 1:
                 self._shed(now, out)
             if self.queue.order:
+                if self.habits is not None and self.timer_ends is not None:
+                    self._adapt(self.habits)
                 if self.is_switching or (self.timer_ends is not None and now >= self.timer_ends):
                     self._switch(now, out)
                 if self._idle:
@@ -91,13 +93,20 @@ class Gpu(Turns):
         than the switch costs; else when it has been idle for as long as the switch costs, which is then at most twice
         the best that could have been done."""
         assert seat.idle_since is not None
-        crowded = self.running_bytes + self.fixed_bytes + head.memory.swappable - self.size
-        moved = max(0, min(crowded, seat.memory.swappable))
-        cost = moved * self.settings.move_ns_per_gib // GIB
+        if self.habits is not None:
+            cost = self.habits.switch_ns(head, self.size - self.fixed_bytes)
+            cost = cost * 6 // 5 if len(self._idle) == len(self.staying) else cost * 2
+        else:
+            cost = self._switch_ns(seat, head)
         usual = seat.usual_pause
         if cost <= self.settings.cheap_switch_ns or (usual is not None and usual >= cost):
             return seat.idle_since
         return seat.idle_since + cost
+
+    def _switch_ns(self, seat: Seat, head: Seat) -> int:
+        crowded = self.running_bytes + self.fixed_bytes + head.memory.swappable - self.size
+        moved = max(0, min(crowded, seat.memory.swappable))
+        return moved * self.settings.move_ns_per_gib // GIB
 
     def _admit(self, now: int, admitted: list[Seat]) -> None:
         starts = False
@@ -145,6 +154,8 @@ class Gpu(Turns):
             out.append(GiveLock(seat.client, self.uuid, seat.lock, contended, now - seat.waited_since))
         if contended != self.is_contended:
             self.is_contended = contended
+            if self.habits is not None:
+                self.habits.note_contention()
             if not contended:
                 self._forget_idle()
             for seat in self.staying.values():

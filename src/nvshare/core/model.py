@@ -14,7 +14,7 @@ UNLIMITED = (1 << 64) - 1
 PAUSES_KEPT = 5
 """How many of a client's pauses are remembered."""
 
-Mode = Literal["auto", "fixed"]
+Mode = Literal["auto", "fixed", "adaptive"]
 
 
 class QuantumRule(Record, frozen=True):

@@ -10,6 +10,7 @@
 who comes in or must go: that follows from the state, in core.gpu."""
 
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
+from nvshare.core.habits import Habits
 from nvshare.core.model import NO_MEMORY, QuantumRule, Seat, Settings
 from nvshare.core.policies import POLICIES, share
 from nvshare.core.room import Room
@@ -32,6 +33,7 @@ class Turns(Room):
     def __init__(self, uuid: str, settings: Settings, numbers: Numbers) -> None:
         super().__init__(uuid, settings)
         self.rule: QuantumRule = settings.quantum
+        self.habits: Habits | None = Habits() if self.rule.mode == "adaptive" else None
         self.timer_started = 0
         self.timer_ends: int | None = None
         self.quantum_ns = 0
@@ -53,6 +55,8 @@ class Turns(Room):
         elif seat.is_waiting:
             self._dequeue(now, seat)
         self.note_memory(seat, NO_MEMORY)
+        if self.habits is not None:
+            self.habits.note_left(seat)
         del self.seats[seat.client]
 
     def note_claim(self, now: int, seat: Seat, lock: int, out: list[Action]) -> None:
@@ -80,6 +84,8 @@ class Turns(Room):
     def note_release(self, now: int, seat: Seat, lock: int, again: bool, out: list[Action]) -> None:
         if seat.lock == lock != 0:
             self._end_turn(now, seat, "released", out)
+            if self.habits is not None and not again:
+                self.habits.note_gave_up(seat)
             if again:
                 self._end_pause(now, seat)
                 self._enqueue(now, seat)
@@ -93,10 +99,14 @@ class Turns(Room):
         if seat.client in self.staying and self.is_contended and seat.idle_since is None:
             seat.idle_since = now
             self._idle[seat.client] = seat
+            if self.habits is not None:
+                self.habits.note_paused(now, seat)
 
     def note_busy(self, now: int, seat: Seat) -> None:
         if seat.lock:
             self._end_pause(now, seat)
+            if self.habits is not None:
+                self.habits.note_resumed(now, seat)
 
     def note_off(self, now: int, out: list[Action]) -> None:
         """Scheduling was switched: no lock and no place in the queue is worth anything any more."""
@@ -108,6 +118,7 @@ class Turns(Room):
     def note_rule(self, rule: QuantumRule) -> None:
         """The operator changed the quantum: it counts for the present running set too, from when that began."""
         self.rule = rule
+        self.habits = (self.habits or Habits()) if rule.mode == "adaptive" else None
         if self.timer_ends is not None:
             self._start_timer(self.timer_started)
 
@@ -129,7 +140,10 @@ class Turns(Room):
         seat.passes = 0
         seat.told_wait = False
         self._virtual_time(now)
-        self.queue.push(seat, self._rank(now, seat, self))
+        rank = self._rank(now, seat, self)
+        if self.habits is not None:
+            rank += self.habits.lag(seat, self.rule.most_ns)
+        self.queue.push(seat, rank)
         self._newly_queued.append(seat)
         self._untold_waits[seat.client] = seat
 
@@ -141,6 +155,8 @@ class Turns(Room):
             self.is_switching = False
 
     def _hold(self, now: int, seat: Seat, lock: int) -> None:
+        if self.habits is not None:
+            self.habits.note_came(now, seat, self.size - self.fixed_bytes)
         self._to_staying(seat, lock)
         seat.held_since = seat.last_scheduled = now
         seat.revoked = 0
@@ -158,6 +174,8 @@ class Turns(Room):
         seat.held_total += held
         seat.tag += share(held, seat.weight)
         out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))
+        if self.habits is not None:
+            self.habits.note_went(now, seat)
         self._to_rest(seat)
         if self._idle:
             self._idle.pop(seat.client, None)
@@ -166,12 +184,25 @@ class Turns(Room):
 
     def _start_timer(self, now: int) -> None:
         self.timer_started = now
+        if self.habits is not None:
+            self._adapt(self.habits)
+            return
         running_bytes = 0
         for seats in (self.staying, self.dropping):
             for seat in seats.values():
                 running_bytes += seat.memory.swappable + seat.memory.unswappable
         self.quantum_ns = self.rule.quantum(running_bytes)
         self.timer_ends = now + self.quantum_ns
+
+    def _adapt(self, habits: Habits) -> None:
+        """The quantum in mode adaptive: by who waits, so it follows the queue."""
+        self.quantum_ns = self.rule.least_ns
+        if self.queue.order:
+            head = self.queue.head
+            cost = habits.switch_ns(head, self.size - self.fixed_bytes)
+            least_ns, most_ns = self.rule.least_ns, self.rule.most_ns
+            self.quantum_ns = habits.quantum(head, cost, len(self.queue), least_ns=least_ns, most_ns=most_ns)
+        self.timer_ends = self.timer_started + self.quantum_ns
 
     def _end_pause(self, now: int, seat: Seat) -> None:
         if seat.idle_since is not None:

@@ -16,7 +16,7 @@ import uvloop
 from nvshare import admin
 from nvshare.config import Config, ConfigError, load
 from nvshare.core.events import ClientLeft, ClientRegistered
-from nvshare.core.model import SECOND, QuantumRule, Settings
+from nvshare.core.model import SECOND, Mode, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.inotify import Inotify
 from nvshare.scheduler.clients import Clients
@@ -39,11 +39,16 @@ EXIT_CONFIG = 2
 EXIT_BUG = 70
 
 
+def mode_of(name: str) -> Mode:
+    """The name is one of config's choices."""
+    return "fixed" if name == "fixed" else "adaptive" if name == "adaptive" else "auto"
+
+
 def settings_of(config: Config) -> Settings:
     """What the core needs of the configuration."""
     return Settings(
         quantum=QuantumRule(
-            mode="fixed" if config.switch_time_mode == "fixed" else "auto",
+            mode=mode_of(config.switch_time_mode),
             fixed_ns=config.switch_time_fixed * SECOND,
             multiplier=config.switch_time_multiplier,
         ),

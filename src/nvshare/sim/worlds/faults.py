@@ -126,6 +126,9 @@ def _switch_off(world: World) -> None:
 
 
 def _set_quantum(world: World) -> None:
+    if world.settings.quantum.mode == "adaptive":
+        world.tell_node(ev.ModeSet(world.chance.choice(["auto", "adaptive"]), world.chance.choice([None, *GPUS])))
+        return
     quantum = world.chance.choice([SECOND, 10 * SECOND])
     world.tell_node(ev.QuantumSet(quantum, world.chance.choice([None, *GPUS])))
 

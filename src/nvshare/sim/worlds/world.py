@@ -53,7 +53,7 @@ class World:
         """By how much the scheduler's clock is behind."""
         self.settings = Settings(
             quantum=QuantumRule(
-                mode=self.chance.choice(["auto", "fixed"]),
+                mode=self.chance.choice(["auto", "fixed", "adaptive"]),
                 fixed_ns=self.chance.choice([SECOND, 10 * SECOND, MOST_QUANTUM_NS]),
                 most_ns=MOST_QUANTUM_NS,
             ),
@@ -290,7 +290,9 @@ class World:
             for gpu, place in process.places.items()
             if place.has_work and not place.turn.is_open
         }
-        bound = POLICIES[self.settings.policy].horizon_ns + len(processes) * (MOST_QUANTUM_NS + self.settings.grace_ns)
+        # Mode adaptive: two longest quanta of lag, and as much for a turn.
+        most = 2 * MOST_QUANTUM_NS if self.settings.quantum.mode == "adaptive" else MOST_QUANTUM_NS
+        bound = POLICIES[self.settings.policy].horizon_ns + most + len(processes) * (most + self.settings.grace_ns)
         self.play(until=self.now + bound + self.clock_error + 20 * SECOND)
         laws.check_progress(processes, before)
         for process in processes:

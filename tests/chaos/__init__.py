@@ -1,0 +1,1 @@
+"""Chaos with real processes."""
