@@ -15,8 +15,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-unsigned sim_engine_card(const struct sim_engine *engine) { return engine->card; }
-
 static _Atomic uint32_t *bell(struct sim_engine *engine) { return &engine->state->slots[engine->slot].wake; }
 
 void sim_engine_kick(struct sim_engine *engine, bool must_wake)

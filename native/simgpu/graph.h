@@ -34,7 +34,6 @@ struct CUgraph_st {
     size_t count, room;
     struct { CUuserObject object; unsigned count; } objects[16];
     unsigned object_count;
-    bool captured_into;              /* belongs to a child node or a capture: not to be destroyed on its own */
 };
 
 struct CUgraphExec_st {
