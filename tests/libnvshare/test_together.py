@@ -1,5 +1,6 @@
 """Programs together on simulated GPUs under the real scheduler. The cards' trace judges, not what anybody says."""
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -147,6 +148,19 @@ def test_an_idle_holders_card_goes_to_who_waits_at_once(tmp_path: Path) -> None:
         waiter.do("spin 1000 1", timeout=50)
         assert time.monotonic() - began < 10  # what moving 2 GiB is worth, and not a quantum of 60 s
         assert machine.overlaps() == []
+
+
+def test_a_long_wait_is_explained_to_who_waits(tmp_path: Path) -> None:
+    with Machine(tmp_path, "--switch-time-mode=fixed", "--switch-time-fixed=3", "--long-wait-seconds=1") as machine:
+        holder, waiter = machine.client(10 * GIB), machine.client(10 * GIB)
+        holder.say("loop 500000 6000 4")
+        wait_until(lambda: any(trace.kernels() for trace in machine.traces()), what="the holder's first kernel")
+        waiter.do("spin 1000 1", timeout=30)
+        line = next(line for line in waiter.said().splitlines() if "waiting for" in line)
+        assert re.search(
+            r"waiting for GPU-[-0-9a-f]+ for 1 s, place 1 in the queue; held by lib_client.* for \d+ s$", line
+        )
+        assert holder.answer(30)[0] == "0"
 
 
 def test_a_long_kernel_is_not_idleness(tmp_path: Path) -> None:
