@@ -1,7 +1,7 @@
 """Lock hand-over: release -> the next client has it, against a C process that answers the same frames with no logic.
 
-Daemon and load are pinned to one core, so that a hand-over's whole cost shows; journal and metrics are on, the log is at
-warning. The floor is measured in the same run, before and after, and the better of the two counts."""
+Daemon and load are pinned to one core, so that a hand-over's whole cost shows; journal and metrics are on, the log is
+at warning. The floor is measured in the same run, before and after, and the better of the two counts."""
 
 from __future__ import annotations
 
