@@ -62,5 +62,8 @@ torch: native  ## PyTorch on the simulated GPU, bare and shared (an environment 
 numba: native  ## numba-cuda on the simulated GPU, bare and shared (an environment of its own, 0.8 GB)
 	@$(BIN)/python tools/numba_check.py
 
+release: setup  ## The library for x86_64 and aarch64, glibc 2.17, into build/release
+	@$(BIN)/python tools/release.py
+
 clean:
 	rm -rf build $(VENV)
