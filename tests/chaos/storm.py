@@ -162,7 +162,7 @@ class Storm:
 
     def _take_directory(self) -> None:
         """The socket's directory is removed; the scheduler makes it again and listens there."""
-        shutil.rmtree(Path(self.daemon.socket).parent)
+        shutil.rmtree(Path(self.daemon.socket).parent, ignore_errors=True)  # it may be made again meanwhile
         deadline = time.monotonic() + 10
         while not Path(self.daemon.socket).exists():
             if time.monotonic() > deadline:

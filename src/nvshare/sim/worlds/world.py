@@ -25,6 +25,8 @@ CARD = 16 * GIB
 MOST_PROCESSES = 9
 MOST_QUANTUM_NS = 60 * SECOND
 MICROSECOND = 1000
+MOST_RINGS = 20
+"""Alarms at one moment: one may make the next due, but not for ever."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -67,6 +69,8 @@ class World:
         self._given: set[int] = set()
         self._alarm = 0
         self._armed_for: int | None = None
+        self._rang_at = 0
+        self._rings = 0
         self._by_client: dict[int | None, Process] = {}
         self._held: dict[int, list[Callable[[], None]]] = {}
         self.start_daemon()
@@ -147,6 +151,9 @@ class World:
     def _ring(self, number: int, epoch: int) -> None:
         if number == self._alarm and epoch == self._epoch:
             self._armed_for = None
+            self._rings = self._rings + 1 if self._rang_at == self.now else 0
+            self._rang_at = self.now
+            assert self._rings < MOST_RINGS, "the alarm never stops ringing"
             self.tell_node(ev.AlarmRang())
 
     # Processes and their connections.
