@@ -36,10 +36,10 @@ lint: setup  ## Style and types
 	@$(MAKE) --no-print-directory -s check-generated
 
 check-generated: setup
-	@$(BIN)/python tools/wire_header.py --check
+	@$(BIN)/python tools/wire_header.py --check && $(BIN)/python tools/interception.py --check
 
 generate: setup  ## Rewrite generated files
-	@$(BIN)/python tools/wire_header.py
+	@$(BIN)/python tools/wire_header.py && $(BIN)/python tools/interception.py
 
 bench: native  ## Speed, against floors measured in the same run; prints a table, writes build/bench.json
 	@$(BIN)/python -m bench

@@ -15,6 +15,7 @@ packages_for_tests() {
     command -v chromium >/dev/null || echo chromium
     # Programs that the library must leave alone: musl and 32-bit ones.
     command -v musl-gcc >/dev/null || echo musl-tools
+    [ "$(uname -m)" != x86_64 ] || [ -e /usr/include/x86_64-linux-gnu/gnu/stubs-32.h ] || [ -e /usr/include/gnu/stubs-32.h ] || echo gcc-multilib
 }
 
 install() {

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections import Counter
 
-from nvshare.scheduler.identity import Peer, group_of
+from nvshare.scheduler.identity import Peer
 
 SPARE_DESCRIPTORS = 64
 """Kept back for files, the operator and the live page when clients use up all others."""
@@ -49,14 +49,14 @@ class Clients:
         self.rejected: Counter[str] = Counter()
         self._most = min(most, self._affordable())
         self._most_per_group = most_per_group
-        self._names: dict[int, str] = {}
+        self._ids: set[int] = set()
         self.is_contested = False
         """Somebody could be held up by somebody else."""
         self._accounts: dict[str, Account] = {}
 
     @property
     def registered(self) -> int:
-        return len(self._names)
+        return len(self._ids)
 
     def admit(self) -> None:
         """Count one connection more."""
@@ -94,25 +94,17 @@ class Clients:
             del self._accounts[name]
         self.is_contested = len(self._accounts) > 1
 
-    def register(self, peer: Peer, run: bytes) -> int:
+    def register(self) -> int:
         """An id for a client, short enough to type."""
-        client = self._new_id()
-        self._names[client] = f"{peer.command} (pid {peer.pid}, {group_of(peer, run)[1]})"
-        return client
-
-    def unregister(self, client: int) -> None:
-        del self._names[client]
-
-    def name_of(self, client: int) -> str:
-        """A client in words, for another client's user; empty if it has gone."""
-        return self._names.get(client, "")
-
-    def _new_id(self) -> int:
-        width = 16 if len(self._names) < 1 << 14 else 32
+        width = 16 if len(self._ids) < 1 << 14 else 32
         while True:
             client = secrets.randbits(width)
-            if client and client not in self._names:
+            if client and client not in self._ids:
+                self._ids.add(client)
                 return client
+
+    def unregister(self, client: int) -> None:
+        self._ids.remove(client)
 
     @staticmethod
     def _affordable() -> int:

@@ -151,7 +151,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._out.clear()
 
     def name_of(self, client: int) -> str:
-        return self._clients.name_of(client)
+        """As its user knows it: by the name given to it, its pid, and its pod or run."""
+        found = self._engine.node.clients.get(client)
+        return f"{found.name} (pid {found.pid}, {found.group.label})" if found else ""
 
     # What messages mean.
 
@@ -178,7 +180,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if len(self._engine.node.gpus.keys() | self.index_of.keys()) > MOST_GPUS:
             self._close("refused", f"more than {MOST_GPUS} GPUs are named by programs of this machine")
             return
-        client = self._clients.register(self._peer, message.run)
+        client = self._clients.register()
         self._client = client
         self._engine.peers[client] = self
         self._engine.post(translation.registration(client, self._peer, message))
