@@ -5,7 +5,7 @@ import secrets
 import time
 from collections import Counter
 
-from nvshare.scheduler.identity import Peer
+from nvshare.scheduler.identity import Peer, group_of
 
 SPARE_DESCRIPTORS = 64
 """Kept back for files, the operator and the live page when clients use up all others."""
