@@ -1,8 +1,10 @@
 """The chart and what is rendered from it. Where helm is not to be had the rendered files and the schema are read."""
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,24 @@ def test_optional_parts_appear_when_asked_for() -> None:
     quiet = container(template("metrics.enabled=false"), "nvshare-scheduler")
     assert "ports" not in quiet
     assert "NVSHARE_HTTP" not in {entry["name"] for entry in quiet["env"]}
+
+
+def test_the_image_pins_everything_the_package_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["kubernetes"]]
+    lines = (DEPLOY / "image" / "requirements.txt").read_text().splitlines()
+    pinned = {_plain(line.partition("==")[0]) for line in lines if "==" in line}
+    assert {_plain(re.split(r"[<>=!~ \[;]", entry)[0]) for entry in needed} <= pinned
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def test_chart_image_and_package_have_one_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((DEPLOY / "chart" / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
 @pytest.mark.parametrize("path", sorted((DEPLOY / "examples").glob("*.yaml")), ids=lambda path: path.name)
