@@ -8,7 +8,7 @@ turn that ends in the middle of one does not end it. A stretch in which nothing 
 usual one, and what a stretch takes more than that, if something had to be brought in, is what bringing it in cost.
 Only stretches count in which nobody else worked: two at once hold each other up.
 
-The rules that follow (docs/decisions/0007 says how they were found):
+The rules that follow (docs/decisions/0008 says how they were found):
 
     quantum     a turn lasts 200 times as long as the switch that ends it costs, but no client waits longer than two of
                 the longest quanta for all turns before its own; unless that made switching cost more than 3 %, up to
