@@ -29,7 +29,7 @@ test: native lint  ## All hermetic tests (at most ten minutes)
 	@$(BIN)/coverage run -m pytest -q tests/core tests/wire && $(BIN)/coverage report
 	@$(BIN)/python -m pytest -q --ignore=tests/core --ignore=tests/wire \
 	  || { echo "Once more, only what failed: a busy machine can be too late for a real process."; \
-	       $(BIN)/python -m pytest -q --ignore=tests/core --ignore=tests/wire --last-failed; }
+	       $(BIN)/python -m pytest -q --ignore=tests/core --ignore=tests/wire --last-failed -v; }
 
 lint: setup  ## Style and types
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy --no-error-summary
@@ -63,7 +63,7 @@ numba: native  ## numba-cuda on the simulated GPU, bare and shared (an environme
 	@$(BIN)/python tools/numba_check.py
 
 release: setup  ## The library for x86_64 and aarch64, glibc 2.17, into build/release
-	@$(BIN)/python tools/release.py
+	@$(BIN)/python tools/release.py --out build/release
 
 clean:
 	rm -rf build $(VENV)

@@ -17,6 +17,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "bench"
 CLIENTS = (2, 10, 100, 1000)
+WANTED_RATIO = 0.5
 
 
 def build() -> None:
@@ -87,7 +88,8 @@ def rows(seconds: float = 2.0) -> list[dict[str, Any]]:
             again = measure(floor_command, directory / "floor.sock", clients, seconds / 2)
         floor = max(floor, again, key=lambda row: row["per_second"])
         ratio = round(ours["per_second"] / floor["per_second"], 2)
-        found.append({"bench": "handover", **ours, "floor_per_second": floor["per_second"], "ratio": ratio})
+        wanted = {"wanted_ratio": WANTED_RATIO, "ok": ratio >= WANTED_RATIO}
+        found.append({"bench": "handover", **ours, "floor_per_second": floor["per_second"], "ratio": ratio, **wanted})
     return found
 
 

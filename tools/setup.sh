@@ -31,7 +31,7 @@ install() {
 
 if [ "${1:-}" = --tests ]; then
     # shellcheck disable=SC2046 # words, on purpose
-    install $(packages_for_tests) || echo "the tests that need them are skipped" >&2
+    install $(packages_for_tests) || echo "tests that need them are skipped or fail and say so" >&2
     exit 0
 fi
 

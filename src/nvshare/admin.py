@@ -9,7 +9,6 @@ import msgspec
 
 from nvshare.core.snapshot import Snapshot
 
-ADMIN_VERSION = 1
 MAX_LINE = 1 << 16
 """A request is never longer; answers may be."""
 

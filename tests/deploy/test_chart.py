@@ -47,7 +47,7 @@ def test_the_rendered_manifests_are_not_stale() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_rendered_manifests_are_what_the_mission_names() -> None:
+def test_the_rendered_manifests_ask_for_no_more_than_they_need() -> None:
     items = [item for path in sorted(render.MANIFESTS.glob("*.yaml")) for item in documents(path.read_text())]
     role = one(items, "ClusterRole", "nvshare-scheduler")
     assert role["rules"] == [

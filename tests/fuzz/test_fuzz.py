@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from fuzz.targets import TARGETS
 from nvshare import admin
-from nvshare.wire.codec import encode
 from nvshare.wire.messages import MESSAGES
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = sorted((ROOT / "tests" / "wire" / "golden").rglob("*.bin"))
+GOLDEN = ROOT / "tests" / "wire" / "golden" / "v1.txt"
+FRAMES = [bytes.fromhex(line.rpartition(" ")[2]) for line in GOLDEN.read_text().splitlines() if line[:1].isalpha()]
 
 POD = {
     "metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": {"nvshare.com/gpu-memory-limit": "8Gi"}},
     "spec": {"containers": [{"name": "c", "env": [{"name": "NVSHARE_GPU_MEMORY_LIMIT", "value": "4Gi"}]}]},
 }
 SEEDS: dict[str, list[bytes]] = {
-    "decoder": [path.read_bytes() for path in GOLDEN] or [b"\x10\x00\x05" + bytes(13)],
+    "decoder": FRAMES,
     "control": [admin.encode(admin.GetStatus()), admin.encode(admin.SetLimit(target="a/b", limit=1 << 33))],
     "quantity": [b"8Gi", b"512Mi", b"1.5G", b"1e9", b"+.5Ti", b"100m"],
     "pod": [json.dumps(POD).encode()],
@@ -54,9 +54,7 @@ def test_any_bytes_are_read_or_refused(name: str, data: st.DataObject) -> None:
 
 
 def test_there_are_frames_to_start_from() -> None:
-    assert encode is not None
-    assert len(MESSAGES) >= 15
-    assert all(SEEDS.values())
+    assert len(FRAMES) >= len(MESSAGES)
 
 
 def test_the_librarys_reader_of_frames_survives_random_bytes(tmp_path: Path) -> None:

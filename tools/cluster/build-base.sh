@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make the base image that deploy/image/Dockerfile starts from, out of Debian's own packages, into buildah's storage.
 #
-# A machine that reaches an image registry does not need this; the test machine reaches only package registries.
+# For machines that reach no image registry.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/settings.sh"
