@@ -93,7 +93,8 @@ def clean_slate() -> Iterator[None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The figures that stories measured."""
     path = LOGS / "figures.txt"
-    if path.exists():
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    if path.exists() and any("tests/e2e/" in report.nodeid for report in reports):
         terminalreporter.section("measured on the cluster")
         terminalreporter.write(path.read_text())
 

@@ -97,10 +97,16 @@ def test_an_idle_holder_says_so_within_50_ms_and_again_when_it_works(
     program, peer = start(programs, scheduler)
     give(program, peer, 7)
     peer.nothing(Idle, 0.1)  # not while nobody waits
-    began = time.monotonic()
+    took = []
+    for _ in range(5):  # the best of five: a busy machine may add to any one of them
+        began = time.monotonic()
+        peer.send(Contended(0, True))
+        peer.expect(Idle)
+        took.append(time.monotonic() - began)
+        peer.send(Contended(0, False))
+    assert min(took) < 0.05
     peer.send(Contended(0, True))
     peer.expect(Idle)
-    assert time.monotonic() - began < 0.15  # 50 ms and what a busy machine adds
     program.do("spin 1 1")
     peer.expect(Busy)
     peer.expect(Idle)
