@@ -55,6 +55,15 @@ def test_two_runs_have_two_ids(nvshare: Front) -> None:
     assert ids[0] != ids[1]
 
 
+def test_a_simulated_card_can_be_had_without_the_library(nvshare: Front) -> None:
+    given = variables(nvshare("run", "--sim-gpus", "2", "--no-share", "--", *SHOW))
+    assert "libnvshare" not in given.get("LD_PRELOAD", "")
+    assert given["NVSHARE_SIM_GPUS"] == "2"
+    assert "NVSHARE_RUN_ID" not in given
+    refused = nvshare("run", "--no-share", "--", *SHOW)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
 def test_the_exit_code_is_the_programs(nvshare: Front) -> None:
     assert nvshare("run", "--private", "--", "sh", "-c", "exit 42").returncode == 42
 

@@ -27,6 +27,7 @@ from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
 @click.option("--sim-gpus", type=click.IntRange(1, 16), metavar="N", help="Run on N simulated GPUs; needs no hardware.")
 @click.option("--sim-memory", type=SIZE, metavar="SIZE", help="The memory of each simulated GPU.  [16Gi]")
 @click.option("--sim-runtime", is_flag=True, help="Preload the simulator's CUDA runtime too, as PyTorch needs.")
+@click.option("--no-share", is_flag=True, help="On the simulated GPUs without nvshare, to compare; needs --sim-gpus.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]...")
 def run(
     command: tuple[str, ...],
@@ -36,6 +37,7 @@ def run(
     sim_gpus: int | None,
     sim_memory: int | None,
     sim_runtime: bool,
+    no_share: bool,
 ) -> None:
     """Run CMD so that it shares its GPU with every other program that is run like this.
 
@@ -56,9 +58,13 @@ def run(
         raise FrontError("run: no command given; usage: nvshare run [OPTIONS] -- CMD [ARG]...", EXIT_USAGE)
     if is_private and socket:
         raise FrontError("run: give either --socket or --private", EXIT_USAGE)
+    if no_share and sim_gpus is None:
+        raise FrontError("run: --no-share needs --sim-gpus; on a real GPU just run the command", EXIT_USAGE)
     environment = dict(os.environ)
     if sim_gpus is not None or sim_memory is not None or sim_runtime:
         environment, place = _simulated(environment, sim_gpus, sim_memory, with_runtime=sim_runtime)
+        if no_share:
+            replace(command, environment)
         path = socket or _join(place, environment)
     else:
         path = _scheduler(environment, socket, is_private=is_private)
