@@ -85,9 +85,10 @@ def _keep_traces() -> None:
 
 @pytest.fixture(autouse=True)
 def clean_slate() -> Iterator[None]:
-    """No story's pods are left for the next."""
+    """No story's pods are left for the next, nor what still ends of them."""
     yield
     kit.kubectl("delete", "pod", "-l", "test=nvshare", "--force", "--grace-period=0", "--ignore-not-found")
+    kit.wait_until(lambda: kit.has_clients(0), "the story's clients have left", 60)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

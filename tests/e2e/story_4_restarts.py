@@ -48,12 +48,17 @@ def test_a_kubelet_restart_brings_the_slots_back_within_two_seconds(figure: Call
             old = identity(KUBELET_SOCKET)
             cluster.restart("kubelet", how=how)
             wait_until(lambda old=old: identity(KUBELET_SOCKET) not in (None, old), "kubelet's socket", 30)
-            took = wait_until(lambda: identity(OWN_SOCKET) is not None, "the plugin's socket", 2)
-            took += wait_until(lambda: allocatable() == 20, "the node offers 20 slots", 2, step=0.1)
-            for _ in range(20):
+            # Kubelet itself may report nothing for a moment: it has forgotten us until we register. Then it must stay.
+            began, missing = time.monotonic(), 0.0
+            while (now := time.monotonic() - began) < 4:
+                if allocatable() != 20:
+                    missing = now + 0.1
                 time.sleep(0.1)
-                assert allocatable() == 20
-            figure(f"kubelet restarted by {how.name}: slots are back {took * 1000:.0f} ms after kubelet.sock")
+            figure(
+                f"kubelet restarted by {how.name}: all slots are offered {missing:.1f} s after kubelet.sock, and stay"
+            )
+            assert missing <= 2
+            assert identity(OWN_SOCKET) is not None
         (after,) = clients()
         assert (after["id"], after["pid"]) == (before["id"], before["pid"])
         seen = len(kubectl("logs", "computes").splitlines())
@@ -101,6 +106,7 @@ def test_a_killed_scheduler_is_not_noticed_by_who_computes() -> None:
     with pods(pod("goes-on", annotations={LIMIT: "2Gi"})):
         with background("goes-on", "workload", "run", "1000", "0", "1Gi") as stream:
             stream.until(lambda lines: len(lines) > 2)
+            wait_until(lambda: has_clients(1), "only this one")
             (before,) = clients()
             kubectl("delete", "pod", "-n", SYSTEM, "--force", "--grace-period=0", system_pod("scheduler"))
             killed = len(stream.lines())
