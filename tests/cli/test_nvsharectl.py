@@ -234,6 +234,11 @@ def test_a_limit_is_for_the_whole_run(daemon: Daemon) -> None:
         assert [client["limit"] for client in clients] == [2 * GIB, 2 * GIB]
 
 
+def test_a_client_can_be_meant_by_the_name_its_user_gave_it(daemon: Daemon) -> None:
+    with daemon.client().register(name=b"trainer") as one, daemon.client().register(name=b"other"):
+        assert f"Client {one.name} has no work" in daemon.ctl("story", "trainer")
+
+
 # Refusals and mistakes.
 
 REFUSED = {

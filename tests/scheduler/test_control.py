@@ -62,6 +62,7 @@ MEANT: dict[str, tuple[str, str]] = {
     "a container by id": ("ab" * 32, "container/" + "ab" * 32),
     "a container by label": ("container abababababab", "container/" + "ab" * 32),
     "a run by label": ("run 5a5a5a5a", "run/0-" + "5a" * 16),
+    "a run by its short id": ("5a5a5a5a", "run/0-" + "5a" * 16),
     "a client by id": ("0003", "container/" + "ab" * 32),
 }
 

@@ -50,6 +50,9 @@ def main() -> None:
     """The console script: every failure is one line on stderr and its own exit code."""
     try:
         sys.exit(cli.main(prog_name="nvshare", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else cli.get_help(click.Context(cli)))
+        sys.exit(0)
     except click.ClickException as error:
         _fail(error.format_message(), EXIT_USAGE)
     except FrontError as error:

@@ -8,7 +8,7 @@ import click
 
 from nvshare import __version__, admin
 from nvshare.cli import operator, render
-from nvshare.kube.quantity import QuantityError, parse_bytes
+from nvshare.cli.options import SIZE
 from nvshare.record import Record
 
 EXIT_REFUSED = 1
@@ -16,18 +16,6 @@ EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]
-    """An amount of memory as Kubernetes writes it."""
-
-    name = "SIZE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return parse_bytes(str(value))
-        except QuantityError as error:
-            self.fail(f"{value!r} {error}", param, ctx)
 
 
 class Scheduler(Record, frozen=True):
@@ -135,7 +123,7 @@ def anti_thrash(scheduler: Scheduler, state: str) -> None:
 
 @cli.command()
 @click.argument("target", metavar="CLIENT|POD")
-@click.argument("size", type=Size(), required=False)
+@click.argument("size", type=SIZE, required=False)
 @click.option("--clear", is_flag=True, help="Take the limit back.")
 @click.pass_obj
 def limit(scheduler: Scheduler, target: str, size: int | None, clear: bool) -> None:

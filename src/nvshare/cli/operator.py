@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 from collections.abc import Generator
-from pathlib import Path
 from typing import TypeVar
 
 from nvshare import admin
@@ -23,16 +22,26 @@ class RefusedError(Exception):
 
 
 def default_socket() -> str:
-    """Where the scheduler is: as the environment says, else this user's private one, else the machine's."""
+    """Where the scheduler is: as the environment says, else the machine's if it answers, else this user's own."""
     named = os.environ.get(OPERATOR_SOCKET_VARIABLE)
     if named:
         return named
-    if not Path(DEFAULT_OPERATOR_SOCKET).exists():
+    if not _is_machines_own_usable():
         from nvshare.cli.places import private_places
 
         for place in private_places():
             return place.operator_socket
     return DEFAULT_OPERATOR_SOCKET
+
+
+def _is_machines_own_usable() -> bool:
+    from nvshare.cli.failure import FrontError
+    from nvshare.cli.places import answers as is_answering
+
+    try:
+        return is_answering(DEFAULT_OPERATOR_SOCKET)
+    except FrontError:
+        return False  # it may be root's alone
 
 
 def ask_for(kind: type[AnswerT], path: str, request: admin.Request, *, patience_s: float = PATIENCE_S) -> AnswerT:

@@ -12,6 +12,9 @@ from nvshare.kube.annotations import MOST_WEIGHT
 from nvshare.kube.quantity import QuantityError, parse_bytes
 from nvshare.wire.messages import NAME_BYTES
 
+LEAST_BYTES = 1 << 20
+"""Nobody limits a program to less than a mebibyte."""
+
 
 class _Size(click.ParamType):  # type: ignore[type-arg]
     """An amount of memory as Kubernetes writes it."""
@@ -20,9 +23,12 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
-            return parse_bytes(str(value))
+            size = parse_bytes(str(value))
         except QuantityError as error:
             self.fail(f"{value!r} {error}", param, ctx)
+        if 0 < size < LEAST_BYTES:
+            self.fail(f"{value!r} is {size} bytes, too little to be meant; was {value}Gi meant?", param, ctx)
+        return size
 
 
 SIZE = _Size()

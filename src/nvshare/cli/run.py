@@ -65,7 +65,7 @@ def run(
         environment, place = _simulated(environment, sim_gpus, sim_memory, with_runtime=sim_runtime)
         if no_share:
             replace(command, environment)
-        path = socket or _join(place, environment)
+        path = socket or environment.get(SOCKET_VARIABLE) or _join(place, environment)
     else:
         path = _scheduler(environment, socket, is_private=is_private)
     fresh = Terms(terms.limit_bytes, terms.priority, terms.weight, terms.name, secrets.token_hex(16))

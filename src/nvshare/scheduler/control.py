@@ -98,16 +98,20 @@ class Control:
         return self._post(ev.LimitSet(groups[0], request.limit))
 
     def _groups_named(self, target: str) -> list[str]:
-        """The groups that an operator can mean by a client's id, a label, its last part, or a key."""
+        """The groups that an operator can mean by a client's id or name, a label, its last part, or a key."""
         node = self._engine.node
         exact = {g.key for g in node.groups.values() if target in (g.key, g.key.partition("/")[2], g.label)}
-        named = exact or {g.key for g in node.groups.values() if g.label.rpartition("/")[2] == target}
+        short = {
+            g.key for g in node.groups.values() if target in (g.label.rpartition("/")[2], g.label.rpartition(" ")[2])
+        }
+        named = exact or short or {client.group.key for client in node.clients.values() if client.name == target}
         # A pod may be called cafe, and so may a client: then neither is meant without a doubt.
         client = node.clients.get(_client_id(target))
         return list(named | {client.group.key} if client else named)
 
     def _story(self, request: admin.GetStory) -> admin.Answer:
-        client = _client_id(request.client)
+        named = [client.id for client in self._engine.node.clients.values() if client.name == request.client]
+        client = named[0] if len(named) == 1 else _client_id(request.client)
         steps = self._journal.story(client)
         if client not in self._engine.node.clients and not steps:
             return admin.Failed(f"no client {request.client!r}; `nvsharectl status` lists them")
