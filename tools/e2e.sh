@@ -44,4 +44,9 @@ make -s -C "$root/native"
 "$cluster/build-workload.sh" localhost/nvshare-test/workload:1 "$CLUSTER_CACHE/images/workload.tar"
 
 cd "$root"
-PYTHONPATH="$root/src" "$python" -m pytest -q -p no:cacheprovider "$root"/tests/e2e/*story*.py "$@"
+stories() { PYTHONPATH="$root/src" "$python" -m pytest -q -o "cache_dir=$CLUSTER_CACHE/pytest" "$root"/tests/e2e/*story*.py "$@"; }
+rm -rf "$CLUSTER_CACHE/pytest"
+stories "$@" || {
+  echo "e2e: once more, only what failed, on a new cluster: a busy machine can be too late for a real cluster"
+  stories "$@" --last-failed --last-failed-no-failures none -v
+}
