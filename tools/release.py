@@ -21,7 +21,6 @@ FLAGS = [
 ]  # fmt: skip
 LINK = ["-shared", "-Wl,-soname,libnvshare.so", "-Wl,-z,nodelete", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-Bsymbolic"]
 
-ELF_HEADER = 64
 SHT_VERNEED, SHT_STRTAB = 0x6FFFFFFE, 3
 
 

@@ -52,6 +52,4 @@ const struct nvs_symbol *nvs_symbol_find(const char *symbol);
 /* What cuGetProcAddress should answer instead of `found`. */
 void *nvs_symbol_route(const char *name, void *found, int version, cuuint64_t flags);
 
-#define NVS_HAS(function) nvs_real_has((const void *const *)&nvs_real.function)
-
 #endif

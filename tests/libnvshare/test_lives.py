@@ -101,7 +101,7 @@ def test_a_daemon_that_answers_is_waited_for_longer(programs: Programs, schedule
     assert program.answer()[0] == "0"
 
 
-def test_a_drain_cut_short_by_the_daemons_death_leaves_the_holder_running(
+def test_who_gave_its_lock_back_before_the_daemon_died_claims_none_and_asks_again(
     programs: Programs, scheduler: FakeScheduler
 ) -> None:
     program = programs.start()

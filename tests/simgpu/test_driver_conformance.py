@@ -68,7 +68,7 @@ def test_the_list_of_functions_is_what_is_exported() -> None:
 
 
 def test_all_that_a_cuda_13_runtime_looks_up_is_found_except_graphics(make_node) -> None:
-    lookups = Path(__file__).parent / "data" / "cudart-13.0-lookups.txt"
+    lookups = Path(__file__).parents[1] / "libnvshare" / "data" / "cudart-13.0-lookups.txt"
     missing = make_node().python(
         f"""
         import ctypes

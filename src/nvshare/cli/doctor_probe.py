@@ -7,7 +7,6 @@ import json
 
 MANAGED_MEMORY = 83
 CONCURRENT_MANAGED_ACCESS = 89
-PAGEABLE_MEMORY_ACCESS = 88
 
 
 def ask() -> dict[str, object]:

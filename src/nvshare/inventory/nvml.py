@@ -74,16 +74,6 @@ class Nvml:
                 processes[process.pid] = max(processes.get(process.pid, 0), process.usedGpuMemory or 0)
         return Sample(processes=processes, used_bytes=int(memory.used), total_bytes=int(memory.total))
 
-    def utilisation_percent(self, uuid: str) -> int | None:
-        """How busy the GPU is, where the card tells."""
-        rates = _absent(raw.nvmlDeviceGetUtilizationRates, self._handle(uuid))
-        return None if rates is None else int(rates.gpu)
-
-    def driver_version(self) -> str | None:
-        """The driver's version, as it calls itself."""
-        version = _absent(raw.nvmlSystemGetDriverVersion)
-        return None if version is None else _text(version)
-
     def is_exclusive(self, uuid: str) -> bool | None:
         """Whether the GPU lets only one process in at a time (or none); None where the card does not tell."""
         mode = _absent(raw.nvmlDeviceGetComputeMode, self._handle(uuid))
