@@ -59,7 +59,7 @@ class Option(Record, frozen=True):
     default: str
     parse: Callable[[str], Any]
     help: str
-    metavar: str = ""
+    metavar: str
 
     @property
     def flag(self) -> str:
@@ -134,19 +134,24 @@ def _address(text: str) -> str:
     return text if host or not text else f"127.0.0.1:{port}"
 
 
+def _one_of(name: str, default: str, choices: str, text: str) -> Option:
+    """A setting with a few values (`on|off`), which the help shows as they are written here."""
+    return Option(name, default, _choice(*choices.split("|")), text, choices)
+
+
 OPTIONS: tuple[Option, ...] = (
     Option("socket", DEFAULT_SOCKET, _path, "where programs connect", "PATH"),
     Option("operator_socket", DEFAULT_OPERATOR_SOCKET, _path, "where nvsharectl connects; keep it out of pods", "PATH"),
-    Option(
+    _one_of(
         "switch_time_mode",
         "auto",
-        _choice("auto", "fixed", "adaptive"),
+        "auto|fixed|adaptive",
         "how the quantum is found: by memory, fixed, or by measured cost",
     ),
     Option("switch_time_fixed", "60", _integer(1, 86_400), "the quantum in mode fixed, in seconds", "SECONDS"),
     Option("switch_time_multiplier", "5", _integer(1, 1000), "mode auto: seconds for each GiB that runs", "N"),
     Option("memory_reserve_percent", "10", _integer(0, 90), "part of each GPU's memory that is not planned with", "N"),
-    Option("policy", "fcfs", _choice("fcfs", "fair", "priority"), "who goes first: in order, by share, by priority"),
+    _one_of("policy", "fcfs", "fcfs|fair|priority", "who goes first: in order, by share, by priority"),
     Option("grace_seconds", "10", _seconds(0.1, 600), "how long a program may take to give a lock back", "SECONDS"),
     Option("settle_seconds", "2", _seconds(0, 60), "after a restart: how long programs may claim locks", "SECONDS"),
     Option("long_wait_seconds", "30", _seconds(1, 3600), "when a wait is reported to the user", "SECONDS"),
@@ -163,12 +168,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "journal_file_bytes", "67108864", _integer(65_536, 1 << 40), "the journal file starts anew beyond this", "N"
     ),
-    Option("log_level", "info", _choice("debug", "info", "warning", "error"), "how much is logged"),
-    Option("log_format", "text", _choice("text", "json"), "how it is logged"),
-    Option("http", "", _address, "serve /metrics and /healthz here; off by default", "ADDRESS:PORT"),
-    Option("kubernetes", "auto", _choice("auto", "on", "off"), "follow pod annotations; auto: if run inside a cluster"),
+    _one_of("log_level", "info", "debug|info|warning|error", "how much is logged"),
+    _one_of("log_format", "text", "text|json", "how it is logged"),
+    Option("http", "", _address, "serve the live page, /metrics and /healthz here", "ADDRESS:PORT"),
+    _one_of("kubernetes", "auto", "auto|on|off", "follow pod annotations; auto: if run inside a cluster"),
     Option("node_name", "", str, "this node's name in Kubernetes", "NAME"),
-    Option("nvml", "auto", _choice("auto", "on", "off"), "ask NVML for GPUs; auto: if it is there"),
+    _one_of("nvml", "auto", "auto|on|off", "ask NVML for GPUs; auto: if it is there"),
     Option("exit_when_unused", "0", _seconds(0, 86_400), "end after this long without programs; 0: never", "SECONDS"),
     Option("debug", "0", _flag, "log at level debug, whatever log-level says", "0|1"),
 )
@@ -200,9 +205,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=f"nvshare {__version__}")
     made.add_argument("--config", metavar="PATH", help="a TOML file with any of these settings")
     for option in OPTIONS:
-        shown = option.default or "none"
-        metavar = option.metavar or "VALUE"
-        made.add_argument(option.flag, dest=option.name, metavar=metavar, help=f"{option.help} (default: {shown})")
+        shown = f"{option.help} (default: {option.default or 'none'})"
+        made.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=shown)
     return made
 
 

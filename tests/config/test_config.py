@@ -48,6 +48,27 @@ def test_every_setting_has_a_field_a_flag_a_variable_and_a_line_of_help(option: 
     assert by_flag == by_variable == load([], {})
 
 
+CHOICES = {
+    "--switch-time-mode": "auto|fixed|adaptive",
+    "--policy": "fcfs|fair|priority",
+    "--log-level": "debug|info|warning|error",
+    "--log-format": "text|json",
+    "--kubernetes": "auto|on|off",
+    "--nvml": "auto|on|off",
+}
+
+
+@pytest.mark.parametrize("flag", CHOICES)
+def test_the_help_lists_the_values_of_a_choice_and_each_is_taken(flag: str) -> None:
+    assert f"{flag} {CHOICES[flag]} " in " ".join(parser().format_help().split())
+    for value in CHOICES[flag].split("|"):
+        assert getattr(load([flag, value], {}), flag[2:].replace("-", "_")) == value
+
+
+def test_the_help_names_the_live_page() -> None:
+    assert "--http ADDRESS:PORT serve the live page, /metrics" in " ".join(parser().format_help().split())
+
+
 def test_every_field_is_a_setting() -> None:
     assert {option.name for option in OPTIONS} == set(Config.__struct_fields__)
 
