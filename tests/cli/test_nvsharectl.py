@@ -224,6 +224,16 @@ def test_a_limit_reaches_the_client_and_the_log(daemon: Daemon, two: tuple[WireC
     ]
 
 
+@pytest.mark.parametrize("words", [["none"], ["--clear"]], ids=" ".join)
+def test_taking_a_limit_back_lets_the_programs_own_count_again(daemon: Daemon, words: list[str]) -> None:
+    with daemon.client().register(own_limit=8 * GIB) as client:
+        assert client.hear_until(wire.UpdateLimit).limit == 8 * GIB
+        daemon.ctl("limit", client.name, "2Gi")
+        assert client.hear_until(wire.UpdateLimit).limit == 2 * GIB
+        daemon.ctl("limit", client.name, *words)
+        assert client.hear_until(wire.UpdateLimit).limit == 8 * GIB
+
+
 def test_a_limit_is_for_the_whole_run(daemon: Daemon) -> None:
     run = b"\x5a" * 16
     with daemon.client().register(run=run) as one, daemon.client().register(run=run) as other:
@@ -293,6 +303,7 @@ WRONG = {
     "a negative size": ["limit", "x", "--", "-8Gi"],
     "neither size nor clear": ["limit", "x"],
     "both size and clear": ["limit", "x", "1Gi", "--clear"],
+    "both none and clear": ["limit", "x", "none", "--clear"],
     "a limit of nobody": ["limit"],
     "no client": ["story"],
     "a negative count": ["events", "-n", "-1"],

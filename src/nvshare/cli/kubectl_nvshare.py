@@ -165,9 +165,9 @@ def top(kubectl: Kubectl, node: str | None, interval: float) -> None:
             return
 
 
-@cli.command()
+@cli.command(short_help="Limit a running pod's GPU memory, or take its limit away.")
 @click.argument("pod")
-@click.argument("size")
+@click.argument("size", metavar="SIZE|none")
 @click.option("-n", "--namespace", metavar="NAME", help="The pod's namespace.")
 @click.pass_context
 def limit(context: click.Context, pod: str, size: str, namespace: str | None) -> None:

@@ -95,7 +95,7 @@ def status(scheduler: Scheduler, output: str) -> None:
     click.echo(forms[output]())
 
 
-@cli.command("set-tq")
+@cli.command("set-tq", short_help="Set the quantum, in seconds; implies mode fixed.")
 @click.argument("seconds", type=click.IntRange(1, 86_400))
 @click.option("--gpu", metavar="UUID", help="Only on this GPU.")
 @click.pass_obj
@@ -104,7 +104,7 @@ def set_tq(scheduler: Scheduler, seconds: int, gpu: str | None) -> None:
     scheduler.order(admin.SetQuantum(seconds, gpu))
 
 
-@cli.command("set-mode")
+@cli.command("set-mode", short_help="Choose how the quantum is found.")
 @click.argument("mode", type=click.Choice(["auto", "fixed", "adaptive"]))
 @click.option("--gpu", metavar="UUID", help="Only on this GPU.")
 @click.pass_obj
@@ -113,7 +113,7 @@ def set_mode(scheduler: Scheduler, mode: Any, gpu: str | None) -> None:
     scheduler.order(admin.SetMode(mode, gpu))
 
 
-@cli.command("anti-thrash")
+@cli.command("anti-thrash", short_help="Switch scheduling on or off.")
 @click.argument("state", type=click.Choice(["on", "off"]))
 @click.pass_obj
 def anti_thrash(scheduler: Scheduler, state: str) -> None:
@@ -121,22 +121,24 @@ def anti_thrash(scheduler: Scheduler, state: str) -> None:
     scheduler.order(admin.SetScheduling(state == "on"))
 
 
-@cli.command()
+@cli.command(short_help="Limit a program's or pod's GPU memory.")
 @click.argument("target", metavar="CLIENT|POD")
-@click.argument("size", type=SIZE, required=False)
-@click.option("--clear", is_flag=True, help="Take the limit back.")
+@click.argument("size", metavar="SIZE|none", required=False)
+@click.option("--clear", is_flag=True, help="The same as `none`.")
 @click.pass_obj
-def limit(scheduler: Scheduler, target: str, size: int | None, clear: bool) -> None:
-    """Limit the GPU memory of a client's pod, container or run on each GPU to SIZE, e.g. 8Gi; 0 is no limit.
+def limit(scheduler: Scheduler, target: str, size: str | None, clear: bool) -> None:
+    """Limit the GPU memory of a client's pod, container or run on each GPU to SIZE, e.g. 8Gi.
+
+    `none` takes the limit back: what the pod or the program itself asked for counts again. 0 is no limit at all.
 
     A pod with the annotation nvshare.com/gpu-memory-limit is limited by that, and this is refused.
     """
     if (size is None) != clear:
-        raise click.UsageError("give either a SIZE or --clear")
-    scheduler.order(admin.SetLimit(target, size))
+        raise click.UsageError("give either a SIZE, none, or --clear")
+    scheduler.order(admin.SetLimit(target, None if size in (None, "none") else SIZE(size)))
 
 
-@cli.command()
+@cli.command(short_help="Show what happened, step by step.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens next, until interrupted.")
 @click.option("-n", "--last", type=click.IntRange(0), default=100, show_default=True, help="How many steps back.")
 @click.pass_obj
@@ -164,7 +166,7 @@ def story(scheduler: Scheduler, client: str) -> None:
         click.echo(render.step_line(line))
 
 
-@cli.command()
+@cli.command(short_help="Complete commands in a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script that completes commands in SHELL: eval "$(nvsharectl completion bash)"."""

@@ -22,7 +22,7 @@ Command = Callable[..., Any]
 JOB_HELP = "A job: its memory, seconds on the GPU and on the CPU by turns, how often; when it comes."
 
 
-@click.group()
+@click.group(short_help="Try out scheduling on simulated cards.")
 def simulate() -> None:
     """Try out scheduling without a GPU: the daemon's own core, simulated cards and programs.
 
@@ -56,7 +56,7 @@ def _settings(mode: Mode, quantum: int, multiplier: int, policy: str, reserve: i
     return Settings(quantum=rule, policy=policy, reserve_percent=reserve)
 
 
-@simulate.command("thesis")
+@simulate.command("thesis", short_help="The thesis' table, beside what it measured.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as JSON.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw who ran when into this file.")
 @click.option("--calibrate", is_flag=True, help="Find the five parameters anew; takes minutes.")
@@ -129,7 +129,7 @@ def jobs_command(
         click.echo(line)
 
 
-@simulate.command("mixes")
+@simulate.command("mixes", short_help="Random mixes of jobs: ours against the original.")
 @click.option("--count", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
 @click.option("--json", "as_json", is_flag=True)
@@ -158,7 +158,7 @@ def mixes_command(
         click.echo(line)
 
 
-@simulate.command("replay")
+@simulate.command("replay", short_help="Play a journal through the core, step by step.")
 @click.argument("journal", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def replay_command(journal: Path) -> None:
     """Play a daemon's journal file through the core; exit 1 and show the first step that differs."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from nvshare import __version__
 from nvshare.inotify import Inotify
 from nvshare.inventory.gpus import Gpu, SelectionError, Xid, select
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
@@ -206,6 +207,7 @@ def _option(flag: str, default: object, text: str, **more: Any) -> Callable[[Any
 @_option("--ignore-xids", "", "More XID errors that do not make a GPU unfit, separated by commas.")
 @_option("--probe-seconds", 30.0, "How often each GPU is asked whether it is well.", type=click.FloatRange(0.1, 3600))
 @_option("--debug", False, "Say more.", type=bool)
+@click.version_option(__version__, prog_name="nvshare-device-plugin")
 def main(**given: object) -> None:
     """Offer each GPU of this node to kubelet as several `nvshare.com/gpu`."""
     logging.basicConfig(
