@@ -14,6 +14,7 @@ from msgspec import structs
 from nvshare.cli import private
 from nvshare.cli.demo_plan import KERNEL, PIECES, Job, Phase, Plan
 from nvshare.cli.launch import Terms, shared
+from nvshare.cli.leftovers import entering, occupy
 from nvshare.cli.library import demo_program, library
 from nvshare.record import Record
 from nvshare.simgpu.config import SimGpu
@@ -114,11 +115,15 @@ class Set(Record, frozen=True):
 @contextlib.contextmanager
 def workplace() -> Iterator[Path]:
     """A short path for cards and sockets, gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="demo-", dir=private.runtime_directory()))
+    runtime = private.runtime_directory()
+    with entering(runtime):
+        folder = Path(tempfile.mkdtemp(prefix="demo-", dir=runtime))
+        descriptor = occupy(folder)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
 
 
 async def run_phase(phase: Phase, stage: Stage, report: Report) -> PhaseResult:

@@ -61,11 +61,14 @@ def _again_on_simulated(count: int, *, is_deep: bool) -> None:
     """Start anew with the simulated libraries in place: a process finds its NVML when it starts."""
     from nvshare.cli import private
     from nvshare.cli.failure import EXIT_OURS, FrontError
+    from nvshare.cli.leftovers import entering
     from nvshare.cli.simulated import simulated
     from nvshare.simgpu.config import SimConfigError
 
     try:
-        card = simulated(os.environ, private.runtime_directory(), gpus=count, memory=None)
+        runtime = private.runtime_directory()
+        with entering(runtime):
+            card = simulated(os.environ, runtime, gpus=count, memory=None)
         environment = card.environment()
     except SimConfigError as error:
         raise FrontError(str(error), EXIT_OURS) from None

@@ -9,7 +9,8 @@ Everything lives in one directory that only this user can enter. Three locks kee
               the GPU still finds its scheduler there;
   the lease   the scheduler's own, see scheduler/listener.py.
 
-The scheduler says that it is ready as it would to systemd, so nothing here polls."""
+The scheduler says that it is ready as it would to systemd, so nothing here polls. A shell waits for its end, to sweep
+(leftovers.py)."""
 
 import contextlib
 import fcntl
@@ -26,14 +27,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nvshare.cli.failure import EXIT_OURS, FrontError
+from nvshare.cli.leftovers import open_high
 from nvshare.cli.places import Place, answers, runtime_directory
 
 __all__ = ["Place", "answers", "join", "leave", "runtime_directory"]
 
 PATIENCE_S = 30.0
 UNUSED_S = 2
-HIGH_DESCRIPTOR = 200
-"""Programs count on small descriptor numbers; the one that they inherit from us is out of their way."""
+_THEN_SWEEP = '"$@"; code=$?; "$0" -P -m nvshare.cli.leftovers; exit $code'
 
 
 def join(place: Place, environment: Mapping[str, str], options: tuple[str, ...] = ()) -> int:
@@ -70,9 +71,7 @@ def leave(place: Place, descriptor: int) -> None:
 
 def _hold(place: Place) -> tuple[int, bool]:
     """Hold the users' lock for as long as this program lives; and whether nobody else does."""
-    opened = os.open(place.users, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD, HIGH_DESCRIPTOR)
-    os.close(opened)
+    descriptor = open_high(place.users)
     fcntl.flock(descriptor, fcntl.LOCK_SH)  # Waits for a scheduler that is just ending.
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,13 +96,14 @@ def _starting(place: Place) -> Iterator[None]:
 def _start(place: Place, environment: Mapping[str, str], options: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="n", dir=place.directory) as folder, _inbox(f"{folder}/n") as inbox:
         command = [
+            *("/bin/sh", "-c", _THEN_SWEEP, sys.executable),
             *(sys.executable, "-P", "-m", "nvshare.scheduler.main"),
             *("--socket", place.socket, "--operator-socket", place.operator_socket),
             *("--exit-when-unused", str(UNUSED_S), "--kubernetes", "off"),
             *options,
         ]
         with Path(place.log).open("wb") as log:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -146,7 +146,7 @@ def _await_ready(process: subprocess.Popen[bytes], inbox: socket.socket, place: 
                     return
                 if descriptor == pidfd:
                     raise FrontError(f"the private scheduler ended at once: {_last_line(place.log)}", EXIT_OURS)
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)
         raise FrontError(f"the private scheduler did not start in {PATIENCE_S:g} s; see {place.log}", EXIT_OURS)
     finally:
         os.close(pidfd)

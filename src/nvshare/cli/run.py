@@ -7,15 +7,20 @@ import os
 import secrets
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nvshare.cli import private
 from nvshare.cli.failure import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OURS, EXIT_USAGE, FrontError
 from nvshare.cli.launch import Terms, shared
+from nvshare.cli.leftovers import entering
 from nvshare.cli.library import library
 from nvshare.cli.options import SIZE, terms_options
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
+
+if TYPE_CHECKING:
+    from nvshare.simgpu.config import SimGpu
 
 
 @click.command(
@@ -62,10 +67,12 @@ def run(
         raise FrontError("run: --no-share needs --sim-gpus; on a real GPU just run the command", EXIT_USAGE)
     environment = dict(os.environ)
     if sim_gpus is not None or sim_memory is not None or sim_runtime:
-        environment, place = _simulated(environment, sim_gpus, sim_memory, with_runtime=sim_runtime)
-        if no_share:
-            replace(command, environment)
-        path = socket or environment.get(SOCKET_VARIABLE) or _join(place, environment)
+        with entering(private.runtime_directory()):
+            card = _card(environment, sim_gpus, sim_memory)
+            environment = _simulated(card, environment, with_runtime=sim_runtime)
+            if no_share:
+                replace(command, environment)
+            path = socket or environment.get(SOCKET_VARIABLE) or _join_on(card, environment)
     else:
         path = _scheduler(environment, socket, is_private=is_private)
     fresh = Terms(terms.limit_bytes, terms.priority, terms.weight, terms.name, secrets.token_hex(16))
@@ -102,19 +109,26 @@ def _scheduler(environment: dict[str, str], socket: str | None, *, is_private: b
     return path
 
 
-def _simulated(
-    environment: dict[str, str], gpus: int | None, memory: int | None, *, with_runtime: bool
-) -> tuple[dict[str, str], private.Place]:
-    from nvshare.cli.simulated import scheduler_directory, simulated
+def _card(environment: dict[str, str], gpus: int | None, memory: int | None) -> "SimGpu":
+    from nvshare.cli.simulated import simulated
+
+    memory_text = None if memory is None else str(memory)
+    return simulated(environment, private.runtime_directory(), gpus=gpus, memory=memory_text)
+
+
+def _simulated(card: "SimGpu", environment: dict[str, str], *, with_runtime: bool) -> dict[str, str]:
     from nvshare.simgpu.config import SimConfigError
 
-    runtime = private.runtime_directory()
-    card = simulated(environment, runtime, gpus=gpus, memory=None if memory is None else str(memory))
     try:
-        made = card.environment(environment, runtime=with_runtime)
+        return card.environment(environment, runtime=with_runtime)
     except SimConfigError as error:
         raise FrontError(str(error), EXIT_OURS) from None
-    return made, private.Place(str(scheduler_directory(card, runtime)))
+
+
+def _join_on(card: "SimGpu", environment: dict[str, str]) -> str:
+    from nvshare.cli.simulated import scheduler_directory
+
+    return _join(private.Place(str(scheduler_directory(card, private.runtime_directory()))), environment)
 
 
 def _join(place: private.Place, environment: dict[str, str]) -> str:

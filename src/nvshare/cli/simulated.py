@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nvshare.cli.failure import EXIT_USAGE, FrontError
+from nvshare.cli.leftovers import occupy
 from nvshare.simgpu.config import SETTINGS, SimConfigError, SimGpu, from_environment
 
 OF_THE_PROGRAM = ("kernels", "kernel_us", "touch", "trace")
@@ -12,7 +13,9 @@ OF_THE_PROGRAM = ("kernels", "kernel_us", "touch", "trace")
 
 
 def simulated(environment: Mapping[str, str], runtime: Path, *, gpus: int | None, memory: str | None) -> SimGpu:
-    """The card of these settings; its directory, unless the environment names one, is named by them."""
+    """The card of these settings; its directory, unless the environment names one, is named by them.
+
+    Called by who is `leftovers.entering`; this process and what it execs are then users of the directory."""
     try:
         card = from_environment(environment).with_values(gpus=gpus, memory=memory)
     except SimConfigError as error:
@@ -21,6 +24,7 @@ def simulated(environment: Mapping[str, str], runtime: Path, *, gpus: int | None
         return card
     folder = runtime / f"sim-{_digest(card)}"
     folder.mkdir(mode=0o700, exist_ok=True)
+    occupy(folder)
     return card.with_values(directory=folder)
 
 
