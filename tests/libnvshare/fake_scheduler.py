@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from nvshare.wire.codec import Decoder, encode
-from nvshare.wire.messages import FROM_CLIENT, Message, Register, SchedOn
+from nvshare.wire.messages import FROM_CLIENT, BudgetRecall, BudgetReturn, Message, Register, SchedOn
 
 M = TypeVar("M", bound=Message)
+SETTLED = 0x5E77
+MOST_BYTES = 1 << 55
 
 
 class Peer:
@@ -54,6 +56,11 @@ class Peer:
                 return message
             skipped.append(message)
         raise AssertionError(f"no {kind.__name__} within {timeout} s; came: {skipped}")
+
+    def settle(self, *messages: Message) -> None:
+        """Sends, and comes back when the client has taken it all: a recall of nothing comes last and is answered."""
+        self.send(*messages, BudgetRecall(0, SETTLED, MOST_BYTES))
+        self.expect(BudgetReturn, such=lambda answer: answer.serial == SETTLED)
 
     def nothing(self, kind: type[Message], seconds: float) -> None:
         """Fails if a message of this kind comes within the time."""

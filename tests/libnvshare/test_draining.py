@@ -6,7 +6,19 @@ import pytest
 from fake_scheduler import FakeScheduler, Peer
 from programs import GIB, OUT_OF_MEMORY, Program, Programs, wait_until
 
-from nvshare.wire.messages import Budget, Busy, DropLock, Idle, LockOk, LockReleased, ReqLock, UpdateLimit
+from nvshare.wire.messages import (
+    Budget,
+    Busy,
+    ClaimState,
+    DropLock,
+    Idle,
+    LockOk,
+    LockReleased,
+    Register,
+    ReqLock,
+    SchedOn,
+    UpdateLimit,
+)
 
 KERNEL_US = 50_000_000  # half a second on a card a hundred times faster than life
 KERNEL_S = 0.5
@@ -95,6 +107,32 @@ def test_a_holder_with_work_under_way_is_not_idle(on_card: Programs, scheduler: 
     peer.expect(Busy)
     peer.expect(Idle, 10)
     assert time.monotonic() - began > KERNEL_S - 0.05
+
+
+def test_a_scheduler_that_goes_in_the_middle_of_a_drain_leaves_the_lock_and_all_work(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = start(on_card, scheduler)
+    began = time.monotonic()
+    program.do(f"spin {KERNEL_US} 4")
+    peer.settle(DropLock(0, 1, 10000, 1))
+    program.say("spin 1 1")
+    assert program.is_silent(0.1)  # at the gate, behind the drain
+    assert [message for message in peer.seen if isinstance(message, LockReleased)] == []
+    peer.close()
+    assert program.answer()[0] == "0"  # nobody is left to give the lock to
+    peer = scheduler.accept()
+    register = peer.expect(Register)
+    assert [(entry.state, entry.lock) for entry in register.entries] == [(ClaimState.HOLDING, 1)]
+    peer.send(SchedOn(0, 1, 2), DropLock(0, 1, 10000, 1))
+    assert peer.expect(LockReleased, 10) == LockReleased(0, False, 1)
+    assert time.monotonic() - began > 4 * KERNEL_S - 0.05
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 2))
+    assert program.answer()[0] == "0"
+    program.do("sync")
+    program.finish()
 
 
 def test_what_a_pool_keeps_is_charged_and_what_it_lets_go_is_not(on_card: Programs, scheduler: FakeScheduler) -> None:

@@ -1,7 +1,7 @@
 """Living through everything: no daemon, a dying one, a hostile one, fork, closed descriptors, and not being wanted."""
 
 import contextlib
-import os
+import random
 import socket
 import sys
 import time
@@ -130,7 +130,7 @@ def test_who_gave_its_lock_back_before_the_daemon_died_claims_none_and_asks_agai
         encode(LockOk(9, False, 1)),  # a GPU that there is not
         encode(ReqLock(0, 0, 0, 0)),  # a client's message
         encode(SchedOn(0, 1, 1))[:7],  # half a frame, and then nothing
-        os.urandom(4096),
+        random.Random(4096).randbytes(4096),
     ],
 )
 def test_a_daemon_that_talks_nonsense_is_left_and_asked_again(

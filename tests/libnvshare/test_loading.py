@@ -184,7 +184,7 @@ ok(cu.cuMemFree(memory))
 
 
 def test_cuda_bindings_run_under_it(programs: Programs) -> None:
-    pytest.importorskip("cuda.bindings")
+    pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed (development group)")
     done = programs.run(sys.executable, "-c", BINDINGS, **simulated(programs), NVSHARE_GPU_MEMORY_LIMIT="4Gi")
     assert done.stdout == "[4, 4]\n[3, 4]\nTrue\n", done.stderr
 

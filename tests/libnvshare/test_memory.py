@@ -28,10 +28,7 @@ def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> t
 
 def limit(program: Program, peer: Peer, limit: int, budget: int | None = None, others: int = 0) -> None:
     """Tells a limit and waits until it has arrived."""
-    peer.send(
-        UpdateLimit(0, limit), Budget(0, 1, 0, limit if budget is None else budget, others), BudgetRecall(0, 2, 1 << 55)
-    )
-    peer.expect(BudgetReturn)
+    peer.settle(UpdateLimit(0, limit), Budget(0, 1, 0, limit if budget is None else budget, others))
 
 
 def used(program: Program) -> int:

@@ -121,8 +121,7 @@ def test_scheduling_off_lets_everyone_run_and_on_asks_again(programs: Programs, 
     peer.expect(ReqLock)
     peer.send(SchedOff(0, 1, 1))
     assert program.answer()[0] == "0"
-    peer.send(SchedOn(0, 1, 1))
-    time.sleep(0.05)
+    peer.settle(SchedOn(0, 1, 1))
     program.say("spin 1 1")
     peer.expect(ReqLock)
     assert program.is_silent(0.1)
