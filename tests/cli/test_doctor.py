@@ -48,11 +48,12 @@ def test_a_library_for_another_machine_fails_with_the_remedy(tmp_path: Path, mon
     assert "make native" in finding.remedy
 
 
-def test_no_driver_is_a_failure_that_names_the_remedy(tmp_path: Path) -> None:
-    findings = found(checks.check_driver, machine(tmp_path))
-    if findings[0].level == "fail":  # A developer's machine may have one.
-        assert "libcuda.so.1" in findings[0].text
-        assert "--sim-gpus" in findings[0].remedy
+def test_a_driver_that_cannot_be_loaded_is_a_failure_that_names_the_remedy(tmp_path: Path) -> None:
+    put(tmp_path, "/lib/libcuda.so.1")  # empty, and found before the one that a developer's machine may have
+    (finding,) = found(checks.check_driver, machine(tmp_path, LD_LIBRARY_PATH=str(tmp_path / "lib")))
+    assert finding.level == "fail"
+    assert "libcuda.so.1 cannot be loaded" in finding.text
+    assert "--sim-gpus" in finding.remedy
 
 
 def test_a_missing_uvm_device_file_is_found(tmp_path: Path) -> None:
