@@ -1,4 +1,4 @@
-"""The user's own scenarios 1 to 4: limits by annotation on a real cluster."""
+"""Scenarios 1 to 4 of docs/kubernetes.md: limits by annotation on a real cluster."""
 
 import os
 import re
@@ -185,7 +185,11 @@ def test_kubectl_nvshare_shows_the_node_and_limits_a_pod() -> None:
 def test_a_pod_with_a_preload_of_its_own_is_shared_by_ld_so_preload() -> None:
     daemonset = ("-n", SYSTEM, "daemonset/nvshare-device-plugin")
     own = {"LD_PRELOAD": "/lib/x86_64-linux-gnu/libdl.so.2"}
+    wait_until(lambda: not clients(), "the clients of earlier pods have left")
     with pods(pod("own-preload", "workload", "serve", env=own)):
+        wait_until(
+            lambda: "Success" in execute("own-preload", "workload", "ask", "alloc", "1Gi", code=None), "it works"
+        )
         assert not clients()
     kubectl("set", "env", *daemonset, "NVSHARE_INJECTION=ld.so.preload")
     try:

@@ -1,4 +1,4 @@
-"""Scenario 6, waiting, and thirty pods on one card."""
+"""Scenario 6 of docs/kubernetes.md, waiting, and thirty pods on one card."""
 
 import itertools
 import json

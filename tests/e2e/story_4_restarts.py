@@ -27,6 +27,7 @@ from kit import (
     kubectl,
     pod,
     pods,
+    scheduler_log,
     scheduler_pid,
     system_pod,
     wait_for_log,
@@ -241,10 +242,11 @@ def kill_main(name: str) -> None:
 def test_a_drained_node_forgets_its_clients_and_takes_pods_again() -> None:
     with pods(pod("drained", "workload", "serve")):
         wait_until(lambda: len(clients()) == 1, "the process registers")
+        since = len(scheduler_log())
         kubectl("drain", NODE, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=60s")
         try:
             wait_until(lambda: not clients(), "its client has left")
-            wait_for_log("Client .*left")
+            wait_for_log("Client .*left", since=since)
         finally:
             kubectl("uncordon", NODE)
     with pods(pod("after-drain", "workload", "serve")):
