@@ -6,7 +6,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test lint check-generated bench e2e soak chaos fuzz torch numba release generate clean
+.PHONY: help setup native demo test lint check-generated bench e2e soak chaos sanitize fuzz torch numba release generate clean
 
 help:  ## What there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
@@ -49,6 +49,9 @@ soak: setup  ## Simulated worlds with faults, SECONDS=120 of them; a broken law 
 
 chaos: native  ## Real processes on a simulated GPU while the scheduler is killed every second, SECONDS=60
 	@$(BIN)/python tools/chaos.py --seconds $(or $(SECONDS),60)
+
+sanitize: native  ## The library's tests under ThreadSanitizer, then AddressSanitizer with UndefinedBehaviorSanitizer
+	@$(BIN)/python tests/libnvshare/sanitize.py
 
 fuzz: setup  ## Random bytes for the readers of frames, SECONDS=60 each: ours in Python (atheris), the library's in C
 	@tools/fuzz.sh $(or $(SECONDS),60)
