@@ -170,8 +170,6 @@ static CUgraphNodeType type_of(const struct sim_op *op)
         return CU_GRAPH_NODE_TYPE_EVENT_RECORD;
     case SIM_OP_WAIT_EVENT:
         return CU_GRAPH_NODE_TYPE_WAIT_EVENT;
-    case SIM_OP_FREE:
-        return CU_GRAPH_NODE_TYPE_MEM_FREE;
     case SIM_OP_GRAPH:
         return CU_GRAPH_NODE_TYPE_GRAPH;
     case SIM_OP_WAIT_VALUE:
@@ -193,8 +191,6 @@ static void describe(CUgraphNode node)
             .value = op->u.memset.value, .elementSize = op->u.memset.element, .width = op->u.memset.width, .height = op->u.memset.rows};
     } else if (op->kind == SIM_OP_EVENT || op->kind == SIM_OP_WAIT_EVENT) {
         node->params.event = op->u.event.event;
-    } else if (op->kind == SIM_OP_FREE) {
-        node->params.pointer = op->u.free.address;
     } else if (op->kind == SIM_OP_COPY) {
         const struct sim_copy *copy = &op->u.copy;
         node->params.copy = (CUDA_MEMCPY3D){
@@ -214,31 +210,40 @@ static CUgraph graph_of(const struct CUgraphExec_st *exec)
         if (node == NULL)
             return NULL;
         node->op = exec->operations[i];
+        node->memory = sim_graph_memory_retain(exec->memories[i]);
     }
     return graph;
 }
 
-CUresult sim_capture_op(CUstream stream, struct sim_op *op)
+CUresult sim_capture_node(CUstream stream, CUgraphNodeType type, CUgraphNode *node)
 {
     struct sim_capture *capture = stream->capture;
     if (capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (op->kind == SIM_OP_PREFETCH)
-        return spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    pthread_mutex_lock(&sim_capture_lock);
     struct sim_lane *lane = sim_capture_lane(capture, stream);
-    CUgraphNode node = sim_graph_add(capture->graph, type_of(op), lane->tips, lane->count);
-    if (node != NULL && op->kind == SIM_OP_GRAPH) {
+    *node = sim_graph_add(capture->graph, type, lane->tips, lane->count);
+    if (*node == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sim_lane_set(lane, *node);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_op(CUstream stream, struct sim_op *op)
+{
+    CUgraphNode node;
+    if (op->kind == SIM_OP_PREFETCH)
+        return spoil(stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    pthread_mutex_lock(&sim_capture_lock);
+    CUresult result = sim_capture_node(stream, type_of(op), &node);
+    if (result == CUDA_SUCCESS && op->kind == SIM_OP_GRAPH) {
         node->child = graph_of(op->u.graph.exec);
-    } else if (node != NULL) {
+    } else if (result == CUDA_SUCCESS) {
         node->op = *op;
         node->context = stream->context;
         describe(node);
     }
-    if (node != NULL)
-        sim_lane_set(lane, node);
     pthread_mutex_unlock(&sim_capture_lock);
-    return node != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
 }
 
 bool sim_event_is_captured(CUevent event) { return event->captured; }

@@ -1,4 +1,4 @@
-/* A capture in progress; shared by capture.c and capture_api.c. */
+/* A capture in progress; shared by capture.c, capture_begin.c, capture_info.c and graph_memory.c. */
 #ifndef SIM_CAPTURE_H
 #define SIM_CAPTURE_H
 
@@ -23,5 +23,7 @@ struct sim_lane *sim_capture_lane(struct sim_capture *capture, CUstream stream);
 struct sim_lane *sim_capture_join(struct sim_capture *capture, CUstream stream);
 bool sim_lane_add(struct sim_lane *lane, CUgraphNode node);
 void sim_lane_set(struct sim_lane *lane, CUgraphNode node);
+/* The stream's next node. */
+CUresult sim_capture_node(CUstream stream, CUgraphNodeType type, CUgraphNode *node);
 
 #endif

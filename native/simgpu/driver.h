@@ -238,6 +238,8 @@ CUresult sim_capture_no_context_sync(CUcontext context);
 CUresult sim_capture_legacy(CUcontext context);
 /* The stream captures: the operation becomes a node. The context's lock is held. */
 CUresult sim_capture_op(CUstream stream, struct sim_op *op);
+CUresult sim_capture_allocate(CUstream stream, CUmemoryPool pool, size_t bytes, CUdeviceptr *pointer);
+CUresult sim_capture_free(CUstream stream, CUdeviceptr pointer);
 CUresult sim_capture_record(CUstream stream, CUevent event);
 CUresult sim_capture_wait(CUstream stream, CUevent event);
 bool sim_event_is_captured(CUevent event);
@@ -258,6 +260,7 @@ struct sim_allocation {
     uint32_t read_mostly;
     int preferred, prefetched;       /* device ordinal, -1 host, -2 none */
     uint32_t accessed_by;
+    bool of_graph;                   /* an allocation node's */
     bool direct;                     /* from a call of the program and not part of another object: goes when its context goes */
 };
 CUresult sim_memory_new(CUcontext context, uint32_t memory, uint64_t bytes, struct sim_allocation **allocation);

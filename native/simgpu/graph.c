@@ -59,8 +59,7 @@ static void free_node(CUgraphNode node)
 {
     if (node->child != NULL)
         sim_graph_free(node->child);
-    if (node->memory != NULL && sim_memory_at(node->params.alloc.dptr) == node->memory)
-        sim_memory_free(node->memory);
+    sim_graph_memory_release(node->memory);
     free(node->dependencies);
     sim_handle_free(node);
 }
@@ -121,6 +120,7 @@ CUresult cuGraphClone(CUgraph *clone, CUgraph original)
         to->op = from->op;
         to->params = from->params;
         to->context = from->context;
+        to->memory = sim_graph_memory_retain(from->memory);
         from->mark = (uint32_t)i;
         if (from->child != NULL)
             SIM_TRY(cuGraphClone(&to->child, from->child));

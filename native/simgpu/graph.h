@@ -1,8 +1,14 @@
-/* Graphs; shared by graph.c, graph_nodes.c, graph_exec.c, capture.c and the engine. */
+/* Graphs; shared by graph.c, graph_nodes.c, graph_memory.c, graph_exec.c, capture.c and the engine. */
 #ifndef SIM_GRAPH_H
 #define SIM_GRAPH_H
 
 #include "driver.h"
+
+struct sim_graph_memory {
+    _Atomic uint32_t references;     /* nodes and instances */
+    uint64_t id;                     /* of the allocation at params.dptr */
+    CUDA_MEM_ALLOC_NODE_PARAMS params;
+};
 
 struct CUgraphNode_st {
     uint32_t kind;
@@ -14,13 +20,12 @@ struct CUgraphNode_st {
     size_t count, room;
     CUgraph child;
     uint32_t mark;
-    struct sim_allocation *memory;   /* of an allocation node */
+    struct sim_graph_memory *memory; /* of an allocation node */
     union {                          /* as given, for the getters */
         CUDA_KERNEL_NODE_PARAMS kernel;
         CUDA_MEMCPY3D copy;
         CUDA_MEMSET_NODE_PARAMS memset;
         CUDA_HOST_NODE_PARAMS host;
-        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
         CUdeviceptr pointer;
         CUevent event;
     } params;
@@ -44,12 +49,18 @@ struct CUgraphExec_st {
     uint64_t *ids;                   /* node ids of the operations */
     uint8_t *enabled;
     CUgraphNodeType *types;
+    struct sim_graph_memory **memories; /* of allocation nodes, else NULL */
     uint32_t count;
 };
 
 CUgraph sim_graph_new(void);
 CUgraphNode sim_graph_add(CUgraph graph, CUgraphNodeType type, const CUgraphNode *dependencies, size_t count);
 bool sim_graph_depend(CUgraphNode node, CUgraphNode on);
+/* With the caller's arguments checked. */
+CUresult sim_graph_add_node(CUgraphNode *node, CUgraph graph, CUgraphNodeType type, const CUgraphNode *dependencies, size_t count);
+CUresult sim_graph_check_node(CUgraphNode node, CUgraphNodeType type);
+struct sim_graph_memory *sim_graph_memory_retain(struct sim_graph_memory *memory);
+void sim_graph_memory_release(struct sim_graph_memory *memory);
 void sim_graph_free(CUgraph graph);
 void sim_user_object_release(CUuserObject object, unsigned count);
 

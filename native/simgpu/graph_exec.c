@@ -17,6 +17,7 @@ static void put(CUgraphExec exec, const struct CUgraphNode_st *node)
     exec->operations[exec->count] = node->op;
     exec->ids[exec->count] = node->id;
     exec->types[exec->count] = node->type;
+    exec->memories[exec->count] = sim_graph_memory_retain(node->memory);
     exec->enabled[exec->count] = 1;
     exec->count++;
 }
@@ -54,6 +55,9 @@ static void free_parts(CUgraphExec exec)
     free(exec->ids);
     free(exec->types);
     free(exec->enabled);
+    for (uint32_t i = 0; i < exec->count; i++)
+        sim_graph_memory_release(exec->memories[i]);
+    free(exec->memories);
 }
 
 /* Fills a fresh instance's arrays. */
@@ -64,7 +68,8 @@ static CUresult build(CUgraphExec exec, CUgraph graph)
     exec->ids = calloc(room, sizeof *exec->ids);
     exec->types = calloc(room, sizeof *exec->types);
     exec->enabled = calloc(room, sizeof *exec->enabled);
-    if (exec->operations == NULL || exec->ids == NULL || exec->types == NULL || exec->enabled == NULL)
+    exec->memories = calloc(room, sizeof *exec->memories);
+    if (exec->operations == NULL || exec->ids == NULL || exec->types == NULL || exec->enabled == NULL || exec->memories == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     exec->graph_id = graph->id;
     return flatten(exec, graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -160,6 +165,9 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
     if (same) {
         memcpy(exec->operations, fresh.operations, fresh.count * sizeof *fresh.operations);
         memcpy(exec->ids, fresh.ids, fresh.count * sizeof *fresh.ids);
+        struct sim_graph_memory **before = exec->memories;
+        exec->memories = fresh.memories;
+        fresh.memories = before;
     }
     free_parts(&fresh);
     *info = (CUgraphExecUpdateResultInfo){.result = same ? 0 : 2}; /* 2: topology changed */

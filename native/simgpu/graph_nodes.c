@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static CUresult add(CUgraphNode *node, CUgraph graph, CUgraphNodeType type, const CUgraphNode *dependencies, size_t count)
+CUresult sim_graph_add_node(CUgraphNode *node, CUgraph graph, CUgraphNodeType type, const CUgraphNode *dependencies, size_t count)
 {
     SIM_ENTER();
     if (node == NULL || !sim_is(graph, SIM_GRAPH) || (count > 0 && dependencies == NULL))
@@ -16,7 +16,7 @@ static CUresult add(CUgraphNode *node, CUgraph graph, CUgraphNodeType type, cons
     return *node != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult check(CUgraphNode node, CUgraphNodeType type)
+CUresult sim_graph_check_node(CUgraphNode node, CUgraphNodeType type)
 {
     SIM_ENTER();
     return sim_is(node, SIM_NODE) && node->type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -77,9 +77,9 @@ static CUresult event_op(CUevent event, uint32_t kind, struct sim_op *op)
 /* ADD, GET and SET for a kind whose parameters are one structure. */
 #define NODE_KIND(name, suffix, kind, type, field, make) \
     CUresult cuGraph##name##NodeGetParams##suffix(CUgraphNode node, type *params) \
-    { SIM_TRY(check(node, kind)); if (params == NULL) return CUDA_ERROR_INVALID_VALUE; *params = node->params.field; return CUDA_SUCCESS; } \
+    { SIM_TRY(sim_graph_check_node(node, kind)); if (params == NULL) return CUDA_ERROR_INVALID_VALUE; *params = node->params.field; return CUDA_SUCCESS; } \
     CUresult cuGraph##name##NodeSetParams##suffix(CUgraphNode node, const type *params) \
-    { struct sim_op op; SIM_TRY(check(node, kind)); SIM_TRY(make(params, &op)); node->op = op; node->params.field = *params; return CUDA_SUCCESS; }
+    { struct sim_op op; SIM_TRY(sim_graph_check_node(node, kind)); SIM_TRY(make(params, &op)); node->op = op; node->params.field = *params; return CUDA_SUCCESS; }
 NODE_KIND(Kernel, _v2, CU_GRAPH_NODE_TYPE_KERNEL, CUDA_KERNEL_NODE_PARAMS, kernel, kernel_op)
 NODE_KIND(Memcpy, , CU_GRAPH_NODE_TYPE_MEMCPY, CUDA_MEMCPY3D, copy, copy_op)
 NODE_KIND(Memset, , CU_GRAPH_NODE_TYPE_MEMSET, CUDA_MEMSET_NODE_PARAMS, memset, memset_op)
@@ -90,7 +90,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraph
     struct sim_op op;
     SIM_ENTER();
     SIM_TRY(kernel_op(params, &op));
-    SIM_TRY(add(node, graph, CU_GRAPH_NODE_TYPE_KERNEL, dependencies, count));
+    SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_KERNEL, dependencies, count));
     (*node)->op = op;
     (*node)->params.kernel = *params;
     return CUDA_SUCCESS;
@@ -102,7 +102,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     SIM_ENTER();
     SIM_TRY(sim_context_check(context));
     SIM_TRY(copy_op(copy, &op));
-    SIM_TRY(add(node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, dependencies, count));
+    SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, dependencies, count));
     (*node)->op = op;
     (*node)->params.copy = *copy;
     (*node)->context = context;
@@ -115,7 +115,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     SIM_ENTER();
     SIM_TRY(sim_context_check(context));
     SIM_TRY(memset_op(params, &op));
-    SIM_TRY(add(node, graph, CU_GRAPH_NODE_TYPE_MEMSET, dependencies, count));
+    SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_MEMSET, dependencies, count));
     (*node)->op = op;
     (*node)->params.memset = *params;
     (*node)->context = context;
@@ -127,7 +127,7 @@ CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode 
     struct sim_op op;
     SIM_ENTER();
     SIM_TRY(host_op(params, &op));
-    SIM_TRY(add(node, graph, CU_GRAPH_NODE_TYPE_HOST, dependencies, count));
+    SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_HOST, dependencies, count));
     (*node)->op = op;
     (*node)->params.host = *params;
     return CUDA_SUCCESS;
@@ -135,7 +135,7 @@ CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode 
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
 {
-    return add(node, graph, CU_GRAPH_NODE_TYPE_EMPTY, dependencies, count);
+    return sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_EMPTY, dependencies, count);
 }
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUgraph child)
@@ -145,14 +145,14 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgrap
     if (!sim_is(child, SIM_GRAPH) || child == graph)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(cuGraphClone(&copy, child));
-    SIM_TRY(add(node, graph, CU_GRAPH_NODE_TYPE_GRAPH, dependencies, count));
+    SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_GRAPH, dependencies, count));
     (*node)->child = copy;
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
 {
-    SIM_TRY(check(node, CU_GRAPH_NODE_TYPE_GRAPH));
+    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_GRAPH));
     if (graph == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *graph = node->child;
@@ -161,61 +161,14 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
 
 #define EVENT_KIND(name, kind, operation) \
     CUresult cuGraphAddEvent##name##Node(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUevent event) \
-    { struct sim_op op; SIM_ENTER(); SIM_TRY(event_op(event, operation, &op)); SIM_TRY(add(node, graph, kind, dependencies, count)); \
+    { struct sim_op op; SIM_ENTER(); SIM_TRY(event_op(event, operation, &op)); SIM_TRY(sim_graph_add_node(node, graph, kind, dependencies, count)); \
       (*node)->op = op; (*node)->params.event = event; return CUDA_SUCCESS; } \
     CUresult cuGraphEvent##name##NodeGetEvent(CUgraphNode node, CUevent *event) \
-    { SIM_TRY(check(node, kind)); if (event == NULL) return CUDA_ERROR_INVALID_VALUE; *event = node->params.event; return CUDA_SUCCESS; } \
+    { SIM_TRY(sim_graph_check_node(node, kind)); if (event == NULL) return CUDA_ERROR_INVALID_VALUE; *event = node->params.event; return CUDA_SUCCESS; } \
     CUresult cuGraphEvent##name##NodeSetEvent(CUgraphNode node, CUevent event) \
-    { struct sim_op op; SIM_TRY(check(node, kind)); SIM_TRY(event_op(event, operation, &op)); node->op = op; node->params.event = event; return CUDA_SUCCESS; }
+    { struct sim_op op; SIM_TRY(sim_graph_check_node(node, kind)); SIM_TRY(event_op(event, operation, &op)); node->op = op; node->params.event = event; return CUDA_SUCCESS; }
 EVENT_KIND(Record, CU_GRAPH_NODE_TYPE_EVENT_RECORD, SIM_OP_EVENT)
 EVENT_KIND(Wait, CU_GRAPH_NODE_TYPE_WAIT_EVENT, SIM_OP_WAIT_EVENT)
-
-/* An allocation node's memory exists from when the node is made; its free node gives it back when it runs. */
-CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
-{
-    CUcontext context;
-    struct sim_allocation *memory;
-    SIM_ENTER();
-    if (params == NULL || params->bytesize == 0 || params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_primary_retain(&context, params->poolProps.location.id));
-    SIM_TRY(add(node, graph, CU_GRAPH_NODE_TYPE_MEM_ALLOC, dependencies, count));
-    SIM_TRY(sim_memory_new(context, SIM_TRACE_POOL, params->bytesize, &memory));
-    params->dptr = memory->base;
-    (*node)->memory = memory;
-    (*node)->params.alloc = *params;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
-{
-    SIM_TRY(check(node, CU_GRAPH_NODE_TYPE_MEM_ALLOC));
-    if (params == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *params = node->params.alloc;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUdeviceptr pointer)
-{
-    SIM_ENTER();
-    struct sim_allocation *memory = sim_memory_at(pointer);
-    if (memory == NULL || memory->base != pointer || memory->memory != SIM_TRACE_POOL)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(add(node, graph, CU_GRAPH_NODE_TYPE_MEM_FREE, dependencies, count));
-    (*node)->params.pointer = pointer;
-    (*node)->op.kind = SIM_OP_NOTHING; /* the graph may be launched again: its memory stays reserved for it */
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *pointer)
-{
-    SIM_TRY(check(node, CU_GRAPH_NODE_TYPE_MEM_FREE));
-    if (pointer == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pointer = node->params.pointer;
-    return CUDA_SUCCESS;
-}
 
 CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *params)
 {
@@ -278,7 +231,7 @@ static CUresult replace(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     struct sim_op op;
-    SIM_TRY(check(node, CU_GRAPH_NODE_TYPE_KERNEL));
+    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_KERNEL));
     SIM_TRY(kernel_op(params, &op));
     return replace(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, &op);
 }
@@ -286,7 +239,7 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, c
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context)
 {
     struct sim_op op;
-    SIM_TRY(check(node, CU_GRAPH_NODE_TYPE_MEMCPY));
+    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_MEMCPY));
     SIM_TRY(sim_context_check(context));
     SIM_TRY(copy_op(copy, &op));
     return replace(exec, node, CU_GRAPH_NODE_TYPE_MEMCPY, &op);
@@ -295,7 +248,7 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, cons
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
 {
     struct sim_op op;
-    SIM_TRY(check(node, CU_GRAPH_NODE_TYPE_MEMSET));
+    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_MEMSET));
     SIM_TRY(sim_context_check(context));
     SIM_TRY(memset_op(params, &op));
     return replace(exec, node, CU_GRAPH_NODE_TYPE_MEMSET, &op);
@@ -304,7 +257,7 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, cons
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params)
 {
     struct sim_op op;
-    SIM_TRY(check(node, CU_GRAPH_NODE_TYPE_HOST));
+    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_HOST));
     SIM_TRY(host_op(params, &op));
     return replace(exec, node, CU_GRAPH_NODE_TYPE_HOST, &op);
 }

@@ -57,7 +57,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     sim_card_drain(allocation->card); /* work that uses it may be under way */
     if (allocation->pool != NULL)
         sim_pool_give_back(allocation);
-    else
+    else if (!allocation->of_graph) /* a graph's stays its own */
         sim_memory_free(allocation);
     return CUDA_SUCCESS;
 }

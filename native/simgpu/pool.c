@@ -199,8 +199,6 @@ static CUresult from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
 {
     struct sim_allocation *allocation;
     uint64_t size = rounded(bytes);
-    if (pool->context == NULL)
-        SIM_TRY(sim_primary_retain(&pool->context, stream->context->device));
     pthread_mutex_lock(&lock);
     allocation = take_kept(pool, size);
     CUresult result = CUDA_SUCCESS;
@@ -226,7 +224,7 @@ static CUresult from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
     if (result != CUDA_SUCCESS)
         return result;
     struct sim_op op = {.kind = SIM_OP_NOTHING};
-    return sim_submit(stream, &op); /* keeps the order, and is a node while capturing */
+    return sim_submit(stream, &op); /* keeps the order */
 }
 
 static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream handle, bool per_thread)
@@ -238,7 +236,9 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, 
     if (pool == NULL)
         SIM_TRY(sim_pool_current(stream->context->device, &pool));
     SIM_TRY(sim_pool_check(pool));
-    return from_pool(pointer, bytes, pool, stream);
+    if (pool->context == NULL)
+        SIM_TRY(sim_primary_retain(&pool->context, stream->context->device));
+    return stream->capture != NULL ? sim_capture_allocate(stream, pool, bytes, pointer) : from_pool(pointer, bytes, pool, stream);
 }
 
 static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream, bool per_thread)
@@ -253,11 +253,13 @@ static CUresult release(CUdeviceptr pointer, CUstream handle, bool per_thread)
     SIM_TRY(sim_stream_resolve(handle, per_thread, &stream));
     if (pointer == 0)
         return CUDA_SUCCESS;
+    if (stream->capture != NULL)
+        return sim_capture_free(stream, pointer);
     struct sim_allocation *allocation = sim_memory_at(pointer);
     if (allocation == NULL || allocation->base != pointer || (allocation->pool != NULL && allocation->flags != 0))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_op op = {.kind = SIM_OP_NOTHING};
-    if (stream->capture == NULL) { /* a graph's memory stays its own: it may be launched again */
+    if (!allocation->of_graph) { /* a graph's stays its own */
         op.kind = SIM_OP_FREE;
         op.u.free.address = pointer;
         allocation->flags = 1; /* being freed */

@@ -127,10 +127,8 @@ static void building(CUcontext context)
 static void generic_nodes(void)
 {
     CUgraph graph = NULL;
-    CUgraphNode node = NULL, memory = NULL;
+    CUgraphNode node = NULL;
     CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.poolProps = {.allocType = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = 1 << 20}, seen;
-    CUdeviceptr pointer = 0;
     params.u.kernel = (CUDA_KERNEL_NODE_PARAMS){.func = kernel("graph_kernel"), .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
                                                 .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
     OK(cuGraphCreate, &graph, 0);
@@ -138,12 +136,6 @@ static void generic_nodes(void)
     OK(cuGraphAddNode_v2, &node, graph, &node, NULL, 1, &params);
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
     IS(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode, &node, graph, NULL, 0, &params);
-    OK(cuGraphAddMemAllocNode, &memory, graph, NULL, 0, &alloc);
-    OK(cuGraphMemAllocNodeGetParams, memory, &seen);
-    TRUE_(seen.dptr == alloc.dptr && alloc.dptr != 0);
-    OK(cuGraphAddMemFreeNode, &node, graph, &memory, 1, alloc.dptr);
-    OK(cuGraphMemFreeNodeGetParams, node, &pointer);
-    TRUE_(pointer == alloc.dptr);
     OK(cuGraphDestroy, graph);
     IS(BAD_VALUE, cuGraphDestroy, graph);
 }

@@ -9,7 +9,7 @@ import pytest
 from nvshare.simgpu.config import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("devices", "memory", "copies", "streams", "graphs")
+PROGRAMS = ("devices", "memory", "copies", "streams", "graphs", "graph_memory")
 PER_THREAD = re.compile(r"_pt(sz|ds)$")
 
 
