@@ -146,13 +146,16 @@ def test_what_a_pool_keeps_is_charged_and_what_it_lets_go_is_not(on_card: Progra
     peer.drain_quiet(0.05)
 
 
-def test_a_graphs_memory_is_charged_when_it_becomes_executable(on_card: Programs, scheduler: FakeScheduler) -> None:
+@pytest.mark.parametrize("how", ["graphalloc", "capturealloc"])
+def test_a_graphs_memory_is_charged_when_it_becomes_executable(
+    on_card: Programs, scheduler: FakeScheduler, how: str
+) -> None:
     program, peer = start(on_card, scheduler)
     free = int(program.do("info")[0])
-    program.do(f"graphalloc {GIB}")
+    program.do(f"{how} {GIB}")
     assert free - int(program.do("info")[0]) == GIB
     program.do("graphdestroy")
     assert int(program.do("info")[0]) == free
     peer.send(UpdateLimit(0, GIB // 2), Budget(0, 1, 0, GIB // 2, 0))
     wait_until(lambda: program.do("info")[1] == str(GIB // 2), what="the limit")
-    assert program.ask(f"graphalloc {GIB}")[0] == str(OUT_OF_MEMORY)
+    assert program.ask(f"{how} {GIB}")[0] == str(OUT_OF_MEMORY)

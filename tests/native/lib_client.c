@@ -257,20 +257,41 @@ static void spin_per_thread(uint64_t us)
     printf("%d\n", launch_ptsz(spin[current], 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 }
 
-/* A graph that allocates: built, made executable, kept. */
+/* A graph that allocates: built by name or by capture, made executable. */
 static CUgraphExec exec;
-static void graph_alloc(size_t n)
+
+static CUresult built(size_t n, CUgraph *graph)
 {
-    CUgraph graph;
     CUgraphNode node;
     CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = n};
     params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     params.poolProps.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0};
-    CUresult result = cu.GraphCreate(&graph, 0);
+    CUresult result = cu.GraphCreate(graph, 0);
+    return result == CUDA_SUCCESS ? cu.GraphAddMemAllocNode(&node, *graph, NULL, 0, &params) : result;
+}
+
+static CUresult captured(size_t n, CUgraph *graph)
+{
+    CUstream stream;
+    CUdeviceptr d;
+    CUresult result = cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS)
-        result = cu.GraphAddMemAllocNode(&node, graph, NULL, 0, &params);
+        result = cu.StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     if (result == CUDA_SUCCESS)
+        result = cu.MemAllocAsync(&d, n, stream);
+    if (result == CUDA_SUCCESS)
+        result = cu.StreamEndCapture(stream, graph);
+    return result == CUDA_SUCCESS ? cu.StreamDestroy(stream) : result;
+}
+
+static void graph_alloc(size_t n, CUresult (*make)(size_t, CUgraph *))
+{
+    CUgraph graph;
+    CUresult result = make(n, &graph);
+    if (result == CUDA_SUCCESS) {
         result = cu.GraphInstantiateWithFlags(&exec, graph, 0);
+        cu.GraphDestroy(graph);
+    }
     printf("%d\n", result);
 }
 
@@ -313,7 +334,8 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "closeall")) close_everything();
     else if (!strcmp(word, "fork")) forked();
     else if (!strcmp(word, "spinptds")) spin_per_thread(a);
-    else if (!strcmp(word, "graphalloc")) graph_alloc(a);
+    else if (!strcmp(word, "graphalloc")) graph_alloc(a, built);
+    else if (!strcmp(word, "capturealloc")) graph_alloc(a, captured);
     else if (!strcmp(word, "graphdestroy")) printf("%d\n", cu.GraphExecDestroy(exec));
     else allocate(word, a, b);
 }
