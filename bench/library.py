@@ -54,7 +54,7 @@ class Figure:
 
 
 def run(path: str, *words: str, library: Path | None = None, gpus: str = "1") -> list[float]:
-    values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib_null"), "NVSHARE_SOCKET": path, "NVS_NULL_GPUS": gpus}
+    values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "null"), "NVSHARE_SOCKET": path, "NVS_NULL_GPUS": gpus}
     if library:
         values["LD_PRELOAD"] = str(library)
     done = subprocess.run([str(PROGRAM), *words], env=values, capture_output=True, text=True, check=True)
@@ -133,7 +133,7 @@ def growth(path: str) -> str:
     for count in ("1000000", "11000000"):
         values = {
             **os.environ,
-            "LD_LIBRARY_PATH": str(BUILD / "lib_null"),
+            "LD_LIBRARY_PATH": str(BUILD / "null"),
             "NVSHARE_SOCKET": path,
             "LD_PRELOAD": str(LIBRARY),
         }
@@ -173,7 +173,7 @@ def real_scheduler(directory: Path) -> Iterator[str]:
 
 def many_starts(path: str, library: Path | None) -> float:
     """Seconds until this many processes, started at once, have each made a first launch (so: have registered)."""
-    values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "lib_null"), "NVSHARE_SOCKET": path}
+    values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "null"), "NVSHARE_SOCKET": path}
     if library:
         values["LD_PRELOAD"] = str(library)
     began = time.monotonic()

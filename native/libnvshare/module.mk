@@ -36,20 +36,17 @@ $(OUT)/libnvshare.so: $(NVS_OBJ) $(NVS_DIR)/exports.$(NVS_ARCH).map
 $(BUILD)/checks/lib_unit_%: $(NVS_TESTS)/lib_unit_%.c $(NVS_PURE)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(NVS_DIR) -MMD -MP $< $(NVS_PURE) $(ALL_LDFLAGS) -lpthread -o $@
-$(BUILD)/checks/lib_client_linked: $(NVS_TESTS)/lib_client.c $(BUILD)/lib_null/libcuda.so.1
+$(BUILD)/checks/lib_client_linked: $(NVS_TESTS)/lib_client.c $(BUILD)/null/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -DLIB_LINKED -I$(TOP)/include $< $(ALL_LDFLAGS) -Wl,--unresolved-symbols=ignore-all \
-	    -Wl,--no-as-needed $(BUILD)/lib_null/libcuda.so.1 -ldl -lpthread -o $@
+	    -Wl,--no-as-needed $(BUILD)/null/libcuda.so.1 -ldl -lpthread -o $@
 CHECKS += $(BUILD)/checks/lib_client_linked
 $(BUILD)/checks/lib_%: $(NVS_TESTS)/lib_%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(TOP)/include -MMD -MP $< $(ALL_LDFLAGS) -ldl -lpthread -o $@
 
-# The null driver and the programs of bench/library.py; built on demand.
+# The programs of bench/library.py; built on demand.
 NVS_BENCH := $(TOP)/../bench/native
-$(BUILD)/lib_null/libcuda.so.1: $(NVS_BENCH)/lib_null.c $(NVS_BENCH)/lib_null_rest.c $(NVS_DIR)/symbols.def $(NVS_DIR)/symbols.h
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(NVS_DIR) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic $(filter %.c,$^) $(ALL_LDFLAGS) -o $@
 $(BUILD)/bench/lib_%: $(NVS_BENCH)/lib_%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(TOP)/include $< $(ALL_LDFLAGS) -ldl -lpthread -o $@
@@ -59,4 +56,4 @@ $(BUILD)/lib_fenced/libnvshare.so: $(NVS_SRC) $(NVS_DIR)/exports.$(NVS_ARCH).map
 	$(CC) $(ALL_CFLAGS) $(NVS_CFLAGS) -DNVS_NO_MEMBARRIER -shared -Wl,-Bsymbolic \
 	    -Wl,--version-script=$(NVS_DIR)/exports.$(NVS_ARCH).map $(NVS_SRC) $(ALL_LDFLAGS) -ldl -lpthread -o $@
 .PHONY: library-bench
-library-bench: $(OUT)/libnvshare.so $(BUILD)/lib_fenced/libnvshare.so $(BUILD)/lib_null/libcuda.so.1 $(patsubst $(NVS_BENCH)/%.c,$(BUILD)/bench/%,$(filter-out %/lib_null.c %/lib_null_rest.c,$(wildcard $(NVS_BENCH)/lib_*.c)))
+library-bench: $(OUT)/libnvshare.so $(BUILD)/lib_fenced/libnvshare.so $(BUILD)/null/libcuda.so.1 $(patsubst $(NVS_BENCH)/%.c,$(BUILD)/bench/%,$(wildcard $(NVS_BENCH)/lib_*.c))

@@ -1,46 +1,64 @@
-/* The null driver's few answers: one device, one context, handles that are not NULL, addresses that differ. */
+/* The null driver's few answers: devices ($NVS_NULL_GPUS, else one), a context for each, current from the start in every
+ * thread, handles that are not NULL, addresses that differ. */
 #include "cuda_api.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 static _Atomic unsigned long long next_address = 0x7f0000000000ull;
+static _Atomic uintptr_t next_stream = 4096;
 static char something[64];
-static __thread CUcontext current;
+static __thread uintptr_t current = 64; /* contexts are device number * 64 + 64 */
 
+static int device_count(void)
+{
+    const char *text = getenv("NVS_NULL_GPUS");
+    return text != NULL ? atoi(text) : 1;
+}
+
+static CUdeviceptr address(size_t bytes) { return atomic_fetch_add(&next_address, (bytes + 511) & ~(size_t)511); }
+static CUcontext context_of(CUdevice device) { return (CUcontext)(uintptr_t)(device * 64 + 64); }
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 #define ANSWER(name, params, statement) CUresult name params { statement; return CUDA_SUCCESS; }
 
 ANSWER(cuDriverGetVersion, (int *version), *version = 13000)
-ANSWER(cuDeviceGetCount, (int *count), *count = 1)
+ANSWER(cuDeviceGetCount, (int *count), *count = device_count())
 ANSWER(cuDeviceGet, (CUdevice *device, int ordinal), *device = ordinal)
-ANSWER(cuDeviceGetName, (char *name, int length, CUdevice device), (void)device; strncpy(name, "Null GPU", (size_t)length))
-ANSWER(cuDeviceGetUuid, (CUuuid *uuid, CUdevice device), (void)device; memset(uuid, 0x4e, sizeof *uuid))
-ANSWER(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device), (void)device; memset(uuid, 0x4e, sizeof *uuid))
-ANSWER(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), (void)device; *bytes = 16ull << 30)
-ANSWER(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device), (void)attribute; (void)device; *value = 1)
-ANSWER(cuMemGetInfo_v2, (size_t *available, size_t *total), *available = *total = 16ull << 30)
-ANSWER(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device), (void)device; *context = (CUcontext)(void *)something)
-ANSWER(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active), (void)device; *flags = 0; *active = 1)
-ANSWER(cuCtxCreate_v2, (CUcontext *context, unsigned int flags, CUdevice device), (void)flags; (void)device; current = *context = (CUcontext)(void *)something)
-ANSWER(cuCtxSetCurrent, (CUcontext context), current = context)
-ANSWER(cuCtxPushCurrent_v2, (CUcontext context), current = context)
-ANSWER(cuCtxPopCurrent_v2, (CUcontext *context), if (context != NULL) *context = current)
-ANSWER(cuCtxGetCurrent, (CUcontext *context), *context = current)
-ANSWER(cuCtxGetDevice, (CUdevice *device), *device = 0)
-ANSWER(cuStreamCreate, (CUstream *stream, unsigned int flags), (void)flags; *stream = (CUstream)(void *)something)
-ANSWER(cuStreamCreateWithPriority, (CUstream *stream, unsigned int flags, int priority), (void)flags; (void)priority; *stream = (CUstream)(void *)something)
-ANSWER(cuStreamGetCtx, (CUstream stream, CUcontext *context), (void)stream; *context = (CUcontext)(void *)something)
-ANSWER(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status), (void)stream; *status = CU_STREAM_CAPTURE_STATUS_NONE)
-ANSWER(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode), (void)mode)
-ANSWER(cuEventCreate, (CUevent *event, unsigned int flags), (void)flags; *event = (CUevent)(void *)something)
-ANSWER(cuModuleLoadData, (CUmodule *module, const void *image), (void)image; *module = (CUmodule)(void *)something)
-ANSWER(cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name), (void)module; (void)name; *function = (CUfunction)(void *)something)
-ANSWER(cuMemAlloc_v2, (CUdeviceptr *pointer, size_t bytes), *pointer = atomic_fetch_add(&next_address, (bytes + 511) & ~(size_t)511))
-ANSWER(cuMemAllocManaged, (CUdeviceptr *pointer, size_t bytes, unsigned int flags), (void)flags; *pointer = atomic_fetch_add(&next_address, (bytes + 511) & ~(size_t)511))
-ANSWER(cuMemAllocAsync, (CUdeviceptr *pointer, size_t bytes, CUstream stream), (void)stream; *pointer = atomic_fetch_add(&next_address, (bytes + 511) & ~(size_t)511))
-ANSWER(cuGetErrorName, (CUresult error, const char **text), (void)error; *text = "error")
-ANSWER(cuGetErrorString, (CUresult error, const char **text), (void)error; *text = "error")
+ANSWER(cuDeviceGetName, (char *name, int length, CUdevice device), strncpy(name, "Null GPU", (size_t)length))
+ANSWER(cuDeviceGetUuid, (CUuuid *uuid, CUdevice device), memset(uuid, 0x40 + device, sizeof *uuid))
+ANSWER(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device), memset(uuid, 0x40 + device, sizeof *uuid))
+ANSWER(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), *bytes = 64ull << 30)
+ANSWER(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device), *value = 1)
+ANSWER(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device), *context = context_of(device))
+ANSWER(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active), *flags = 0; *active = 1)
+ANSWER(cuCtxCreate_v2, (CUcontext *context, unsigned int flags, CUdevice device), *context = context_of(device); current = (uintptr_t)*context)
+ANSWER(cuCtxSetCurrent, (CUcontext context), current = (uintptr_t)context)
+ANSWER(cuCtxPopCurrent_v2, (CUcontext *context), if (context != NULL) *context = (CUcontext)current)
+ANSWER(cuCtxGetCurrent, (CUcontext *context), *context = (CUcontext)current)
+ANSWER(cuCtxGetDevice, (CUdevice *device), *device = (CUdevice)(current / 64 - 1))
+ANSWER(cuStreamCreate, (CUstream *stream, unsigned int flags), *stream = (CUstream)atomic_fetch_add(&next_stream, 256))
+ANSWER(cuStreamCreateWithPriority, (CUstream *stream, unsigned int flags, int priority), *stream = (CUstream)atomic_fetch_add(&next_stream, 256))
+ANSWER(cuStreamGetCtx, (CUstream stream, CUcontext *context), *context = (CUcontext)current)
+ANSWER(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status), *status = CU_STREAM_CAPTURE_STATUS_NONE)
+ANSWER(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode), )
+ANSWER(cuEventCreate, (CUevent *event, unsigned int flags), *event = (CUevent)(void *)something)
+ANSWER(cuModuleLoadData, (CUmodule *module, const void *image), *module = (CUmodule)(void *)something)
+ANSWER(cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name), *function = (CUfunction)(void *)something)
+ANSWER(cuMemGetInfo_v2, (size_t *available, size_t *total), *available = *total = 64ull << 30)
+ANSWER(cuMemAlloc_v2, (CUdeviceptr *pointer, size_t bytes), *pointer = address(bytes))
+ANSWER(cuMemAllocManaged, (CUdeviceptr *pointer, size_t bytes, unsigned int flags), *pointer = address(bytes))
+ANSWER(cuMemAllocPitch_v2, (CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned int size), *pitch = width; *pointer = address(width * height))
+ANSWER(cuMemAllocAsync, (CUdeviceptr *pointer, size_t bytes, CUstream stream), *pointer = address(bytes))
+ANSWER(cuMemCreate, (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *property, unsigned long long flags), *handle = address(bytes))
+ANSWER(cuMemAddressReserve, (CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags), *pointer = address(bytes))
+ANSWER(cuArrayCreate_v2, (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *description), *array = (CUarray)(uintptr_t)address(512))
+ANSWER(cuGraphCreate, (CUgraph *graph, unsigned int flags), *graph = (CUgraph)(void *)something)
+ANSWER(cuGraphAddMemAllocNode, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params), *node = (CUgraphNode)(void *)something)
+ANSWER(cuGetErrorName, (CUresult error, const char **text), *text = "error")
+ANSWER(cuGetErrorString, (CUresult error, const char **text), *text = "error")
 
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {

@@ -11,7 +11,7 @@ from typing import Self
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NVSHARE_BUILD", ROOT / "build" / "native"))
 CHECKS = BUILD / "checks"
-NULL_DRIVER = BUILD / "lib_null"
+NULL_DRIVER = BUILD / "null"
 LIBRARY = Path(os.environ.get("NVSHARE_LIBRARY", ROOT / "src" / "nvshare" / "_native" / "libnvshare.so"))
 OUT_OF_MEMORY = 2
 MIB = 1 << 20

@@ -27,7 +27,7 @@ def run(sanitizer: str) -> int:
     programs = [build / "checks" / path.stem for path in sorted((ROOT / "tests" / "native").glob("lib_*.c"))]
     targets = [
         build / "out" / "libnvshare.so",
-        build / "lib_null" / "libcuda.so.1",
+        build / "null" / "libcuda.so.1",
         build / "checks" / "lib_client_linked",
         *programs,
     ]
