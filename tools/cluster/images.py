@@ -28,7 +28,7 @@ int main(void) {
 """
 
 
-def static_image(name: str, files: dict[str, Path], command: list[str], links: dict[str, str] | None = None) -> Path:
+def static_image(name: str, files: dict[str, Path], command: list[str]) -> Path:
     """An image of a few files; its archive's path."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
@@ -41,10 +41,6 @@ def static_image(name: str, files: dict[str, Path], command: list[str], links: d
             entry.size, entry.mode = path.stat().st_size, 0o755
             with path.open("rb") as content:
                 tar.addfile(entry, content)
-        for where, target in (links or {}).items():
-            entry = tarfile.TarInfo(where.lstrip("/"))
-            entry.type, entry.linkname = tarfile.SYMTYPE, target
-            tar.addfile(entry)
     digest = hashlib.sha256(layer.getvalue()).hexdigest()
     configuration = json.dumps(
         {
@@ -73,14 +69,6 @@ def pause_image(name: str) -> Path:
         source.write_text(_PAUSE)
         subprocess.run(["cc", "-O2", "-static", "-o", program, source], check=True)
         return static_image(name, {"/pause": program}, ["/pause"])
-
-
-def busybox_image(name: str) -> Path:
-    """A shell and its friends, from Debian's static busybox."""
-    program = Path("/bin/busybox")
-    applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
-    links = {f"/bin/{applet}": "busybox" for applet in applets if applet != "busybox"}
-    return static_image(name, {"/bin/busybox": program}, ["/bin/sh"], links)
 
 
 def import_image(archive: Path) -> None:
