@@ -27,10 +27,7 @@ def library_rows() -> list[Row]:
     library = importlib.import_module("bench.library")
     with tempfile.TemporaryDirectory() as name, library.generous_scheduler(Path(name)) as path:
         figures = [*library.launches(path), *library.allocations(path), library.start(path)]
-    with tempfile.TemporaryDirectory() as name, library.real_scheduler(Path(name)) as path:
-        bare, ours = library.many_starts(path, None), library.many_starts(path, library.LIBRARY)
-        words = f"{library.PROCESSES} processes at once, first launch"
-        figures.append(library.Figure(words, bare * 1e9, ours * 1e9, 2e9))
+    figures.append(library.storm())
     return [
         {"bench": "library", "call": one.name, "bare_ns": round(one.bare, 1), "ours_ns": round(one.ours, 1),
          "more_ns": round(one.more, 1), "wanted_more_ns": one.bound, "ok": one.more <= one.bound}

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -17,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.scheduler import scheduler
 from nvshare import admin
 from nvshare.cli import operator
 from nvshare.wire import messages as wire
@@ -90,38 +89,23 @@ def rows() -> list[dict[str, Any]]:
 
 def _measure(clients: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        directory = Path(name)
-        path, control = directory / "s.sock", directory / "op" / "c.sock"
-        command = [
-            sys.executable,
-            "-m",
-            "nvshare.scheduler.main",
-            "--socket",
-            str(path),
-            "--operator-socket",
-            str(control),
-        ]
-        command += ["--nvml", "off", "--kubernetes", "off", "--log-level", "warning", "--max-clients-per-group", "2000"]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        stack.callback(process.wait)
-        stack.callback(process.terminate)
-        while not path.exists():
-            assert process.poll() is None, "the scheduler did not start"
-            time.sleep(0.01)
+        daemon = stack.enter_context(scheduler(Path(name), "--max-clients-per-group", "2000"))
         began = time.monotonic()
-        peers = [Peer(path, b"benchmark-run-%02d" % (index % 100)) for index in range(clients)]
+        peers = [Peer(daemon.socket, b"benchmark-run-%02d" % (index % 100)) for index in range(clients)]
         for peer in peers:
             stack.callback(peer.socket.close)
             peer.hear(wire.SchedOn)
         attached = time.monotonic() - began
-        cpu = _cpu_seconds(process.pid)
+        cpu = _cpu_seconds(daemon.pid)
         time.sleep(1)
-        idle = _cpu_seconds(process.pid) - cpu
-        row = {"bench": "daemon", "clients": clients, "memory_mib": _memory_mib(process.pid)}
+        idle = _cpu_seconds(daemon.pid) - cpu
+        row = {"bench": "daemon", "clients": clients, "memory_mib": _memory_mib(daemon.pid)}
         found = [row | {"idle_cpu_percent": round(100 * idle, 1)}]
         if clients:
             found.append({"bench": "attach storm", "clients": clients, "seconds": round(attached, 3)})
-            found.append({"bench": "limit latency", "clients": clients, **_limit_latency(control, peers[0])})
+            found.append(
+                {"bench": "limit latency", "clients": clients, **_limit_latency(daemon.operator_socket, peers[0])}
+            )
         return found
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+from bench.scheduler import scheduler, wait_for
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "bench"
@@ -47,52 +47,41 @@ def load(path: Path, pid: int, clients: int, seconds: float) -> dict[str, Any]:
     return row
 
 
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(1000):
-        if path.exists() or process.poll() is not None:
-            return
-        time.sleep(0.01)
+def floor_of(path: Path, clients: int, seconds: float) -> dict[str, Any]:
+    """What the C process does."""
+    with subprocess.Popen([str(BUILD / "handover_floor"), str(path)], preexec_fn=pin) as process:
+        try:
+            wait_for(path, process)
+            return load(path, process.pid, clients, seconds)
+        finally:
+            process.terminate()
+            path.unlink(missing_ok=True)
 
 
-def measure(command: list[str], path: Path, clients: int, seconds: float) -> dict[str, Any]:
-    process = subprocess.Popen(command, preexec_fn=pin)
-    try:
-        wait_for(path, process)
-        return load(path, process.pid, clients, seconds)
-    finally:
-        process.terminate()
-        process.wait()
+def row(directory: Path, clients: int, seconds: float) -> dict[str, Any]:
+    """Ours, the floor, and their ratio."""
+    path = directory / "floor.sock"
+    journal = ("--journal-file", str(directory / "journal")) if os.environ.get("BENCH_JOURNAL_FILE") else ()
+    floors = [floor_of(path, clients, seconds / 2)]
+    with scheduler(directory, *journal, prepare=pin) as daemon:
+        ours = load(daemon.socket, daemon.pid, clients, seconds)
+    floors.append(floor_of(path, clients, seconds / 2))
+    floor = max(one["per_second"] for one in floors)
+    ratio = round(ours["per_second"] / floor, 2)
+    wanted = {"wanted_ratio": WANTED_RATIO, "ok": ratio >= WANTED_RATIO}
+    return {"bench": "handover", **ours, "floor_per_second": floor, "ratio": ratio, **wanted}
 
 
 def rows(seconds: float = 2.0) -> list[dict[str, Any]]:
-    """One row for each number of clients: ours, the floor, and their ratio."""
+    """One for each number of clients."""
     build()
     found = []
     for clients in CLIENTS:
         with tempfile.TemporaryDirectory() as name:
-            directory = Path(name)
-            floor_command = [str(BUILD / "handover_floor"), str(directory / "floor.sock")]
-            floor = measure(floor_command, directory / "floor.sock", clients, seconds / 2)
-            command = [sys.executable, "-m", "nvshare.scheduler.main", "--socket", str(directory / "s.sock")]
-            command += [
-                "--operator-socket",
-                str(directory / "op" / "c.sock"),
-                "--log-level",
-                "warning",
-                "--nvml",
-                "off",
-            ]
-            command += ["--journal-file", str(directory / "journal")] if os.environ.get("BENCH_JOURNAL_FILE") else []
-            ours = measure(command, directory / "s.sock", clients, seconds)
-            (directory / "floor.sock").unlink()
-            again = measure(floor_command, directory / "floor.sock", clients, seconds / 2)
-        floor = max(floor, again, key=lambda row: row["per_second"])
-        ratio = round(ours["per_second"] / floor["per_second"], 2)
-        wanted = {"wanted_ratio": WANTED_RATIO, "ok": ratio >= WANTED_RATIO}
-        found.append({"bench": "handover", **ours, "floor_per_second": floor["per_second"], "ratio": ratio, **wanted})
+            found.append(row(Path(name), clients, seconds))
     return found
 
 
 if __name__ == "__main__":
-    for row in rows():
-        print(row)
+    for one in rows():
+        print(one)

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from bench.scheduler import scheduler  # noqa: E402
 from nvshare.wire.codec import Decoder, encode  # noqa: E402
 from nvshare.wire.messages import FROM_CLIENT, LockOk, Register, ReqLock, SchedOn  # noqa: E402
 
@@ -144,33 +145,6 @@ def growth(path: str) -> str:
     return f"peak memory: {sizes[0]} KiB after 1 million launches, {sizes[1]} KiB after 11 million"
 
 
-@contextmanager
-def real_scheduler(directory: Path) -> Iterator[str]:
-    """The daemon itself, ready."""
-    path, operator = directory / "run" / "scheduler.sock", directory / "operator" / "control.sock"
-    command = [
-        sys.executable,
-        "-m",
-        "nvshare.scheduler.main",
-        "--socket",
-        str(path),
-        "--operator-socket",
-        str(operator),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    with subprocess.Popen(
-        [*command, "--kubernetes=off", "--nvml=off"], env=environment, stderr=subprocess.DEVNULL
-    ) as daemon:
-        try:
-            while not path.exists():
-                if daemon.poll() is not None:
-                    raise SystemExit(f"the scheduler did not start: it ended with {daemon.returncode}")
-                time.sleep(0.01)
-            yield str(path)
-        finally:
-            daemon.terminate()
-
-
 def many_starts(path: str, library: Path | None) -> float:
     """Seconds until this many processes, started at once, have each made a first launch (so: have registered)."""
     values = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "null"), "NVSHARE_SOCKET": path}
@@ -186,6 +160,14 @@ def many_starts(path: str, library: Path | None) -> float:
     return time.monotonic() - began
 
 
+def storm() -> Figure:
+    """Many starts against the real scheduler."""
+    with tempfile.TemporaryDirectory() as directory, scheduler(Path(directory)) as daemon:
+        path = str(daemon.socket)
+        bare, ours = many_starts(path, None), many_starts(path, LIBRARY)
+    return Figure(f"{PROCESSES} processes at once, first launch", bare * 1e9, ours * 1e9, 2e9)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="exit 1 if a figure is over its bound")
@@ -198,10 +180,8 @@ def main() -> int:
             figures.append(figure)
             print(figure, flush=True)
         print(growth(path))
-    with tempfile.TemporaryDirectory() as directory, real_scheduler(Path(directory)) as path:
-        bare, ours = many_starts(path, None), many_starts(path, LIBRARY)
-        figures.append(Figure(f"{PROCESSES} processes at once, first launch", bare * 1e9, ours * 1e9, 2e9))
-        print(figures[-1])
+    figures.append(storm())
+    print(figures[-1])
     print(f"measured in {time.monotonic() - began:.0f} s")
     return int(check and any(figure.more > figure.bound for figure in figures))
 
