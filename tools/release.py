@@ -2,8 +2,9 @@
 
     python tools/release.py [--out dist/native] [x86_64] [aarch64]
 
-The compiler is zig's, from the package `ziglang`: it brings the C libraries of both machines in all their versions, so
-no container and no cross toolchain is needed. What comes out is checked: its machine, the newest glibc it asks for."""
+It is built by native/Makefile like the one for this machine, with another compiler: zig's, from the package `ziglang`,
+which brings the C libraries of both machines in all their versions, so that no container and no cross toolchain is
+needed. What comes out is checked: its machine, the newest glibc it asks for."""
 
 import argparse
 import subprocess
@@ -12,14 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ROOT / "native" / "libnvshare"
 GLIBC = (2, 17)
 MACHINES = {"x86_64": 0x3E, "aarch64": 0xB7}
-FLAGS = [
-    "-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ftls-model=initial-exec",
-    "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fno-sanitize=all", "-fno-stack-protector",
-]  # fmt: skip
-LINK = ["-shared", "-Wl,-soname,libnvshare.so", "-Wl,-z,nodelete", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-Bsymbolic"]
+CFLAGS = "-O2 -g -fno-sanitize=all -fno-stack-protector"  # zig's compiler adds both unless told not to
 
 SHT_VERNEED, SHT_STRTAB = 0x6FFFFFFE, 3
 
@@ -70,23 +66,12 @@ def _versions(data: bytes) -> list[str]:
 
 def build(machine: str, out: Path) -> Path:
     """One library, checked."""
-    made = out / machine / "libnvshare.so"
-    made.parent.mkdir(parents=True, exist_ok=True)
-    target = f"{machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
-    script = SOURCES / f"exports.{machine}.map"
-    command = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "cc",
-        "-target",
-        target,
-        *FLAGS,
-        *LINK,
-        f"-Wl,--version-script={script}",
-    ]
-    sources = sorted(str(path) for path in SOURCES.glob("*.c"))
-    subprocess.run([*command, *sources, "-ldl", "-lpthread", "-o", str(made)], check=True)
+    made = (out / machine / "libnvshare.so").resolve()
+    objects = ROOT / "build" / f"release-{machine}"
+    compiler = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
+    settings = {"CC": compiler, "CFLAGS": CFLAGS, "NVS_ARCH": machine, "BUILD": objects, "OUT": made.parent}
+    command = ["make", "-s", "-C", str(ROOT / "native"), *(f"{name}={value}" for name, value in settings.items())]
+    subprocess.run([*command, str(made)], check=True)
     elf = Elf.read(made)
     if elf.machine != MACHINES[machine] or elf.newest_glibc > GLIBC:
         raise SystemExit(f"{made}: machine {elf.machine:#x}, needs {sorted(elf.versions)}")
