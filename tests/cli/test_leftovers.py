@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from nvshare.cli import private
 from nvshare.cli.leftovers import entering, occupy, sweep
 from nvshare.simgpu.config import SimGpu
 
@@ -135,3 +138,15 @@ def test_programs_that_start_while_others_sweep_lose_nothing(environment: dict[s
         sweeper.join()
     assert said == [["ready", "ok"]] * 4
     wait_for(lambda: left(runtime / "nvshare") == [])
+
+
+def test_without_a_shell_the_scheduler_starts_all_the_same(
+    tmp_path: Path, runtime: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setattr(private, "_SHELL", str(tmp_path / "no-shell"))
+    place = private.Place(str(runtime / "p"))
+    descriptor = private.join(place, environment)
+    assert private.answers(place.socket)
+    private.leave(place, descriptor)
+    assert not private.answers(place.socket)

@@ -16,11 +16,11 @@ import os
 import re
 import shutil
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from nvshare.cli.failure import EXIT_OURS, FrontError
-from nvshare.cli.places import runtime_directory
 
 HIGH_DESCRIPTOR = 200
 """Programs count on small descriptor numbers; the ones that they inherit from us are out of their way."""
@@ -100,11 +100,6 @@ def _is_locked(path: Path) -> bool:
         os.close(descriptor)
 
 
-def main() -> None:
-    """What a private scheduler's end runs."""
+if __name__ == "__main__":  # what a private scheduler's end runs
     with contextlib.suppress(FrontError):
-        sweep(runtime_directory())
-
-
-if __name__ == "__main__":
-    main()
+        sweep(Path(sys.argv[1]))

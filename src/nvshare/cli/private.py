@@ -34,7 +34,8 @@ __all__ = ["Place", "answers", "join", "leave", "runtime_directory"]
 
 PATIENCE_S = 30.0
 UNUSED_S = 2
-_THEN_SWEEP = '"$@"; code=$?; "$0" -P -m nvshare.cli.leftovers; exit $code'
+_SHELL = "/bin/sh"
+_THEN_SWEEP = 'python=$0 runtime=$1; shift; "$@"; code=$?; "$python" -P -m nvshare.cli.leftovers "$runtime"; exit $code'
 
 
 def join(place: Place, environment: Mapping[str, str], options: tuple[str, ...] = ()) -> int:
@@ -96,7 +97,7 @@ def _starting(place: Place) -> Iterator[None]:
 def _start(place: Place, environment: Mapping[str, str], options: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="n", dir=place.directory) as folder, _inbox(f"{folder}/n") as inbox:
         command = [
-            *("/bin/sh", "-c", _THEN_SWEEP, sys.executable),
+            *_sweeping_after(),
             *(sys.executable, "-P", "-m", "nvshare.scheduler.main"),
             *("--socket", place.socket, "--operator-socket", place.operator_socket),
             *("--exit-when-unused", str(UNUSED_S), "--kubernetes", "off"),
@@ -112,6 +113,12 @@ def _start(place: Place, environment: Mapping[str, str], options: tuple[str, ...
                 start_new_session=True,
             )
         _await_ready(process, inbox, place)
+
+
+def _sweeping_after() -> tuple[str, ...]:
+    """What to put before a command; nothing in an image without a shell, where the next start sweeps."""
+    there = os.access(_SHELL, os.X_OK)
+    return (_SHELL, "-c", _THEN_SWEEP, sys.executable, str(runtime_directory())) if there else ()
 
 
 @contextlib.contextmanager
