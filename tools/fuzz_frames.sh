@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the fuzzing program of libnvshare's frame reader: fuzz_frames.sh OUTPUT. With CC=clang it is a libFuzzer program.
+# Builds the fuzzing program of libnvshare's helper thread: fuzz_frames.sh OUTPUT. With CC=clang it is a libFuzzer program.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 library=$root/native/libnvshare
@@ -7,7 +7,10 @@ cc=${CC:-cc}
 how="-fsanitize=address,undefined"
 if "$cc" --version | grep -q clang; then how="-fsanitize=fuzzer,address,undefined -DNVS_LIBFUZZER"; fi
 parts=""
-for part in messages socket gate account platform log options; do parts="$parts $library/$part.c"; done
-# shellcheck disable=SC2086 # both are lists
-exec "$cc" -std=gnu11 -g -O1 -Wall -Wextra -Werror -D_GNU_SOURCE -fno-sanitize-recover=all $how -I"$library" -I"$root/native/include" \
-    "$root/tests/fuzz/frames.c" $parts -lpthread -o "$1"
+for part in session socket messages turns asks gate account memory ledger; do parts="$parts $library/$part.c"; done
+for part in frames story scheduler system world; do parts="$parts $root/tests/fuzz/$part.c"; done
+played=""
+for call in nvs_messages_handle nvs_link_put socket connect send recv ppoll; do played="$played -Wl,--wrap=$call"; done
+# shellcheck disable=SC2086 # all are lists
+exec "$cc" -std=gnu11 -g -O1 -Wall -Wextra -Werror -D_GNU_SOURCE -fno-sanitize-recover=all $how ${FUZZ_CFLAGS:-} \
+    -I"$library" -I"$root/native/include" -I"$root/tests/fuzz" $parts $played -lpthread -o "$1"

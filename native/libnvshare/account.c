@@ -67,8 +67,6 @@ uint64_t nvs_account_total(const struct nvs_account *account)
 
 uint64_t nvs_account_free(const struct nvs_account *account)
 {
-    uint64_t total = nvs_account_total(account), taken = account->used;
-    if (account->limit)
-        taken += account->others;
-    return taken < total ? total - taken : 0;
+    uint64_t total = nvs_account_total(account), left = total - least(account->used, total);
+    return account->limit ? left - least(account->others, left) : left; /* never a sum: `others` may be any number */
 }

@@ -16,7 +16,7 @@ void nvs_helper_registered(bool scheduling_is_on);
 /* Sends REGISTER. */
 void nvs_messages_register(void);
 /* Deals with one frame; false if it breaks the protocol. */
-bool nvs_messages_handle(const struct nvs_head *frame);
+bool nvs_messages_handle(const uint8_t *frame);
 /* Somebody's question about budget is answered. */
 void nvs_session_answer(uint32_t ask, uint64_t granted);
 

@@ -90,14 +90,23 @@ static void on_recall(struct nvs_gpu *gpu, const struct nvs_msg_budget_recall *r
     nvs_turns_send_budget_return(gpu, recall->serial);
 }
 
+/* Another process's word for itself: no place for control characters in our terminal, not for those that UTF-8 writes
+ * as two bytes either. */
+static void make_printable(unsigned char *text)
+{
+    for (unsigned char *c = text; *c; c++)
+        if (*c < ' ' || *c == 0x7f)
+            *c = '?';
+        else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+            c[0] = c[1] = '?';
+}
+
 static void on_long_wait(const struct nvs_gpu *gpu, const struct nvs_msg_long_wait *wait)
 {
     char holder[sizeof wait->holder + 1];
     memcpy(holder, wait->holder, sizeof wait->holder);
     holder[sizeof wait->holder] = '\0';
-    for (char *c = holder; *c; c++)
-        if (*c < ' ' || *c == 0x7f)
-            *c = '?'; /* another process's word for itself: no place for control characters in our terminal */
+    make_printable((unsigned char *)holder);
     nvs_info("waiting for %s for %llu s, place %u in the queue; held by %s%s for %llu s", gpu->label,
              (unsigned long long)wait->waited_ms / 1000, wait->place, *holder ? holder : "another process",
              wait->holders > 1 ? " and others" : "", (unsigned long long)wait->held_ms / 1000);
@@ -117,49 +126,47 @@ static const uint16_t least_bytes[] = {
     struct type name; \
     memcpy(&name, frame, sizeof name)
 
-static void on_turn_message(struct nvs_gpu *gpu, const struct nvs_head *frame)
+static void on_turn_message(struct nvs_gpu *gpu, uint8_t type, const uint8_t *frame)
 {
-    if (frame->type == NVS_LOCK_OK || frame->type == NVS_WAIT_FOR_MEM)
+    if (type == NVS_LOCK_OK || type == NVS_WAIT_FOR_MEM)
         gpu->asked_ns = 0;
-    if (frame->type == NVS_LOCK_OK) {
+    if (type == NVS_LOCK_OK) {
         AS(nvs_msg_lock_ok, ok);
         nvs_debug("%s: lock %#llx%s", gpu->label, (unsigned long long)ok.lock, ok.contended ? ", contended" : "");
         nvs_turns_apply(gpu, nvs_turn_lock_ok(&gpu->turn, ok.lock, ok.contended));
-    } else if (frame->type == NVS_DROP_LOCK) {
+    } else if (type == NVS_DROP_LOCK) {
         AS(nvs_msg_drop_lock, drop);
         nvs_debug("%s: drop lock %#llx, reason %u", gpu->label, (unsigned long long)drop.lock, drop.reason);
         nvs_turns_apply(gpu, nvs_turn_drop(&gpu->turn, drop.lock));
-    } else if (frame->type == NVS_CONTENDED) {
+    } else if (type == NVS_CONTENDED) {
         AS(nvs_msg_contended, contended);
         nvs_turns_contended(gpu, contended.contended);
-    } else if (frame->type == NVS_WAIT_FOR_MEM) {
+    } else if (type == NVS_WAIT_FOR_MEM) {
         AS(nvs_msg_wait_for_mem, wait);
         nvs_debug("%s is full: place %u in the queue", gpu->label, wait.place);
-    } else if (frame->type == NVS_LONG_WAIT) {
+    } else if (type == NVS_LONG_WAIT) {
         AS(nvs_msg_long_wait, wait);
         on_long_wait(gpu, &wait);
     }
 }
 
-static void on_memory_message(struct nvs_gpu *gpu, const struct nvs_head *frame)
+static void on_memory_message(struct nvs_gpu *gpu, uint8_t type, const uint8_t *frame)
 {
-    if (frame->type == NVS_UPDATE_LIMIT) {
+    if (type == NVS_UPDATE_LIMIT) {
         AS(nvs_msg_update_limit, update);
         on_limit(gpu, update.limit);
-    } else if (frame->type == NVS_BUDGET) {
+    } else if (type == NVS_BUDGET) {
         AS(nvs_msg_budget, budget);
         on_budget(gpu, &budget);
-    } else if (frame->type == NVS_BUDGET_RECALL) {
+    } else if (type == NVS_BUDGET_RECALL) {
         AS(nvs_msg_budget_recall, recall);
         on_recall(gpu, &recall);
     }
 }
 
-bool nvs_messages_handle(const struct nvs_head *frame_in_buffer)
+bool nvs_messages_handle(const uint8_t *frame)
 {
-    struct nvs_head head;
-    memcpy(&head, frame_in_buffer, sizeof head);
-    const struct nvs_head *frame = frame_in_buffer;
+    AS(nvs_head, head);
     if (head.type >= sizeof least_bytes / sizeof *least_bytes || !least_bytes[head.type])
         return head.type > NVS_LONG_WAIT; /* a newer scheduler may say more than we know; nonsense it may not say */
     if (head.length < least_bytes[head.type] || head.gpu >= nvs_gpu_count)
@@ -173,7 +180,7 @@ bool nvs_messages_handle(const struct nvs_head *frame_in_buffer)
     bool is_terms = head.type == NVS_UPDATE_LIMIT || head.type == NVS_BUDGET || head.type == NVS_BUDGET_RECALL;
     if (!nvs_helper_is_registered() && !is_terms)
         return false;
-    on_turn_message(gpu, frame);
-    on_memory_message(gpu, frame);
+    on_turn_message(gpu, head.type, frame);
+    on_memory_message(gpu, head.type, frame);
     return true;
 }

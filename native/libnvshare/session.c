@@ -159,7 +159,7 @@ static bool read_messages(void)
 {
     size_t at = 0, before = wire.in_bytes;
     bool broken = false;
-    const struct nvs_head *frame;
+    const uint8_t *frame;
     if (!nvs_link_receive(&wire))
         return false;
     if (wire.in_bytes > before)

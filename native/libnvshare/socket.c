@@ -11,6 +11,7 @@ int nvs_link_connect(struct nvs_link *link, const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strncpy(address.sun_path, path, sizeof address.sun_path - 1);
     link->in_bytes = link->out_bytes = 0;
+    link->is_stuck = false;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return errno;
@@ -31,18 +32,20 @@ void nvs_link_close(struct nvs_link *link)
 
 bool nvs_link_is_up(const struct nvs_link *link) { return link->fd.fd >= 0; }
 
-bool nvs_link_put(struct nvs_link *link, const void *frame, size_t bytes)
+void nvs_link_put(struct nvs_link *link, const void *frame, size_t bytes)
 {
-    if (!nvs_link_is_up(link) || bytes > sizeof link->out - link->out_bytes)
-        return false;
+    if (!nvs_link_is_up(link))
+        return;
+    link->is_stuck = link->is_stuck || bytes > sizeof link->out - link->out_bytes;
+    if (link->is_stuck)
+        return;
     memcpy(link->out + link->out_bytes, frame, bytes);
     link->out_bytes += bytes;
-    return true;
 }
 
 bool nvs_link_flush(struct nvs_link *link)
 {
-    while (link->out_bytes) {
+    while (link->out_bytes && !link->is_stuck) {
         if (!nvs_fd_is_ours(&link->fd))
             return false; /* a program that closes everything has closed us too, and the number may be its own by now */
         ssize_t sent = send(link->fd.fd, link->out, link->out_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -51,7 +54,7 @@ bool nvs_link_flush(struct nvs_link *link)
         link->out_bytes -= (size_t)sent;
         memmove(link->out, link->out + sent, link->out_bytes);
     }
-    return true;
+    return !link->is_stuck;
 }
 
 bool nvs_link_receive(struct nvs_link *link)
@@ -64,7 +67,7 @@ bool nvs_link_receive(struct nvs_link *link)
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-const struct nvs_head *nvs_link_next(struct nvs_link *link, size_t *at, bool *broken)
+const uint8_t *nvs_link_next(struct nvs_link *link, size_t *at, bool *broken)
 {
     struct nvs_head head;
     size_t left = link->in_bytes - *at;
@@ -77,7 +80,7 @@ const struct nvs_head *nvs_link_next(struct nvs_link *link, size_t *at, bool *br
     }
     if (left < head.length)
         return NULL;
-    const struct nvs_head *frame = (const void *)(link->in + *at);
+    const uint8_t *frame = link->in + *at;
     *at += head.length;
     return frame;
 }

@@ -183,8 +183,11 @@ static int64_t tick_memory(struct nvs_gpu *gpu, int64_t now)
 static void tick_contexts(struct nvs_gpu *gpu)
 {
     bool has = atomic_load(&gpu->contexts) > 0;
-    if (gpu->had_contexts && !has && !atomic_load(&gpu->waiters))
+    if (gpu->had_contexts && !has && !atomic_load(&gpu->waiters)) {
+        if (!nvs_helper_is_registered())
+            return; /* nobody to give the lock to: without it we could only wait for a scheduler that is not there */
         nvs_turns_apply(gpu, nvs_turn_yield(&gpu->turn));
+    }
     gpu->had_contexts = has;
 }
 

@@ -1,0 +1,74 @@
+/* A scheduler's frames, well-formed, with values from where it gets interesting. */
+#include <string.h>
+
+#include "world.h"
+
+static const uint64_t sizes[] = {0, 1, 4096, 1 << 20, 64 << 20, 1 << 30, (1 << 30) + 1, 3ull << 30, 1ull << 34, (1ull << 34) + 1,
+                                 NVS_MAX_BYTES, NVS_MAX_BYTES + 1, 1ull << 63, NVS_UNLIMITED - 1, NVS_UNLIMITED, 2ull << 30};
+static const struct { uint8_t type, length; } kinds[] = {
+    {NVS_SCHED_ON, sizeof(struct nvs_msg_sched_on)},
+    {NVS_LOCK_OK, sizeof(struct nvs_msg_lock_ok)},
+    {NVS_DROP_LOCK, sizeof(struct nvs_msg_drop_lock)},
+    {NVS_CONTENDED, sizeof(struct nvs_msg_contended)},
+    {NVS_UPDATE_LIMIT, sizeof(struct nvs_msg_update_limit)},
+    {NVS_BUDGET, sizeof(struct nvs_msg_budget)},
+    {NVS_BUDGET_RECALL, sizeof(struct nvs_msg_budget_recall)},
+    {NVS_WAIT_FOR_MEM, sizeof(struct nvs_msg_wait_for_mem)},
+    {NVS_MEM_AVAILABLE, sizeof(struct nvs_msg_mem_available)},
+    {NVS_LONG_WAIT, sizeof(struct nvs_msg_long_wait)},
+    {NVS_SCHED_OFF, sizeof(struct nvs_msg_sched_off)},
+    {NVS_LONG_WAIT + 1, 4},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+uint64_t world_size(uint8_t choice) { return sizes[choice % (sizeof sizes / sizeof *sizes)]; }
+
+static void put(uint8_t *frame, size_t offset, uint64_t value, size_t bytes) { memcpy(frame + offset, &value, bytes); }
+#define PUT(message, field, value) put(frame, offsetof(struct message, field), value, sizeof((struct message *)0)->field)
+
+/* A new lock, or now and then an old one once more. */
+static void give(uint8_t *frame, const uint64_t *locks, uint8_t how)
+{
+    static uint64_t last = 7ull << 32;
+    PUT(nvs_msg_lock_ok, contended, how & 1);
+    PUT(nvs_msg_lock_ok, lock, how < 224 ? ++last : locks[how % WORLD_LOCKS]);
+}
+
+static void budget(uint8_t *frame, uint8_t how)
+{
+    PUT(nvs_msg_budget, serial, how & 7);
+    PUT(nvs_msg_budget, ask, how & 128 ? world.last_ask : how);
+    PUT(nvs_msg_budget, budget, world_size(how));
+    PUT(nvs_msg_budget, others, world_size(how >> 3));
+}
+
+static void long_wait(uint8_t *frame, uint8_t how)
+{
+    PUT(nvs_msg_long_wait, holders, how & 3);
+    PUT(nvs_msg_long_wait, waited_ms, world_size(how));
+    memset(frame + offsetof(struct nvs_msg_long_wait, holder), how, how % (NVS_NAME_BYTES + 1));
+    frame[offsetof(struct nvs_msg_long_wait, holder)] = 0xc2; /* with the next byte a letter, or a control character */
+}
+
+size_t world_make_frame(uint8_t frame[WORLD_FRAME], uint8_t gpu, uint8_t kind, uint8_t how)
+{
+    uint8_t type = kinds[kind % KINDS].type, extra = kind / KINDS % 4; /* a newer scheduler says more than we know */
+    const uint64_t *locks = world.gpus[gpu % WORLD_GPUS].locks;
+    memset(frame, 0, WORLD_FRAME);
+    frame[0] = (uint8_t)(kinds[kind % KINDS].length + extra), frame[2] = type, frame[3] = gpu;
+    if (type == NVS_LOCK_OK)
+        give(frame, locks, how);
+    else if (type == NVS_DROP_LOCK)
+        PUT(nvs_msg_drop_lock, lock, locks[how < 192 ? 0 : how % WORLD_LOCKS]);
+    else if (type == NVS_CONTENDED)
+        PUT(nvs_msg_contended, contended, how & 1);
+    else if (type == NVS_UPDATE_LIMIT)
+        PUT(nvs_msg_update_limit, limit, world_size(how));
+    else if (type == NVS_BUDGET)
+        budget(frame, how);
+    else if (type == NVS_BUDGET_RECALL)
+        PUT(nvs_msg_budget_recall, keep, world_size(how)), PUT(nvs_msg_budget_recall, serial, how);
+    else if (type == NVS_LONG_WAIT)
+        long_wait(frame, how);
+    return frame[0];
+}

@@ -1,0 +1,186 @@
+/* What lies around the helper thread, played: clock, locks, sockets, the GPU's gate, streams and pools. */
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "drain.h"
+#include "log.h"
+#include "options.h"
+#include "pools.h"
+#include "wake.h"
+#include "world.h"
+
+enum { SOCKET = 1 << 28, WAKE, MOST_SPINS = 64 };
+
+void *(*world_helper)(void *);
+
+int64_t nvs_now_ns(void) { return world.now_ns; }
+int nvs_thread_start(void *(*body)(void *), void *argument)
+{
+    (void)argument;
+    world_helper = body;
+    return 0;
+}
+void nvs_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns)
+{
+    world_require(timeout_ns > 0, "nobody waits for a time that is over");
+    if (atomic_load(word) == expected)
+        world_thread_waits(timeout_ns);
+}
+void nvs_futex_wake_all(_Atomic uint32_t *word) { (void)word; }
+bool nvs_lock_try(struct nvs_lock *lock) { return !atomic_exchange(&lock->word, 1); }
+void nvs_lock_take(struct nvs_lock *lock) { world_require(nvs_lock_try(lock), "nobody waits for a lock that it holds"); }
+void nvs_lock_give(struct nvs_lock *lock) { world_require(atomic_exchange(&lock->word, 0), "only a lock that is held is given back"); }
+
+void *nvs_pages(size_t bytes) { return calloc(1, bytes); }
+void nvs_pages_free(void *pages, size_t bytes) { (void)bytes, free(pages); }
+
+struct nvs_owned_fd nvs_own_fd(int fd) { return (struct nvs_owned_fd){.fd = fd}; }
+bool nvs_fd_is_ours(const struct nvs_owned_fd *owned) { return owned->fd == SOCKET && !world.is_stolen; }
+void nvs_fd_close(struct nvs_owned_fd *owned)
+{
+    if (owned->fd >= 0)
+        world.is_connected = false;
+    owned->fd = -1;
+}
+
+int __wrap_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol)
+{
+    (void)protocol;
+    world_require(domain == AF_UNIX && type & SOCK_NONBLOCK && type & SOCK_CLOEXEC, "our socket never blocks and is not inherited");
+    return SOCKET;
+}
+
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes);
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
+{
+    (void)address, (void)bytes;
+    world_require(fd == SOCKET && !world.is_connected, "one connection at a time");
+    if (world.connect_error) {
+        errno = world.connect_error;
+        return -1;
+    }
+    world.said = world.taken = world.handled = world.registers = 0;
+    world.put = world.sent = 0;
+    world.is_connected = true;
+    world.is_stolen = world.is_hung_up = false;
+    return 0;
+}
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t count, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t count, int flags)
+{
+    (void)bytes;
+    world_require(fd == SOCKET && flags & MSG_NOSIGNAL && flags & MSG_DONTWAIT, "a write never waits and never kills");
+    if (world.is_hung_up || !world.send_room) {
+        errno = world.is_hung_up ? EPIPE : EAGAIN;
+        return -1;
+    }
+    count = count < world.send_room ? count : world.send_room;
+    world.sent += count;
+    return (ssize_t)count;
+}
+
+ssize_t __wrap_recv(int fd, void *bytes, size_t room, int flags);
+ssize_t __wrap_recv(int fd, void *bytes, size_t room, int flags)
+{
+    size_t count = world.said - world.taken;
+    world_require(fd == SOCKET && flags & MSG_DONTWAIT, "a read never waits");
+    world_require(room > 0, "there is always room for more");
+    count = count < room ? count : room;
+    count = world.piece && world.piece < count ? world.piece : count;
+    if (!count) {
+        errno = EAGAIN;
+        return world.is_hung_up ? 0 : -1;
+    }
+    memcpy(bytes, world.stream + world.taken, count);
+    world.taken += count;
+    return (ssize_t)count;
+}
+
+int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
+{
+    (void)mask;
+    world_require(count == 2 && fds[0].fd == WAKE && timeout, "the helper can be woken, and looks by itself now and then");
+    world_check();
+    bool is_readable = world.is_connected && (world.said > world.taken || world.is_hung_up);
+    int64_t left = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;
+    world.spins = left || world.is_woken || is_readable ? 0 : world.spins + 1;
+    world_require(world.spins < MOST_SPINS, "the helper does not spin");
+    if (!world.is_woken && !is_readable)
+        world_goes_on(left);
+    return 0;
+}
+
+void nvs_wake_open(void) {}
+int nvs_wake_fd(void) { return WAKE; }
+void nvs_wake_clear(void) { world.is_woken = false; }
+void nvs_wake_forked(void) {}
+void nvs_session_wake(void) { world.is_woken = true; }
+
+/* ---- the GPU, its streams and pools ---- */
+
+static struct world_gpu *of(const struct nvs_gpu *gpu)
+{
+    world_require(gpu >= nvs_gpus && gpu < nvs_gpus + nvs_gpu_count, "the GPU is one of ours");
+    return &world.gpus[gpu - nvs_gpus];
+}
+
+bool nvs_anyone_inside(const struct nvs_gpu *gpu) { return of(gpu)->is_inside; }
+void nvs_gate_open(struct nvs_gpu *gpu)
+{
+    of(gpu)->is_open = true;
+    of(gpu)->is_watched = false;
+}
+void nvs_gate_close(struct nvs_gpu *gpu) { of(gpu)->is_open = of(gpu)->is_watched = false; }
+void nvs_gate_watch(struct nvs_gpu *gpu) { of(gpu)->is_watched = of(gpu)->is_open; }
+void nvs_gate_unwatch(struct nvs_gpu *gpu) { of(gpu)->is_watched = false; }
+bool nvs_gate_is_watched(const struct nvs_gpu *gpu) { return of(gpu)->is_watched; }
+void nvs_drain_begin(struct nvs_gpu *gpu) { world_require(!of(gpu)->is_inside, "a drain begins when all threads are out"); }
+bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent)
+{
+    world_require(is_urgent == gpu->is_draining, "only who gives a lock back is in a hurry");
+    return !of(gpu)->is_busy;
+}
+void nvs_drain_end(const struct nvs_gpu *gpu) { world_require(!gpu->is_draining, "an ended drain is over"); }
+bool nvs_pools_have_slack(void) { return false; }
+void nvs_pools_refresh(void) {}
+
+/* ---- options, and what is said to the user ---- */
+
+const struct nvs_options *nvs_options(void)
+{
+    static const struct nvs_options options = {.debug = true, .reconnect_ms = 1000, .orphan_wait_ms = 5000, .join_ms = 5000,
+                                               .silence_ms = 30000, .ask_ms = 1000, .socket = "/s", .name = "fuzz"};
+    return &options;
+}
+
+static void say(const char *format, va_list arguments)
+{
+    int bytes = vsnprintf(world.line, sizeof world.line, format, arguments);
+    const unsigned char *text = (unsigned char *)world.line;
+    world_require(bytes > 0 && bytes < (int)sizeof world.line, "a line has an end");
+    for (int i = 0; i < bytes; i++) {
+        bool is_c1 = text[i] == 0xc2 && text[i + 1] >= 0x80 && text[i + 1] < 0xa0;
+        world_require(text[i] >= ' ' && text[i] != 0x7f && !is_c1, "no control characters for the user's terminal");
+    }
+}
+
+#define LINE(name) \
+    void name(const char *format, ...) \
+    { \
+        va_list arguments; \
+        va_start(arguments, format); \
+        say(format, arguments); \
+        va_end(arguments); \
+    }
+LINE(nvs_info)
+LINE(nvs_warn)
+LINE(nvs_debug)
