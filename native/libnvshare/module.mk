@@ -4,7 +4,7 @@ NVS_DIR    := $(TOP)/libnvshare
 NVS_BUILD  := $(BUILD)/libnvshare
 NVS_SRC    := $(sort $(wildcard $(NVS_DIR)/*.c))
 NVS_OBJ    := $(patsubst $(NVS_DIR)/%.c,$(NVS_BUILD)/%.o,$(NVS_SRC))
-NVS_PURE   := $(addprefix $(NVS_BUILD)/,account.o gate.o ledger.o log.o options.o pacing.o platform.o)
+NVS_PURE   := $(addprefix $(NVS_BUILD)/,account.o gate.o ledger.o log.o options.o pacing.o platform.o quantity.o)
 NVS_TESTS  := $(TOP)/../tests/native
 NVS_ARCH   ?= $(shell uname -m)
 # Thread-local variables by initial-exec: the library is there from the start, and a launch cannot afford a call to find them.

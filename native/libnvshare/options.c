@@ -10,6 +10,7 @@
 
 #include "log.h"
 #include "platform.h"
+#include "quantity.h"
 #include "wire.h"
 
 static struct nvs_options values;
@@ -146,38 +147,4 @@ const struct nvs_options *nvs_options(void)
     values = read;
     atomic_store_explicit(&state, 2, memory_order_release);
     return &values;
-}
-
-static bool unit_of(const char *suffix, double *unit)
-{
-    static const struct { const char *suffix; double unit; } units[] = {
-        {"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"Ki", 1024.0}, {"Mi", 1048576.0},
-        {"Gi", 1073741824.0}, {"Ti", 1099511627776.0}, {"Pi", 1125899906842624.0}, {"m", 1e-3},
-    };
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (!strcmp(suffix, units[i].suffix)) {
-            *unit = units[i].unit;
-            return true;
-        }
-    return false;
-}
-
-bool nvs_parse_quantity(const char *text, uint64_t *bytes)
-{
-    char *end;
-    double unit;
-    if (strspn(text, "+0123456789.") == 0)
-        return false;
-    /* Hexadecimal, "inf" and blanks are strtod's, not Kubernetes'. */
-    for (const char *c = text; *c; c++)
-        if (*c == 'x' || *c == 'X' || *c == ' ' || *c == '-')
-            return false;
-    double number = strtod(text, &end);
-    if (end == text || !unit_of(end, &unit))
-        return false;
-    number *= unit;
-    if (number > (double)NVS_MAX_BYTES)
-        return false;
-    *bytes = (uint64_t)number + ((double)(uint64_t)number < number ? 1 : 0);
-    return true;
 }

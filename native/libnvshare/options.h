@@ -25,7 +25,4 @@ struct nvs_options {
 
 const struct nvs_options *nvs_options(void);
 
-/* A Kubernetes quantity ("8Gi", "512Mi", "2G", "1e9", "1073741824", "1.5Gi") in bytes; false if it is none. */
-bool nvs_parse_quantity(const char *text, uint64_t *bytes);
-
 #endif

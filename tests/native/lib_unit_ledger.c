@@ -4,8 +4,8 @@
 #include "account.h"
 #include "ledger.h"
 #include "lib_check.h"
-#include "options.h"
 #include "pacing.h"
+#include "quantity.h"
 #include "wire.h"
 
 #define GIB (UINT64_C(1) << 30)
@@ -95,6 +95,11 @@ static void a_limit_refuses_and_a_budget_asks(void)
     EQUAL(nvs_account_free(&account), 0);
     nvs_account_limit(&account, 0);
     EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ROOM);
+    nvs_account_limit(&account, 16 * GIB);
+    nvs_account_budget(&account, 6 * GIB, 3 * GIB);
+    EQUAL(nvs_account_free(&account), 8 * GIB);
+    nvs_account_budget(&account, 6 * GIB, UINT64_MAX - GIB); /* absurd, and with ours more than 64 bits hold */
+    EQUAL(nvs_account_free(&account), 0);
 }
 
 static void a_recall_takes_what_is_unused_and_then_each_free(void)
@@ -140,9 +145,11 @@ static void quantities_are_kubernetes_quantities(void)
 {
     static const struct { const char *text; uint64_t bytes; } good[] = {
         {"8Gi", 8 * GIB}, {"512Mi", GIB / 2}, {"2G", 2000000000}, {"1073741824", GIB}, {"1.5Gi", GIB + GIB / 2},
-        {"0", 0}, {"1e3", 1000}, {"5k", 5000}, {"1500m", 2}, {"+1", 1}, {"2Ti", 2048 * GIB},
+        {"0", 0}, {"1e3", 1000}, {"5k", 5000}, {"1500m", 2}, {"+1", 1}, {"2Ti", 2048 * GIB}, {"-0", 0},
+        {"9007199254740993", 9007199254740993}, {"123456789.123456789M", 123456789123457}, {"0.000000001E", 1000000000},
+        {"99999999Pi", UINT64_C(1) << 56}, {"1E30", UINT64_C(1) << 56}, {"1e99999999999", UINT64_C(1) << 56},
     };
-    static const char *const bad[] = {"", "Gi", "-1", "1 Gi", "0x10", "1GB", "inf", "nan", "99999999Pi", "8gi", "1..2", "4Gi ", "1e"};
+    static const char *const bad[] = {"", "Gi", ".", "-1", "1 Gi", "0x10", "1GB", "inf", "nan", "8gi", "1..2", "4Gi ", "1e", "512m", "1e-99999999999"};
     uint64_t bytes;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         CHECK(nvs_parse_quantity(good[i].text, &bytes));

@@ -19,7 +19,7 @@ _SUFFIXES = {
     **{name: Fraction(1024) ** power for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
 }
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][+-]?[0-9]+)|([A-Za-z]*))", re.ASCII)
-_MOST_EXPONENT = 40
+_MOST_EXPONENT = 100  # so far beyond or below anything that 64 characters cannot make up for it
 _MOST_CHARACTERS = 64
 
 
