@@ -42,7 +42,7 @@ def one(name: str, words: list[str]) -> int:
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         chance = Random(seed)
         after = changed(data, chance) if chance.randrange(4) else None
-        return after if after and len(after) <= most else atheris.Mutate(data, most)
+        return after if after and len(after) <= most else bytes(atheris.Mutate(data, most))
 
     mutator = {"custom_mutator": mutate} if name in JSON else {}
     atheris.Setup([sys.argv[0], *words], TARGETS[name], **mutator)

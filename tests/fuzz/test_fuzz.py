@@ -65,6 +65,12 @@ def test_fuzzing_starts_from_what_is_accepted(name: str) -> None:
         TARGETS[name](seed)
 
 
+@pytest.mark.xfail(raises=ValueError, strict=False, reason="config.read_file does not expect Python's limit on digits")
+@pytest.mark.parametrize("number", ["0x" + "f" * 4000, "9" * 5000])
+def test_a_number_of_thousands_of_digits_in_a_configuration_is_refused(number: str) -> None:
+    TARGETS["config_file"](f"switch_time_fixed = {number}\n".encode())
+
+
 def test_there_are_frames_to_start_from() -> None:
     assert len(FRAMES) >= len(MESSAGES)
 
