@@ -19,9 +19,17 @@ static const struct { uint8_t type, length; } kinds[] = {
     {NVS_SCHED_OFF, sizeof(struct nvs_msg_sched_off)},
     {NVS_LONG_WAIT + 1, 4},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_SHORT = 252 };
 
 uint64_t world_size(uint8_t choice) { return sizes[choice % (sizeof sizes / sizeof *sizes)]; }
+
+uint8_t world_least_bytes(uint8_t type)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i].type == type)
+            return kinds[i].length;
+    return 0;
+}
 
 static void put(uint8_t *frame, size_t offset, uint64_t value, size_t bytes) { memcpy(frame + offset, &value, bytes); }
 #define PUT(message, field, value) put(frame, offsetof(struct message, field), value, sizeof((struct message *)0)->field)
@@ -52,7 +60,8 @@ static void long_wait(uint8_t *frame, uint8_t how)
 
 size_t world_make_frame(uint8_t frame[WORLD_FRAME], uint8_t gpu, uint8_t kind, uint8_t how)
 {
-    uint8_t type = kinds[kind % KINDS].type, extra = kind / KINDS % 4; /* a newer scheduler says more than we know */
+    uint8_t type = kinds[kind % KINDS].type;
+    int extra = kind < FIRST_SHORT ? kind / KINDS % 4 : -1; /* a newer scheduler says more than we know, a broken one less */
     const uint64_t *locks = world.gpus[gpu % WORLD_GPUS].locks;
     memset(frame, 0, WORLD_FRAME);
     frame[0] = (uint8_t)(kinds[kind % KINDS].length + extra), frame[2] = type, frame[3] = gpu;

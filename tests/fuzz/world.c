@@ -202,6 +202,7 @@ bool __wrap_nvs_messages_handle(const uint8_t *frame)
     world.has_returned = false;
     bool was_registered = nvs_helper_is_registered(), good = __real_nvs_messages_handle(frame);
     world_frames[head.type]++;
+    world_require(!good || head.length >= world_least_bytes(head.type), "a frame that is too short is refused");
     bool is_for_all = head.type == NVS_SCHED_ON || head.type == NVS_SCHED_OFF;
     for (int i = 0; i < nvs_gpu_count; i++)
         if (!good || head.type > NVS_LONG_WAIT || (!is_for_all && head.gpu != i))

@@ -55,6 +55,8 @@ void world_reset(void);
 void world_say(const void *bytes, size_t count);
 /* A frame as a scheduler would make it, about locks and questions that there are; returns its length. */
 size_t world_make_frame(uint8_t frame[WORLD_FRAME], uint8_t gpu, uint8_t kind, uint8_t how);
+/* How long a frame of a scheduler's is at least. */
+uint8_t world_least_bytes(uint8_t type);
 /* What must hold whenever the helper has nothing left to do. */
 void world_check(void);
 
