@@ -1,5 +1,5 @@
 #!/bin/sh
-# Random input for every reader, SECONDS each: fuzz.sh SECONDS. What was learnt stays in build/fuzz for the next time; an
+# Random input for every reader, SECONDS each: fuzz.sh SECONDS. What was learnt stays in build/fuzz/corpora for the next time; an
 # input that breaks something is written there too.
 #
 # The library's helper thread is driven by libFuzzer, for which clang is installed if it is missing and we are root.
@@ -7,7 +7,7 @@
 set -eu
 seconds=${1:-60}
 root=$(cd "$(dirname "$0")/.." && pwd)
-out=$root/build/fuzz
+out=$root/build/fuzz corpora=$root/build/fuzz/corpora
 python=$root/.venv/bin/python
 [ -x "$python" ] || python=python3
 export PYTHONPATH="$root/src:$root/tests"
@@ -33,7 +33,7 @@ install_clang() {
 fuzz_library() {
     CC=clang sh "$root/tools/fuzz_frames.sh" "$out/frames-libfuzzer"
     "$out/frames-libfuzzer" -max_total_time="$seconds" -max_len=1000 -verbosity=0 -print_final_stats=1 \
-        -dict="$out/frames.dict" -artifact_prefix="$out/frames-" "$out/frames"
+        -dict="$corpora/frames.dict" -artifact_prefix="$corpora/frames-" "$corpora/frames"
 }
 
 make_up_stories() {
@@ -46,9 +46,9 @@ make_up_stories() {
     echo "frames: $((seed - 1)) times 20,000 stories"
 }
 
-mkdir -p "$out"
-"$python" -m fuzz.seeds "$out"
+mkdir -p "$corpora"
+"$python" -m fuzz.seeds "$corpora"
 echo "frames: $seconds s"
 if has_libfuzzer || { install_clang && has_libfuzzer; }; then fuzz_library; else make_up_stories; fi
 "$python" -c 'import atheris' 2> /dev/null || [ "$python" = python3 ] || "$python" -m pip install -q atheris || true
-exec "$python" "$root/tools/fuzz_python.py" "$seconds" "$out"
+exec "$python" "$root/tools/fuzz_python.py" "$seconds" "$corpora"
