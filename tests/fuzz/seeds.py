@@ -12,6 +12,7 @@ from nvshare.config import OPTIONS
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
 from nvshare.kube import annotations
 from nvshare.scheduler.journal import Beginning, beginning_line, step_line
 from nvshare.scheduler.step import Step
@@ -47,6 +48,13 @@ def _requests() -> list[bytes]:
     return [admin.encode(request) for request in requests]
 
 
+def _answers() -> list[bytes]:
+    steps = (admin.StepLine(1.5, "a client left", ("0001",)),)
+    status = admin.Status(version="1", started=1.0, now=2.0, node=snapshot(_node()[0], 70 * SECOND))
+    answers = (admin.Done("done"), admin.Failed("no"), *steps, admin.Story("it waits", steps), status)
+    return [admin.encode(answer) for answer in answers]
+
+
 def _pods() -> list[bytes]:
     def pod(container: object, **wishes: str) -> bytes:
         metadata = {"name": "p", "namespace": "n", "uid": "u", "annotations": wishes}
@@ -62,20 +70,24 @@ def _pods() -> list[bytes]:
     ]
 
 
-def _journal() -> bytes:
-    """Two clients that do not fit beside each other: one holds, one waits, one leaves."""
-    memory, settings = Memory(10 * GIB, 0, 1), Settings()
+def _node() -> tuple[Node, list[Step]]:
+    """Two clients that do not fit beside each other: one holds, one waits, one leaves; and all the steps."""
+    memory = Memory(10 * GIB, 0, 1)
     claims = (Claim("GPU-1", 16 * GIB, memory=memory),)
     joined = [ev.ClientRegistered(client, f"g{client}", "", "train", claims, pid=client) for client in (1, 2)]
     asked = [ev.LockRequested(client, "GPU-1", memory) for client in (1, 2)]
     limits = [ev.LimitSet("g1", 12 * GIB), ev.BudgetAsked(1, "GPU-1", 1, 11 * GIB)]
     happened = [*joined, *asked, *limits, ev.WorkFinished(1, "GPU-1"), ev.AlarmRang(), ev.ClientLeft(1), ev.AlarmRang()]
-    node = Node(settings, epoch=7, settles_at=None, expects_pods=False)
-    lines = [beginning_line(Beginning(0, settings, 7, None, False))]
-    for second, event in enumerate(happened):
-        actions = tuple(node.handle(second * 7 * SECOND, event))
-        lines.append(step_line(Step(second * 7 * SECOND, float(second), event, actions)))
-    return b"".join(lines)
+    node, steps = Node(Settings(), epoch=7, settles_at=None, expects_pods=False), []
+    for number, event in enumerate(happened):
+        now = number * 7 * SECOND
+        steps.append(Step(now, float(number), event, tuple(node.handle(now, event))))
+    return node, steps
+
+
+def _journal() -> bytes:
+    beginning = Beginning(0, Settings(), 7, None, False)
+    return beginning_line(beginning) + b"".join(step_line(step) for step in _node()[1])
 
 
 def _quantities() -> list[bytes]:
@@ -99,7 +111,7 @@ def _said(frame: bytes) -> bytes:
 
 SEEDS: dict[str, list[bytes]] = {
     "decoder": list(FRAMES.values()),
-    "control": _requests(),
+    "control": [*_requests(), *_answers()],
     "quantity": _quantities(),
     "pod": _pods(),
     "config_file": [

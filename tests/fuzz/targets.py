@@ -43,12 +43,13 @@ def _decode(reader: Decoder, pieces: list[bytes]) -> tuple[list[Message], WireEr
 
 
 def control(data: bytes) -> None:
-    """A request is understood, and then means the same when written and read again, or it is refused."""
-    try:
-        request = admin.decode_request(data)
-    except admin.AdminError:
-        return
-    assert admin.decode_request(admin.encode(request)) == request
+    """A request or an answer is understood, and then means the same when written and read again, or it is refused."""
+    for decode in (admin.decode_request, admin.decode_answer):
+        try:
+            message = decode(data)
+        except admin.AdminError:
+            continue
+        assert decode(admin.encode(message)) == message
 
 
 def quantity(data: bytes) -> None:
