@@ -80,6 +80,10 @@ def pod(data: bytes) -> None:
         assert wishes.limit is None
     for complaint in complaints:
         assert str(complaint)
+    uid = annotations.node_uid(read)
+    assert uid == read.metadata.uid or (len(uid) == 32 and not set(uid) - set("0123456789abcdef"))
+    assert annotations.label(read).count("/") >= 1
+    assert not annotations.has_slot(read) or annotations.RESOURCE.encode() in msgspec.json.encode(read)
 
 
 def config_file(data: bytes) -> None:
