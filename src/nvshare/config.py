@@ -233,13 +233,22 @@ def read_file(path: str, options: Sequence[Option]) -> dict[str, str]:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    except ValueError:  # Python reads and writes whole numbers of up to 4,300 digits
+        raise ConfigError(f"{path} is not TOML: a number has thousands of digits") from None
     known = {option.name for option in options}
     for name, value in table.items():
         if name not in known:
             raise ConfigError(f"{path}: no such setting: {name}; `nvshare-scheduler --help` lists them")
         if not isinstance(value, (str, int, float, bool)):
             raise ConfigError(f"{path}: {name} must be a text, a number or true/false")
-    return {name: str(value) for name, value in table.items()}
+    return {name: _text(f"{path}: {name}", value) for name, value in table.items()}
+
+
+def _text(where: str, value: object) -> str:
+    try:
+        return str(value)
+    except ValueError:  # written in base 16, a number can be read that is too long in base 10
+        raise ConfigError(f"{where} is a number of thousands of digits") from None
 
 
 def _first(

@@ -129,6 +129,11 @@ WRONG_FILES: dict[str, tuple[str | bytes, str]] = {
     "a wrong value": ("policy = 'lottery'", "policy in "),
     "a value of another kind": ("switch_time_fixed = true", "it must be a whole number"),
     "brackets without end": ("policy = " + "[" * 100_000, "is not TOML"),
+    "a number that cannot be read": ("switch_time_fixed = " + "9" * 5000, "a number has thousands of digits"),
+    "a number that cannot be written": (
+        "switch_time_fixed = 0x" + "f" * 4000,
+        "switch_time_fixed is a number of thousands of digits",
+    ),
 }
 
 

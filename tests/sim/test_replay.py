@@ -55,7 +55,11 @@ def test_steps_before_the_first_beginning_are_passed_over(tmp_path: Path) -> Non
     assert (played.daemons, played.steps, played.passed_over) == (1, 8, 4)
 
 
-@pytest.mark.parametrize("line", [b"hello", b"[]", b"{}", b'{"now": 1, "event": {"Nothing": {}}, "actions": []}', b"7"])
+NO_STEPS = [b"hello", b"[]", b"{}", b"7", b'{"now": 1, "event": {"Nothing": {}}, "actions": []}',
+            b'{"now": "1", "event": {"AlarmRang": {}}, "actions": []}']  # fmt: skip
+
+
+@pytest.mark.parametrize("line", NO_STEPS)
 def test_what_is_no_journal_says_so(line: bytes) -> None:
     with pytest.raises(JournalError, match="line 1"):
         replay([line])

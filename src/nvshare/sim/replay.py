@@ -62,7 +62,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Step | Life]:
                 continue
             yield Step(
                 number,
-                said["now"],
+                msgspec.convert(said["now"], int),
                 _read_named(said["event"], EVENTS),
                 tuple(_read_named(action, ACTIONS) for action in said["actions"]),
             )
