@@ -20,7 +20,7 @@ fail() { echo "e2e: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || fail "needs root: it starts containers (or set NVSHARE_E2E=skip)"
 "$python" -c 'import pytest, grpc, h11, msgspec' || fail "$python lacks the development packages: make setup, or set PYTHON"
 
-needed=(containerd runc etcd-server busybox-static iptables iproute2 containernetworking-plugins buildah debootstrap openssl)
+needed=(containerd runc etcd-server iptables iproute2 containernetworking-plugins buildah debootstrap openssl)
 missing=()
 for package in "${needed[@]}"; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
