@@ -15,6 +15,7 @@ The quantum. One timer, started when the first of a running set comes in, and ag
 whoever fits beside comes in without touching it. If nobody waits when it ends, nobody is disturbed, and whoever comes
 later and does not fit triggers the switch at once."""
 
+from nvshare.core import adaptive
 from nvshare.core.actions import Action, AnnounceRoom, GiveLock, QueueClient, ReportLongWait, TellContended
 from nvshare.core.model import GIB, Seat
 from nvshare.core.turns import Turns
@@ -46,7 +47,7 @@ class Gpu(Turns):
                     self._take_back(now, out)
                 self._admit(now, admitted)
         self._tell(now, admitted, out)
-        self.deadline = self._next_deadline(frozen)
+        self.deadline = self._next_deadline(now, frozen)
 
     def _revoke(self, now: int, out: list[Action]) -> None:
         while self.dropping:
@@ -68,7 +69,12 @@ class Gpu(Turns):
             self.is_switching = True
         if self.is_switching:
             while self.staying and not self.would_fit(head.memory.swappable):
-                self._drop(now, next(iter(self.staying.values())), "quantum", out)
+                self._drop(now, self._first_to_go(now), "quantum", out)
+
+    def _first_to_go(self, now: int) -> Seat:
+        if self.habits is not None:
+            return adaptive.first_to_go(now, self.habits, self.staying.values())
+        return next(iter(self.staying.values()))
 
     def _take_back(self, now: int, out: list[Action]) -> None:
         if self.is_switching:
@@ -76,10 +82,11 @@ class Gpu(Turns):
         head = self.queue.head
         if self.would_fit(head.memory.swappable):
             return
+        pushed_out = self._pushed_out(head)
         leaving: list[Seat] = []
         leaving_bytes = 0
         for seat in self._idle.values():
-            if self._pays_at(seat, head) > now:
+            if self._pays_at(now, seat, head, pushed_out) > now:
                 continue
             leaving.append(seat)
             leaving_bytes += seat.memory.swappable
@@ -88,25 +95,29 @@ class Gpu(Turns):
                     self._drop(now, idle, "idle", out)
                 return
 
-    def _pays_at(self, seat: Seat, head: Seat) -> int:
+    def _pays_at(self, now: int, seat: Seat, head: Seat, pushed_out: int) -> int:
         """When taking an idle holder's lock pays: at once if the switch is cheap or the holder usually pauses longer
         than the switch costs; else when it has been idle for as long as the switch costs, which is then at most twice
         the best that could have been done."""
         assert seat.idle_since is not None
-        if self.habits is not None:
-            cost = self.habits.switch_ns(head, self.size - self.fixed_bytes)
-            cost = cost * 6 // 5 if len(self._idle) == len(self.staying) else cost * 2
-        else:
-            cost = self._switch_ns(seat, head)
-        usual = seat.usual_pause
-        if cost <= self.settings.cheap_switch_ns or (usual is not None and usual >= cost):
+        cost = self._switch_ns(seat, head, pushed_out)
+        if cost <= self.settings.cheap_switch_ns:
             return seat.idle_since
-        return seat.idle_since + cost
+        if self.habits is not None:
+            return adaptive.pays_at(now, seat, cost)
+        usual = seat.usual_pause
+        return seat.idle_since if usual is not None and usual >= cost else seat.idle_since + cost
 
-    def _switch_ns(self, seat: Seat, head: Seat) -> int:
+    def _switch_ns(self, seat: Seat, head: Seat, pushed_out: int) -> int:
+        if self.habits is not None:
+            return adaptive.idle_cost(self.habits, seat, pushed_out, self.settings.move_ns_per_gib)
         crowded = self.running_bytes + self.fixed_bytes + head.memory.swappable - self.size
         moved = max(0, min(crowded, seat.memory.swappable))
         return moved * self.settings.move_ns_per_gib // GIB
+
+    def _pushed_out(self, head: Seat) -> int:
+        """What leaves the card when the first in the queue comes in, as far as mode adaptive can tell."""
+        return self.habits.pushed_out(head, self.size - self.fixed_bytes) if self.habits is not None else 0
 
     def _admit(self, now: int, admitted: list[Seat]) -> None:
         starts = False
@@ -147,7 +158,7 @@ class Gpu(Turns):
         raise AssertionError("somebody fits, by least_need")
 
     def _tell(self, now: int, admitted: list[Seat], out: list[Action]) -> None:
-        contended = bool(self.queue.order)
+        contended = bool(self.queue.order) or (self.habits is not None and not self.all_fit())
         for seat in admitted:
             if seat.told_wait:
                 out.append(AnnounceRoom(seat.client, self.uuid))
@@ -182,7 +193,7 @@ class Gpu(Turns):
             place = self.queue.place(seat)
             out.append(ReportLongWait(seat.client, self.uuid, place, waited, len(running), holder, held))
 
-    def _next_deadline(self, frozen: bool) -> int | None:
+    def _next_deadline(self, now: int, frozen: bool) -> int | None:
         deadline = NEVER
         for first in self._untold_waits.values():
             deadline = first.waited_since + self.settings.long_wait_ns
@@ -196,17 +207,19 @@ class Gpu(Turns):
                 if self.timer_ends is not None and self.timer_ends < deadline:
                     deadline = self.timer_ends
                 if self._idle:
-                    deadline = min(deadline, self._idle_deadline())
+                    deadline = min(deadline, self._idle_deadline(now))
         return deadline if deadline != NEVER else None
 
-    def _idle_deadline(self) -> int:
+    def _idle_deadline(self, now: int) -> int:
         """When the idle holders whose locks pay by then make room for the head; NEVER if they do not."""
         head = self.queue.head
         if self.would_fit(head.memory.swappable):
             return NEVER
         idle = self._idle.values()
         leaving_bytes = 0
-        for count, (pays_at, size) in enumerate(sorted((self._pays_at(s, head), s.memory.swappable) for s in idle), 1):
+        pushed_out = self._pushed_out(head)
+        pays = sorted((self._pays_at(now, seat, head, pushed_out), seat.memory.swappable) for seat in idle)
+        for count, (pays_at, size) in enumerate(pays, 1):
             leaving_bytes += size
             if count == len(self.staying) or self.would_fit(head.memory.swappable, leaving_bytes):
                 return pays_at

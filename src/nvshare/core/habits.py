@@ -1,83 +1,87 @@
-"""What mode `adaptive` goes by: who was on the card last, how long each works at a stretch, what moving memory costs.
+"""What mode `adaptive` knows of a GPU's clients: who was on the card last, how long each works at a stretch and pauses.
 
 Theory of operation. The driver keeps on the card whatever was used last, and says nothing about it. But who ran when is
 known here, so it can be worked out whose pages a newcomer finds there, what it has to bring, and what it pushes out.
 
-What that costs is learned. A stretch is the time that a client holds the lock and works, from one pause to the next; a
-turn that ends in the middle of one does not end it. A stretch in which nothing had to be brought in is the client's
-usual one, and what a stretch takes more than that, if something had to be brought in, is what bringing it in cost.
-Only stretches count in which nobody else worked: two at once hold each other up.
+A stretch is the time that a client holds the lock and works, from one pause to the next; a turn that ends in the middle
+of one does not end it. Those who work at the same time share the GPU, so a stretch is also counted in service: time
+divided by the number of those who work. The service of a stretch in which nothing had to be brought in is the client's
+usual one, and what a stretch takes more than that, if something was brought in, is what bringing it in cost.
 
-The rules that follow (docs/decisions/0008 says how they were found):
+Pauses are told only while the GPU is contended. In this mode that is whenever not all of its clients fit on it
+together, so that habits are known before anybody waits."""
 
-    quantum     a turn lasts 200 times as long as the switch that ends it costs, but no client waits longer than two of
-                the longest quanta for all turns before its own; unless that made switching cost more than 3 %, up to
-                one longest quantum a turn. If the first in the queue usually gives the lock back by itself, the turn
-                before it lasts only twice as long as its own usually do, and six times what the switch costs.
-    pauses      an idle holder goes at once if it usually pauses for longer than the switch costs, and a little more;
-                twice that while others work beside it, because then the GPU is not idle.
-    queue       a client's place counts from its arrival and four of its last turns: short turns come first."""
+from nvshare.core.model import GIB, SECOND, Seat
+from nvshare.core.moving import MoveCost
 
-from nvshare.core.model import GIB, MILLISECOND, SECOND, Seat
-
-FIRST_GUESS_NS_PER_GIB = 200 * MILLISECOND
-"""Moving memory by page faults on a card of 2016; from here on it is learned."""
-LEAST_NS_PER_GIB = 10 * MILLISECOND
-MOST_NS_PER_GIB = 5 * SECOND
-MOST_WEIGHT = 8
-"""A new figure counts for an eighth; for more while there are few."""
 LEAST_MOVED = GIB // 4
 """Less is not worth a figure."""
-TURN_TO_SWITCH = 200
-LEAST_TURN_TO_SWITCH = 33
-SHORT_TURN_TO_SWITCH = 6
-SHORT_TURN_FACTOR = 2
-LAG_FACTOR = 4
-LONG_FACTOR = 2
-"""The bound on waiting, and on the lag of long turns, in longest quanta."""
+FIRST_GUESS_DUTY = 0.6
+GUESS_NS = 2 * SECOND
+"""The first guess counts like this much time seen."""
+KEPT = 0.9
+"""What older stretches and pauses still count when a new one comes."""
 
 
 class Habit:
     """One client's."""
 
-    __slots__ = ("busy_since", "gave_up", "is_counted", "last_turn", "loaded", "seat", "stretch", "usual_stretch")
+    __slots__ = (
+        "busy_since", "gave_up", "is_counted", "last_turn", "loaded", "paused", "seat", "service", "service_since",
+        "stretch", "turn_busy", "usual_service", "worked",
+    )  # fmt: skip
 
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
         self.busy_since: int | None = None
+        self.service_since = 0
         self.stretch = 0
-        """Of the present stretch, what lies in earlier turns."""
+        """Of the present stretch, what lies before `busy_since`; and the same in service."""
+        self.service = 0
         self.loaded = 0
         """Bytes brought in since the stretch began."""
         self.is_counted = False
         """The beginning of the present stretch is known."""
-        self.usual_stretch: int | None = None
+        self.usual_service: int | None = None
+        self.worked = 0.0
+        """Service of the last stretches, and pauses, the older ones counting less."""
+        self.paused = 0.0
+        self.turn_busy = 0
+        """Of the present or last turn, what was work."""
         self.last_turn = 0
         self.gave_up = False
         """The last turn ended because the client had nothing more to do."""
+
+    @property
+    def duty(self) -> float:
+        """The share of its time in which this client would use the GPU if it had it for itself."""
+        worked = self.worked + GUESS_NS * FIRST_GUESS_DUTY
+        return worked / (worked + self.paused + GUESS_NS * (1 - FIRST_GUESS_DUTY))
 
 
 class Habits:
     """Those of one GPU's clients, in the order in which they last ran."""
 
     def __init__(self) -> None:
-        self.ns_per_gib = FIRST_GUESS_NS_PER_GIB
-        self._figures = 0
+        self.cost = MoveCost()
         self._recent: dict[int, Habit] = {}
+        self._working = 0
+        self._service = 0
+        self._service_at = 0
 
     # Facts noted.
 
     def note_came(self, now: int, seat: Seat, capacity: int) -> None:
         habit = self._recent.get(seat.client) or Habit(seat)
         habit.loaded += self.missing(seat, capacity)
+        habit.turn_busy = 0
+        habit.is_counted = habit.is_counted or not habit.stretch
         self._begin(now, habit)
         self._to_end(habit)
 
     def note_went(self, now: int, seat: Seat) -> None:
         habit = self._recent.get(seat.client) or Habit(seat)
-        if habit.busy_since is not None:
-            habit.stretch += now - habit.busy_since
-            habit.busy_since = None
+        self._cease(now, habit)
         habit.last_turn = now - seat.held_since
         habit.gave_up = False
         self._to_end(habit)
@@ -85,23 +89,31 @@ class Habits:
     def note_gave_up(self, seat: Seat) -> None:
         self._recent[seat.client].gave_up = True
 
-    def note_left(self, seat: Seat) -> None:
-        self._recent.pop(seat.client, None)
+    def note_left(self, now: int, seat: Seat) -> None:
+        habit = self._recent.pop(seat.client, None)
+        if habit is not None:
+            self._cease(now, habit)
 
     def note_paused(self, now: int, seat: Seat) -> None:
         """A stretch has ended."""
         habit = self._recent.get(seat.client)
         if habit is None:
             return
-        if habit.is_counted and habit.busy_since is not None:
-            self._learn(habit, habit.stretch + now - habit.busy_since)
-        habit.stretch = habit.loaded = 0
-        habit.busy_since = None
+        self._cease(now, habit)
+        if habit.is_counted and habit.service:
+            self._learn(habit)
+        habit.stretch = habit.service = habit.loaded = 0
         habit.is_counted = True
 
     def note_resumed(self, now: int, seat: Seat) -> None:
         if seat.client in self._recent:
             self._begin(now, self._recent[seat.client])
+
+    def note_pause(self, seat: Seat, pause_ns: int) -> None:
+        """A pause has ended, whether the client kept its lock meanwhile or not."""
+        if seat.client in self._recent:
+            habit = self._recent[seat.client]
+            habit.paused = KEPT * habit.paused + pause_ns
 
     def note_contention(self) -> None:
         """Holders begin or cease to say when they pause: of what lies before nothing is known."""
@@ -109,36 +121,62 @@ class Habits:
             habit.is_counted = False
 
     def _begin(self, now: int, habit: Habit) -> None:
-        """Work begins. Two at once hold each other up: neither's stretch counts."""
-        habit.busy_since = now
-        for other in self._recent.values():
-            if other is not habit and other.busy_since is not None:
-                other.is_counted = habit.is_counted = False
+        if habit.busy_since is None:
+            self._pass_time(now)
+            self._working += 1
+            habit.busy_since, habit.service_since = now, self._service
+
+    def _cease(self, now: int, habit: Habit) -> None:
+        if habit.busy_since is not None:
+            self._pass_time(now)
+            self._working -= 1
+            habit.turn_busy += now - habit.busy_since
+            habit.stretch += now - habit.busy_since
+            habit.service += self._service - habit.service_since
+            habit.busy_since = None
+
+    def _pass_time(self, now: int) -> None:
+        if self._working:
+            self._service += (now - self._service_at) // self._working
+        self._service_at = now
 
     def _to_end(self, habit: Habit) -> None:
         self._recent.pop(habit.seat.client, None)
         self._recent[habit.seat.client] = habit
 
-    def _learn(self, habit: Habit, took: int) -> None:
-        usual = habit.usual_stretch
+    def _learn(self, habit: Habit) -> None:
+        service, usual = habit.service, habit.usual_service
+        habit.worked = KEPT * habit.worked + service
         if habit.loaded < LEAST_MOVED:
-            habit.usual_stretch = took if usual is None else usual + (took - usual) // 4
+            habit.usual_service = service if usual is None else usual + (service - usual) // 4
         elif usual is not None:
-            self._figures = min(MOST_WEIGHT, self._figures + 1)
-            figure = max(0, took - usual) * GIB // habit.loaded
-            learned = self.ns_per_gib + (figure - self.ns_per_gib) // self._figures
-            self.ns_per_gib = max(LEAST_NS_PER_GIB, min(MOST_NS_PER_GIB, learned))
+            # All in time again: the load was not shared with those who worked meanwhile.
+            extra = habit.stretch * (service - usual) // service
+            self.cost.note(habit.loaded, extra, usual * habit.stretch // service)
 
-    # What follows. `capacity` is what the card has for all clients' swappable memory.
+    # What is known. `capacity` is what the card has for all clients' swappable memory.
+
+    def of(self, seat: Seat) -> Habit | None:
+        return self._recent.get(seat.client)
+
+    def duty(self, seat: Seat) -> float:
+        habit = self._recent.get(seat.client)
+        return FIRST_GUESS_DUTY if habit is None else habit.duty
+
+    def busy_in_turn(self, now: int, seat: Seat) -> int:
+        habit = self._recent.get(seat.client)
+        if habit is None:
+            return 0
+        return habit.turn_busy + (0 if habit.busy_since is None else now - habit.busy_since)
 
     def missing(self, seat: Seat, capacity: int) -> int:
         """Bytes of a client that are not on the card."""
         return seat.memory.swappable - self._present(seat, capacity)[0]
 
-    def switch_ns(self, seat: Seat, capacity: int) -> int:
-        """What it costs that a client comes in: all that it pushes out has to come back one day."""
+    def pushed_out(self, seat: Seat, capacity: int) -> int:
+        """Bytes of others that go if a client comes in; all of them have to come back one day."""
         present, free = self._present(seat, capacity)
-        return max(0, seat.memory.swappable - present - free) * self.ns_per_gib // GIB
+        return max(0, seat.memory.swappable - present - free)
 
     def _present(self, seat: Seat, capacity: int) -> tuple[int, int]:
         """How much of a client's memory is on the card, and how much of the card is nobody's."""
@@ -148,18 +186,3 @@ class Habits:
                 present = max(0, min(room, seat.memory.swappable))
             room -= habit.seat.memory.swappable
         return present, max(0, room)
-
-    def quantum(self, head: Seat, switch_ns: int, waiting: int, *, least_ns: int, most_ns: int) -> int:
-        """How long the running set stays although this client waits."""
-        bound = LONG_FACTOR * most_ns // waiting
-        habit = self._recent.get(head.client)
-        if habit is not None and habit.gave_up:
-            bound = min(bound, max(SHORT_TURN_TO_SWITCH * switch_ns, SHORT_TURN_FACTOR * habit.last_turn))
-            return max(least_ns, min(TURN_TO_SWITCH * switch_ns, bound))
-        least = min(most_ns, LEAST_TURN_TO_SWITCH * switch_ns)
-        return max(least_ns, least, min(TURN_TO_SWITCH * switch_ns, bound))
-
-    def lag(self, seat: Seat, most_ns: int) -> int:
-        """By how much a client's place in the queue counts from later than its arrival."""
-        habit = self._recent.get(seat.client)
-        return min(LAG_FACTOR * habit.last_turn, LONG_FACTOR * most_ns) if habit is not None else 0

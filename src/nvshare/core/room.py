@@ -23,6 +23,8 @@ class Room:
         self.staying: dict[int, Seat] = {}
         self.dropping: dict[int, Seat] = {}
         self.queue = Queue()
+        self.swappable = 0
+        """Of everybody, whether running or not; and what no switch moves."""
         self.unswappable = 0
         self.staying_bytes = 0
         self.dropping_bytes = 0
@@ -57,6 +59,10 @@ class Room:
         staying = self.staying_bytes - leaving_bytes
         return staying + self.unswappable + self.foreign + swappable <= self.safe_limit
 
+    def all_fit(self) -> bool:
+        """True if nobody would ever have to wait."""
+        return self.swappable + self.unswappable + self.foreign <= self.safe_limit
+
     def is_within_limit(self) -> bool:
         """Those who stay fit, or one is alone."""
         return len(self.staying) <= 1 or self.would_fit(0)
@@ -83,6 +89,7 @@ class Room:
 
     def note_memory(self, seat: Seat, memory: Memory) -> None:
         growth = memory.swappable - seat.memory.swappable
+        self.swappable += growth
         self.unswappable += self._unswappable_of(memory) - self._unswappable_of(seat.memory)
         if seat.drop_deadline:
             self.dropping_bytes += growth
@@ -96,6 +103,7 @@ class Room:
         """What must hold, in full; for tests."""
         assert self.staying_bytes == sum(seat.memory.swappable for seat in self.staying.values())
         assert self.dropping_bytes == sum(seat.memory.swappable for seat in self.dropping.values())
+        assert self.swappable == sum(seat.memory.swappable for seat in self.seats.values())
         assert self.unswappable == sum(self._unswappable_of(seat.memory) for seat in self.seats.values())
         for seat in self.seats.values():
             assert bool(seat.drop_deadline) == (seat.client in self.dropping)

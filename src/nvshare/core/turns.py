@@ -9,6 +9,7 @@
 `note_*` methods record what a client or the operator said and tolerate what comes late or twice. Nothing here decides
 who comes in or must go: that follows from the state, in core.gpu."""
 
+from nvshare.core import adaptive
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
 from nvshare.core.habits import Habits
 from nvshare.core.model import NO_MEMORY, QuantumRule, Seat, Settings
@@ -42,6 +43,8 @@ class Turns(Room):
         self.virtual_now = 0
         self._numbers = numbers
         self._rank = POLICIES[settings.policy].rank
+        self.newcomers = 0
+        """How many of those who wait have never had a turn."""
         self._newly_queued: list[Seat] = []
         self._untold_waits: dict[int, Seat] = {}
         self._idle: dict[int, Seat] = {}
@@ -56,7 +59,7 @@ class Turns(Room):
             self._dequeue(now, seat)
         self.note_memory(seat, NO_MEMORY)
         if self.habits is not None:
-            self.habits.note_left(seat)
+            self.habits.note_left(now, seat)
         del self.seats[seat.client]
 
     def note_claim(self, now: int, seat: Seat, lock: int, out: list[Action]) -> None:
@@ -130,6 +133,7 @@ class Turns(Room):
         super().check()
         assert (self.timer_ends is not None) == (not self.is_empty)
         assert not self._newly_queued
+        assert self.newcomers == sum(not seat.turns for seat in self.queue)
         assert self._untold_waits.keys() <= {seat.client for seat in self.queue}
         assert self._idle == {key: seat for key, seat in self.staying.items() if seat.idle_since is not None}
 
@@ -142,13 +146,15 @@ class Turns(Room):
         self._virtual_time(now)
         rank = self._rank(now, seat, self)
         if self.habits is not None:
-            rank += self.habits.lag(seat, self.rule.most_ns)
+            rank += adaptive.lag(self.habits, self.rule, seat)
         self.queue.push(seat, rank)
+        self.newcomers += not seat.turns
         self._newly_queued.append(seat)
         self._untold_waits[seat.client] = seat
 
     def _dequeue(self, now: int, seat: Seat) -> None:
         self.queue.remove(seat)
+        self.newcomers -= not seat.turns
         self._untold_waits.pop(seat.client, None)
         seat.waited_total += now - seat.waited_since
         if not self.queue.order:
@@ -199,14 +205,17 @@ class Turns(Room):
         self.quantum_ns = self.rule.least_ns
         if self.queue.order:
             head = self.queue.head
-            cost = habits.switch_ns(head, self.size - self.fixed_bytes)
-            least_ns, most_ns = self.rule.least_ns, self.rule.most_ns
-            self.quantum_ns = habits.quantum(head, cost, len(self.queue), least_ns=least_ns, most_ns=most_ns)
+            cost = habits.cost.of(habits.pushed_out(head, self.size - self.fixed_bytes))
+            self.quantum_ns = adaptive.quantum(
+                habits, self.rule, head, self.running(), switch_ns=cost, newcomers=self.newcomers
+            )
         self.timer_ends = self.timer_started + self.quantum_ns
 
     def _end_pause(self, now: int, seat: Seat) -> None:
         if seat.idle_since is not None:
             seat.note_pause(now - seat.idle_since)
+            if self.habits is not None:
+                self.habits.note_pause(seat, now - seat.idle_since)
             seat.idle_since = None
             self._idle.pop(seat.client, None)
 
