@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from nvshare.core import actions as ac
+from nvshare.core import events as ev
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits import SharedLimit
+from nvshare.core.model import SECOND
 from nvshare.sim.worlds import gate
 from nvshare.sim.worlds.faults import BrokenWorldError, play
+from nvshare.sim.worlds.process import Process
 from nvshare.sim.worlds.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +71,43 @@ def test_a_gate_that_keeps_what_it_never_claimed_is_found_out(monkeypatch: pytes
     error = broken(range(60))
     assert error is not None
     assert "UNSHARED" in str(error)
+
+
+def test_a_lock_given_back_to_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As libnvshare once did when the last context went while the scheduler was away."""
+
+    def give_back(self: Process, gpu: str) -> None:
+        place = self.places[gpu]
+        if place.had_contexts and not place.contexts and not place.has_waiters and place.turn.give_back():
+            self._drain(gpu)
+        place.had_contexts = place.contexts > 0
+
+    monkeypatch.setattr(Process, "look_at_contexts", give_back)
+    error = broken(range(60))
+    assert error is not None
+    assert "speaks to nobody" in str(error)
+
+
+def test_a_lock_kept_while_the_scheduler_was_away_is_given_back_when_it_is_there_again() -> None:
+    world = World(0)
+    process = Process(99, "run/a", 0, ["g0"], world)
+    world.processes = {99: process}
+    world.connect(process)
+    process.work("g0")
+    world.is_calm = True
+    world.play(until=world.now + 2 * SECOND)
+    process.work("g0")
+    world.play(until=world.now + SECOND)
+    lock = process.places["g0"].turn.lock
+    world.kill_daemon()
+    process.end_contexts("g0")
+    assert lock
+    assert process.places["g0"].turn.is_open
+    world.start_daemon()
+    world.play(until=world.now + 5 * SECOND)
+    released = [event for _, event, _ in world.journal if isinstance(event, ev.LockReleased)]
+    assert [(event.lock, event.again) for event in released] == [(lock, False)]
+    assert process.places["g0"].turn.state is gate.State.NONE
 
 
 def test_soak_plays_the_world_of_a_seed() -> None:

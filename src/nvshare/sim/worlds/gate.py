@@ -59,7 +59,11 @@ class Turn:
 
     def drop(self, lock: int) -> bool:
         """True: drain, then call `drained`."""
-        if self.state is not State.HOLDING or self.lock != lock:
+        return self.lock == lock and self.give_back()
+
+    def give_back(self) -> bool:
+        """Without being asked (`nvs_turn_yield`). True: drain, then call `drained`."""
+        if self.state is not State.HOLDING:
             return False
         self.state = State.DRAINING
         return True

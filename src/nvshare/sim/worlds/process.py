@@ -4,8 +4,9 @@ from typing import Protocol
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import MILLISECOND, SECOND, Claim, Memory
-from nvshare.sim.worlds.gate import Account, State, Turn
+from nvshare.core.model import MILLISECOND, SECOND, Claim
+from nvshare.sim.worlds.gate import State
+from nvshare.sim.worlds.place import Place
 
 JOIN_NS = SECOND
 ORPHAN_WAIT_NS = 5 * SECOND
@@ -42,25 +43,6 @@ class Outside(Protocol):
         """How long the kernels under way still take."""
 
 
-class Place:
-    """A process at one GPU."""
-
-    __slots__ = ("account", "has_work", "is_idle_told", "is_reporting", "needs", "told", "turn", "worked")
-
-    def __init__(self, own_limit: int) -> None:
-        self.turn = Turn()
-        self.account = Account(own_limit)
-        self.has_work = False
-        """A thread computes or stands at the gate."""
-        self.worked = 0
-        """Stretches of work that could begin."""
-        self.is_idle_told = False
-        self.is_reporting = False
-        self.told = 0
-        self.needs = 0
-        """What a thread waits to allocate; 0: none does."""
-
-
 class Process:
     """Everything between one program's threads and the scheduler. Only `hear` and methods called by the world act."""
 
@@ -77,19 +59,23 @@ class Process:
 
     # The connection.
 
+    @property
+    def is_registered(self) -> bool:
+        return self.connection is not None and self.connection.is_registered
+
     def registration(self) -> ev.ClientRegistered:
         assert self.connection is not None
         claims = []
         for gpu, place in self.places.items():
             state = place.turn.claim()
-            place.told = place.account.used
+            place.told = place.memory
             claims.append(
                 Claim(
                     gpu,
                     self._world.card,
                     lock=place.turn.lock if state is State.HOLDING else 0,
                     unshared=state is State.UNSHARED,
-                    memory=self._memory(place),
+                    memory=place.memory,
                     limit=place.account.limit,
                     budget=place.account.budget,
                 )
@@ -110,24 +96,23 @@ class Process:
 
     def run_alone(self, gpu: str) -> None:
         """The scheduler has not answered in time."""
-        if self.connection is None or not self.connection.is_registered:
-            place = self.places[gpu]
-            if place.turn.state is State.JOINING:
-                place.turn.expired()
-                self._go_on(place)
+        place = self.places[gpu]
+        if not self.is_registered and place.turn.state is State.JOINING:
+            place.turn.expired()
+            self._go_on(gpu)
 
     def lose_patience(self, gpu: str) -> None:
-        is_registered = self.connection is not None and self.connection.is_registered
         place = self.places[gpu]
-        if not is_registered and place.has_work and self._world.now - self._lost_at >= ORPHAN_WAIT_NS:
+        if not self.is_registered and place.has_work and self._world.now - self._lost_at >= ORPHAN_WAIT_NS:
             place.turn.expired()
-            self._go_on(place)
+            self._go_on(gpu)
 
     # What its threads do.
 
     def work(self, gpu: str) -> None:
         place = self.places[gpu]
         place.has_work = True
+        self._enter(gpu)
         if place.turn.is_open:
             place.worked += 1
             if place.is_idle_told:
@@ -150,11 +135,30 @@ class Process:
             place.is_idle_told = True
             self._say(ev.WorkFinished(self._id, gpu))
 
+    def end_contexts(self, gpu: str) -> None:
+        """The program is through with this GPU, for now; a thread at the gate stays there."""
+        place = self.places[gpu]
+        place.contexts = 0
+        place.has_work = place.has_waiters
+        self.free(gpu, 1)
+        self.look_at_contexts(gpu)
+
+    def look_at_contexts(self, gpu: str) -> None:
+        """As turns.c does: who has no context gives its lock back, unless there is nobody to give it to."""
+        place = self.places[gpu]
+        if place.had_contexts and not place.contexts and not place.has_waiters:
+            if not self.is_registered:
+                return
+            if place.turn.give_back():
+                self._drain(gpu)
+        place.had_contexts = place.contexts > 0
+
     def allocate(self, gpu: str, size: int) -> None:
         place = self.places[gpu]
         if place.needs:
             return
-        if place.account.reserve(size) is None and self.connection is not None and self.connection.is_registered:
+        self._enter(gpu)
+        if place.account.reserve(size) is None and self.is_registered:
             place.needs = size
             self.asks += 1
             self._say(ev.BudgetAsked(self._id, gpu, self.asks, place.account.used + size))
@@ -169,9 +173,9 @@ class Process:
     def report(self, gpu: str) -> None:
         place = self.places[gpu]
         place.is_reporting = False
-        if place.told != place.account.used and self.connection is not None and self.connection.is_registered:
-            place.told = place.account.used
-            self._say(ev.MemoryChanged(self._id, gpu, self._memory(place)))
+        if place.told != place.memory and self.is_registered:
+            place.told = place.memory
+            self._say(ev.MemoryChanged(self._id, gpu, place.memory))
 
     def release(self, gpu: str) -> None:
         """The last kernels before a drop have finished."""
@@ -183,6 +187,11 @@ class Process:
     # What it hears.
 
     def hear(self, action: ac.Action) -> None:
+        self._act_on(action)
+        for gpu in self.places:
+            self.look_at_contexts(gpu)
+
+    def _act_on(self, action: ac.Action) -> None:
         match action:
             case ac.AdmitClient():
                 assert self.connection is not None
@@ -194,8 +203,7 @@ class Process:
                 self._hear_given(action)
             case ac.DropLock():
                 if self.places[action.gpu].turn.drop(action.lock):
-                    self.places[action.gpu].is_idle_told = False
-                    self._world.later(self._world.drain_time(self), self, "release", action.gpu)
+                    self._drain(action.gpu)
             case ac.TellContended():
                 place = self.places[action.gpu]
                 place.turn.contended, place.is_idle_told = action.contended, False
@@ -217,7 +225,7 @@ class Process:
         place.turn.given(action.lock, action.contended)
         place.is_idle_told = False
         if not was_open:
-            self._go_on(place)
+            self._go_on(action.gpu)
         self.look_idle(action.gpu)
 
     def _hear_budget(self, action: ac.GiveBudget) -> None:
@@ -238,7 +246,7 @@ class Process:
                 place.turn.scheduling_off()
             place.is_idle_told = False
             if place.turn.is_open and not was_open:
-                self._go_on(place)
+                self._go_on(gpu)
             elif place.has_work and place.turn.want():
                 self._request(gpu, place)
             self._report_later(gpu)
@@ -247,20 +255,29 @@ class Process:
 
     @property
     def _id(self) -> int:
-        assert self.connection is not None
+        assert self.connection is not None, f"p{self.pid} speaks to nobody"
         return self.connection.client
 
-    def _memory(self, place: Place) -> Memory:
-        return Memory(swappable=place.account.used, contexts=1)
-
     def _request(self, gpu: str, place: Place) -> None:
-        place.told = place.account.used
-        self._say(ev.LockRequested(self._id, gpu, self._memory(place)))
+        place.told = place.memory
+        self._say(ev.LockRequested(self._id, gpu, place.memory))
 
-    def _go_on(self, place: Place) -> None:
+    def _enter(self, gpu: str) -> None:
+        """Nothing is done on a GPU without a context."""
+        if not self.places[gpu].contexts:
+            self.places[gpu].contexts = 1
+            self._report_later(gpu)
+        self.look_at_contexts(gpu)
+
+    def _drain(self, gpu: str) -> None:
+        self.places[gpu].is_idle_told = False
+        self._world.later(self._world.drain_time(self), self, "release", gpu)
+
+    def _go_on(self, gpu: str) -> None:
         """The gate has opened."""
-        if place.has_work:
-            place.worked += 1
+        if self.places[gpu].has_work:
+            self.places[gpu].worked += 1
+            self._enter(gpu)
 
     def _report_later(self, gpu: str) -> None:
         place = self.places[gpu]

@@ -218,6 +218,8 @@ class World:
     def say(self, process: Process, event: ev.Event) -> None:
         connection = process.connection
         assert connection is not None
+        is_early = not connection.is_registered and isinstance(event, ev.LockRequested | ev.LockReleased)
+        assert not is_early, f"p{process.pid} has not been answered yet: {event}"
         connection.said_at = max(connection.said_at, self.now + self._latency())
         self.at(connection.said_at - self.now, lambda: self._arrive(connection, event))
 
@@ -269,7 +271,7 @@ class World:
         if self.is_calm or process.pid not in self.processes:
             return
         gpu = self.chance.choice(list(process.places))
-        what = self.chance.choice(["work", "work", "work", "rest", "rest", "allocate", "free"])
+        what = self.chance.choice([*["work"] * 6, *["rest"] * 4, *["allocate"] * 2, *["free"] * 2, "end_contexts"])
         if what == "allocate":
             size = self.chance.choice([GIB // 16, GIB, 2 * GIB, 5 * GIB])
             self._hold_or_do(process, lambda: process.allocate(gpu, size))
