@@ -46,8 +46,21 @@ def test_a_job_that_makes_no_sense_is_the_users_fault() -> None:
     assert done.exception.code == EXIT_USAGE
 
 
-def test_mixes_print_their_seeds() -> None:
-    shown = run("mixes", "--count", "2", "--first", "4")
-    assert "seed    4" in shown
-    assert "seed    5" in shown
-    assert "geometric mean" in shown
+def test_mixes_print_their_seeds_and_what_they_are_measured_against() -> None:
+    shown = run("mixes", "--mode", "fixed", "--count", "2", "--first", "4").splitlines()
+    assert ["seed    4" in shown[0], "seed    5" in shown[1]] == [True, True]
+    assert all("of fcfs-30s" in line and "of auto" in line for line in shown[:2])
+    assert shown[3].startswith("fixed's makespan against fcfs-30s's: geometric mean ")
+    assert shown[4].startswith("fixed's makespan against auto's: geometric mean ")
+    assert shown[5].startswith("fixed: longest wait ")
+    assert shown[5].endswith("(seed 4)")
+
+
+def test_auto_is_not_measured_against_itself_unless_shaken() -> None:
+    one = ("mixes", "--count", "1", "--first", "8", "--json", "--jobs", "1")
+    values, shaken = json.loads(run(*one)), json.loads(run(*one, "--shake"))
+    assert [(duel["name"], duel["against"]) for duel in values["duels"]] == [("auto", "fcfs-30s")]
+    assert shaken["duels"][:1] == values["duels"]
+    assert [(duel["name"], duel["against"]) for duel in shaken["duels"][1:]] == [("auto-shaken", "auto")]
+    assert [found["name"] for found in shaken["manners"]] == ["auto", "auto-shaken"]
+    assert values["mixes"][0]["ratios"][0]["ratio"] == values["duels"][0]["worst"]

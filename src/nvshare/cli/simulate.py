@@ -1,5 +1,7 @@
 """nvshare simulate: the scheduler's core on simulated cards, in seconds instead of hours."""
 
+import itertools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +24,11 @@ Command = Callable[..., Any]
 JOB_HELP = "A job: its memory, seconds on the GPU and on the CPU by turns, how often; when it comes."
 
 
+def _cores() -> int:
+    """Those we may use."""
+    return len(os.sched_getaffinity(0))
+
+
 @click.group(short_help="Try out scheduling on simulated cards.")
 def simulate() -> None:
     """Try out scheduling without a GPU: the daemon's own core, simulated cards and programs.
@@ -29,7 +36,7 @@ def simulate() -> None:
     \b
     nvshare simulate thesis                   the table of the thesis behind nvshare, beside the measured figures
     nvshare simulate jobs -j 12Gi:16/2x40 -j 12Gi:5/20x40     jobs of your own
-    nvshare simulate mixes --count 20         random mixes: ours against the original
+    nvshare simulate mixes --count 20         random mixes: ours against the original and auto
     nvshare simulate replay JOURNAL           a daemon's journal, step by step through the core
     """
 
@@ -132,11 +139,17 @@ def jobs_command(
 @simulate.command("mixes", short_help="Random mixes of jobs: ours against the original.")
 @click.option("--count", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
+@click.option("--jobs", type=click.IntRange(1), default=_cores, help="Processes at work; by default one a core.")
+@click.option(
+    "--shake", is_flag=True, help="Also auto against itself with programs up to 1 s late: what means nothing."
+)
 @click.option("--json", "as_json", is_flag=True)
 @_scheduling
 def mixes_command(
     count: int,
     first: int,
+    jobs: int,
+    shake: bool,
     as_json: bool,
     mode: Mode,
     quantum: int,
@@ -144,18 +157,35 @@ def mixes_command(
     policy: str,
     reserve_percent: int,
 ) -> None:
-    """Random mixes of jobs: this way to schedule against the thesis' (first come, first served, 30 s)."""
+    """Random mixes of jobs: this way to schedule against the thesis' (first come, first served, 30 s) and auto."""
     ours = mixes.Contender(mode, "nvshare", _settings(mode, quantum, multiplier, policy, reserve_percent))
-    compared = mixes.compare(
-        range(first, first + count),
-        [mixes.FCFS_30, ours],
-        None if as_json else lambda one: click.echo(words.mix_line(one)),
-    )
+    contenders, pairs = _contenders(ours, shake)
+    done = itertools.count(1)
+
+    def tell(one: mixes.Comparison) -> None:
+        if not as_json:
+            click.echo(f"{next(done):4d}/{count}  {words.mix_line(one, pairs)}")
+        elif sys.stderr.isatty():
+            number = next(done)
+            click.echo(f"\r{number} of {count} mixes", err=True, nl=number == count)
+
+    compared = mixes.compare(range(first, first + count), contenders, tell, processes=jobs)
     if as_json:
-        _print_json(compared)
+        _print_json(words.mixes_values(compared, pairs))
         return
-    for line in words.mixes_lines(compared, ours.name):
+    for line in words.mixes_lines(compared, pairs):
         click.echo(line)
+
+
+def _contenders(ours: mixes.Contender, shake: bool) -> tuple[list[mixes.Contender], list[tuple[str, str]]]:
+    """Who runs, and who is measured against whom."""
+    auto = ours if ours.name == mixes.AUTO.name else mixes.AUTO
+    others = [mixes.FCFS_30] if auto is ours else [mixes.FCFS_30, auto]
+    pairs = [(ours.name, other.name) for other in others]
+    if not shake:
+        return [*others, ours], pairs
+    late = mixes.shaken(auto)
+    return [*others, ours, late], [*pairs, (late.name, auto.name)]
 
 
 @simulate.command("replay", short_help="Play a journal through the core, step by step.")

@@ -90,22 +90,52 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     return [*lines, f"all done after {outcome.makespan_s:.0f} s; {moved}"]
 
 
-def mix_line(one: mixes.Comparison) -> str:
-    (first, theirs), (name, ours) = one.outcomes.items()
-    ratio = ours.makespan_s / theirs.makespan_s
-    times = f"{first} {theirs.makespan_s:7.0f} s   {name} {ours.makespan_s:7.0f} s   {ratio:.3f}"
+def mix_line(one: mixes.Comparison, pairs: Sequence[tuple[str, str]]) -> str:
+    """The makespan of the first pair's contender, and every pair's ratio."""
+    name = pairs[0][0]
+    ours = one.outcomes[name]
+    ratios = "".join(f"   {mixes.ratio(one, *pair):5.3f} {_pair_words(pair, name)}" for pair in pairs)
+    times = f"{name} {ours.makespan_s:7.0f} s{ratios}"
     return f"seed {one.seed:4d}  {len(ours.jobs):2d} jobs  {times}   longest wait {ours.longest_wait_s:5.0f} s"
 
 
-def mixes_lines(compared: Sequence[mixes.Comparison], name: str) -> list[str]:
-    ratios = [one.outcomes[name].makespan_s / one.outcomes[mixes.FCFS_30.name].makespan_s for one in compared]
-    fair = [mixes.fairness(one.outcomes[name]) for one in compared if one.are_equals]
-    lines = [
-        f"makespan against {mixes.FCFS_30.name}: geometric mean {mixes.geometric_mean(ratios):.3f},"
-        f" worst {max(ratios):.3f}",
-        f"longest wait: {max(one.outcomes[name].longest_wait_s for one in compared):.0f} s",
-    ]
-    return [*lines, f"fairness among equals (Jain): at least {min(fair):.3f}"] if fair else lines
+def _pair_words(pair: tuple[str, str], known: str) -> str:
+    return f"of {pair[1]}" if pair[0] == known else f"{pair[0]} of {pair[1]}"
+
+
+def mixes_values(compared: Sequence[mixes.Comparison], pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    return {
+        "mixes": [
+            {**asdict(one), "ratios": [{"name": a, "against": b, "ratio": mixes.ratio(one, a, b)} for a, b in pairs]}
+            for one in compared
+        ],
+        "duels": [mixes.duel(compared, *pair) for pair in pairs],
+        "manners": [mixes.manners(compared, name) for name in dict.fromkeys(name for name, _ in pairs)],
+    }
+
+
+def mixes_lines(compared: Sequence[mixes.Comparison], pairs: Sequence[tuple[str, str]]) -> list[str]:
+    duels = [_duel_line(mixes.duel(compared, *pair), len(compared)) for pair in pairs]
+    names = dict.fromkeys(name for name, _ in pairs)
+    return ["", *duels, *(_manners_line(mixes.manners(compared, name)) for name in names)]
+
+
+def _duel_line(found: mixes.Duel, count: int) -> str:
+    which = f": seeds {', '.join(map(str, found.worse))}" if found.worse else ""
+    return (
+        f"{found.name}'s makespan against {found.against}'s: geometric mean {found.mean:.3f},"
+        f" worst {found.worst:.3f} (seed {found.worst_seed}),"
+        f" {len(found.worse)} of {count} worse by more than {mixes.WORSE - 1:.0%}{which}"
+    )
+
+
+def _manners_line(found: mixes.Manners) -> str:
+    wait = f"{found.name}: longest wait {found.longest_wait_s:.0f} s (seed {found.longest_wait_seed})"
+    if found.least_fairness is None:
+        return wait
+    return (
+        f"{wait}, fairness among equals (Jain) at least {found.least_fairness:.3f} (seed {found.least_fairness_seed})"
+    )
 
 
 def replay_lines(played: Replayed) -> list[str]:

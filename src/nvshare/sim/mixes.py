@@ -3,7 +3,9 @@
 A mix has 1 to 4 cards and 2 to 12 jobs. Filling a card over its bus takes between 1.5 s and 20 s (the thesis'
 card: 3 s). One mix in four consists of equals, which arrive together; fairness is judged on those."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from math import exp, log
 from random import Random
 
@@ -17,6 +19,8 @@ from nvshare.sim.machine import Machine, Outcome
 from nvshare.sim.program import Gate
 
 CARD_SIZES = (16 * GIB, 24 * GIB, 40 * GIB, 80 * GIB)
+WORSE = 1.02
+"""Beyond this ratio a mix is called worse."""
 
 
 class Mix(Record, frozen=True):
@@ -32,6 +36,8 @@ class Contender(Record, frozen=True):
     name: str
     gate: Gate
     settings: Settings
+    late_s: float = 0.0
+    """Every program starts up to this much later than its mix says."""
 
 
 FCFS_30 = Contender("fcfs-30s", "classic", Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND)))
@@ -80,8 +86,15 @@ def _jitter(chance: Random, seconds: float) -> float:
     return seconds * chance.uniform(0.7, 1.3)
 
 
+def shaken(contender: Contender) -> Contender:
+    """The same with every program up to 1 s late. How the two differ is how much a difference may mean nothing."""
+    return replace(contender, name=f"{contender.name}-shaken", late_s=1.0)
+
+
 def run(mix: Mix, contender: Contender) -> Outcome:
-    return Machine(mix.cards, list(mix.jobs), contender.settings, gate=contender.gate).run()
+    chance = Random(f"late {mix.seed}")  # noqa: S311 - as above
+    jobs = [replace(job, arrives_s=job.arrives_s + contender.late_s * chance.random()) for job in mix.jobs]
+    return Machine(mix.cards, jobs, contender.settings, gate=contender.gate).run()
 
 
 def jain(values: Sequence[float]) -> float:
@@ -107,13 +120,72 @@ class Comparison(Record, frozen=True):
 
 
 def compare(
-    seeds: Sequence[int], contenders: Sequence[Contender], tell: Callable[[Comparison], None] | None = None
+    seeds: Sequence[int],
+    contenders: Sequence[Contender],
+    tell: Callable[[Comparison], None] | None = None,
+    *,
+    processes: int = 1,
 ) -> list[Comparison]:
+    """In the order of the seeds, however many processes share the work; `tell` hears of each when its turn comes."""
     found = []
-    for seed in seeds:
-        mix = random_mix(seed)
-        outcomes = {contender.name: replace(run(mix, contender), stretches=()) for contender in contenders}
-        found.append(Comparison(seed, mix.are_equals, outcomes))
+    for one in _each(seeds, partial(_compare_one, contenders=contenders), min(processes, len(seeds))):
+        found.append(one)
         if tell is not None:
-            tell(found[-1])
+            tell(one)
     return found
+
+
+def _each(seeds: Sequence[int], one: Callable[[int], Comparison], processes: int) -> Iterator[Comparison]:
+    if processes <= 1:
+        yield from map(one, seeds)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(one, seeds)
+
+
+def _compare_one(seed: int, contenders: Sequence[Contender]) -> Comparison:
+    mix = random_mix(seed)
+    outcomes = {contender.name: replace(run(mix, contender), stretches=()) for contender in contenders}
+    return Comparison(seed, mix.are_equals, outcomes)
+
+
+class Duel(Record, frozen=True):
+    """One contender's makespans as parts of another's, over all mixes."""
+
+    name: str
+    against: str
+    mean: float
+    """Geometric."""
+    worst: float
+    worst_seed: int
+    worse: tuple[int, ...]
+    """The seeds beyond WORSE."""
+
+
+class Manners(Record, frozen=True):
+    """How one contender treats the jobs, over all mixes."""
+
+    name: str
+    longest_wait_s: float
+    longest_wait_seed: int
+    least_fairness: float | None
+    """Among equals (Jain); None: no mix was of equals."""
+    least_fairness_seed: int | None
+
+
+def ratio(one: Comparison, name: str, against: str) -> float:
+    return one.outcomes[name].makespan_s / one.outcomes[against].makespan_s
+
+
+def duel(compared: Sequence[Comparison], name: str, against: str) -> Duel:
+    ratios = [(ratio(one, name, against), one.seed) for one in compared]
+    worst, worst_seed = max(ratios)
+    worse = tuple(seed for value, seed in ratios if value > WORSE)
+    return Duel(name, against, geometric_mean([value for value, _ in ratios]), worst, worst_seed, worse)
+
+
+def manners(compared: Sequence[Comparison], name: str) -> Manners:
+    wait_s, wait_seed = max((one.outcomes[name].longest_wait_s, one.seed) for one in compared)
+    fair = [(fairness(one.outcomes[name]), one.seed) for one in compared if one.are_equals]
+    least, least_seed = min(fair) if fair else (None, None)
+    return Manners(name, wait_s, wait_seed, least, least_seed)
