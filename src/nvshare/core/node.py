@@ -226,7 +226,7 @@ class Node:
         gpu, seat = self._at(event.client, event.gpu)
         self._note_used(event.client, gpu, seat, event)
         if self.is_scheduling:
-            gpu.note_request(now, seat, out)
+            gpu.note_request(now, seat)
 
     def _note_released(self, now: int, event: ev.LockReleased, out: list[Action]) -> None:
         gpu, seat = self._at(event.client, event.gpu)

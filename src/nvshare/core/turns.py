@@ -73,12 +73,10 @@ class Turns(Room):
         elif self.is_contended:
             out.append(TellContended(seat.client, self.uuid, True))
 
-    def note_request(self, now: int, seat: Seat, out: list[Action]) -> None:
-        if seat.rank is not None:
-            return
-        if seat.lock:
-            if not seat.drop_deadline:
-                out.append(GiveLock(seat.client, self.uuid, seat.lock, self.is_contended))
+    def note_request(self, now: int, seat: Seat) -> None:
+        if seat.rank is not None or seat.lock:
+            # It asked before it heard that it has the lock. To tell it again would be wrong: by then it may have given
+            # the lock back, and would believe that it holds it still.
             return
         self._end_pause(now, seat)
         seat.tag = max(seat.tag, self._virtual_time(now))
