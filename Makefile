@@ -6,7 +6,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test lint check-generated bench e2e soak chaos sanitize fuzz torch numba release generate clean
+.PHONY: help setup native demo test lint check-generated bench e2e simulate soak chaos sanitize fuzz torch numba release generate clean
 
 help:  ## What there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
@@ -43,6 +43,10 @@ generate: setup  ## Rewrite generated files
 
 bench: native  ## Speed, against floors measured in the same run; prints a table, writes build/bench.json
 	@$(BIN)/python -m bench
+
+simulate: setup  ## Scheduling on simulated cards, MODE=adaptive: the thesis' table, 200 random mixes against the original and auto
+	@$(BIN)/nvshare simulate thesis --mode $(or $(MODE),adaptive)
+	@$(BIN)/nvshare simulate mixes --mode $(or $(MODE),adaptive) --count 200 --shake
 
 soak: setup  ## Simulated worlds with faults, SECONDS=120 of them; a broken law prints its seed
 	@$(BIN)/python tools/soak.py --seconds $(or $(SECONDS),120)
