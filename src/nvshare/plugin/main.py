@@ -95,9 +95,11 @@ class Program:
         try:
             while True:
                 self._prepare()
-                inotify.watch(self._settings.run_dir)
-                inotify.watch(self._settings.run_dir / "lib")
-                await self._host_changed.wait()
+                with contextlib.suppress(FileNotFoundError):
+                    inotify.watch(self._settings.run_dir)
+                    inotify.watch(self._settings.run_dir / "lib")
+                    self._prepare()  # what was cleared before it was watched
+                    await self._host_changed.wait()
                 self._host_changed.clear()
         finally:
             inotify.close()
