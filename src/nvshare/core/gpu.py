@@ -117,7 +117,7 @@ class Gpu(Turns):
 
     def _pushed_out(self, head: Seat) -> int:
         """What leaves the card when the first in the queue comes in, as far as mode adaptive can tell."""
-        return self.habits.pushed_out(head, self.size - self.fixed_bytes) if self.habits is not None else 0
+        return self.habits.pushed_out(head, self.capacity) if self.habits is not None else 0
 
     def _admit(self, now: int, admitted: list[Seat]) -> None:
         starts = False

@@ -43,6 +43,11 @@ class Room:
         return self.unswappable + self.foreign
 
     @property
+    def capacity(self) -> int:
+        """What the card has for everybody's swappable memory."""
+        return self.size - self.fixed_bytes
+
+    @property
     def is_empty(self) -> bool:
         return not self.staying and not self.dropping
 

@@ -160,7 +160,7 @@ class Turns(Room):
 
     def _hold(self, now: int, seat: Seat, lock: int) -> None:
         if self.habits is not None:
-            self.habits.note_came(now, seat, self.size - self.fixed_bytes)
+            self.habits.note_came(now, seat, self.capacity)
         self._to_staying(seat, lock)
         seat.held_since = seat.last_scheduled = now
         seat.revoked = 0
@@ -203,7 +203,7 @@ class Turns(Room):
         self.quantum_ns = self.rule.least_ns
         if self.queue.order:
             head = self.queue.head
-            cost = habits.cost.of(habits.pushed_out(head, self.size - self.fixed_bytes))
+            cost = habits.cost.of(habits.pushed_out(head, self.capacity))
             self.quantum_ns = adaptive.quantum(
                 habits, self.rule, head, self.running(), switch_ns=cost, newcomers=self.newcomers
             )
