@@ -1,7 +1,8 @@
 """All benchmarks: one table, build/bench.json, build/bench.svg. `python -m bench NAME…` runs only some.
 
-A part that cannot be measured here (no compiler, a program that was not built) is a row that says so, and the exit code
-is 1: nothing is left out in silence."""
+The exit code is 1 if a figure exceeds its bound (`ok False`), which is a multiple of a floor measured in the same
+run, or if a part could not be measured (no compiler, a program that was not built). A goal that is missed is only
+reported (verdict.py). A part that needs root is a row that says so; nothing is left out in silence."""
 
 from __future__ import annotations
 
@@ -11,7 +12,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,18 +23,6 @@ ROOT = Path(__file__).parents[1]
 Row = dict[str, Any]
 
 
-def library_rows() -> list[Row]:
-    library = importlib.import_module("bench.library")
-    with tempfile.TemporaryDirectory() as name, library.generous_scheduler(Path(name)) as path:
-        figures = [*library.launches(path), *library.allocations(path), library.start(path)]
-    figures.append(library.storm())
-    return [
-        {"bench": "library", "call": one.name, "bare_ns": round(one.bare, 1), "ours_ns": round(one.ours, 1),
-         "more_ns": round(one.more, 1), "wanted_more_ns": one.bound, "ok": one.more <= one.bound}
-        for one in figures
-    ]  # fmt: skip
-
-
 def rows_of(module: str) -> Callable[[], list[Row]]:
     return lambda: list(importlib.import_module(f"bench.{module}").rows())
 
@@ -42,9 +30,11 @@ def rows_of(module: str) -> Callable[[], list[Row]]:
 PARTS: dict[str, Callable[[], list[Row]]] = {
     "handover": rows_of("handover"),
     "core_step": rows_of("core_step"),
+    "budget_step": rows_of("budget_step"),
     "scrape": rows_of("scrape"),
-    "library": library_rows,
+    "library": rows_of("library"),
     "daemon": rows_of("daemon"),
+    "floods": rows_of("floods"),
     "simgpu": rows_of("simgpu"),
 }
 
@@ -98,10 +88,16 @@ def main() -> int:
     build.mkdir(exist_ok=True)
     (build / "bench.json").write_text(json.dumps({"machine": here, "rows": found}, indent=1, ensure_ascii=False) + "\n")
     (build / "bench.svg").write_text(curves.draw(found))
-    missed = [row for row in found if row.get("ok") is False]
+    exceeded = [row for row in found if row.get("ok") is False]
     failed = [row for row in found if "failed" in row]
-    print(f"{len(found)} figures, {len(missed)} missed their bound, {len(failed)} could not be measured")
-    return 1 if missed or failed else 0
+    missed = [row for row in found if row.get("goal") == "missed"]
+    for row in exceeded:
+        print(f"exceeds its bound: {show(row)}")
+    print(
+        f"{len(found)} rows: {len(exceeded)} exceed their bound, {len(failed)} could not be measured;"
+        f" {len(missed)} miss their goal, which does not fail the run"
+    )
+    return 1 if exceeded or failed else 0
 
 
 if __name__ == "__main__":

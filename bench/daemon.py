@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.scheduler import scheduler
 from nvshare import admin
-from nvshare.cli import operator
+from nvshare.cli import operator_client
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import ENTRY_LAYOUT, Decoder, encode
 
@@ -30,14 +30,19 @@ HERTZ = os.sysconf("SC_CLK_TCK")
 class Peer:
     """One registered client."""
 
-    def __init__(self, path: Path, run: bytes) -> None:
+    def __init__(self, path: Path, run: bytes, *, gpu: int = 1, own_limit: int = 0) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(30)
         self._connect(path)
         self._decoder = Decoder(wire.FROM_SCHEDULER)
         self._heard: list[wire.Message] = []
+        self.socket.sendall(self.registration(run, gpu=gpu, own_limit=own_limit))
+
+    @staticmethod
+    def registration(run: bytes, *, gpu: int = 1, own_limit: int = 0) -> bytes:
+        """The frame of a client with one idle GPU."""
         entry = wire.GpuEntry(
-            uuid=bytes(15) + b"\1",
+            uuid=bytes(15) + bytes([gpu]),
             kind=wire.GpuKind.GPU,
             state=wire.ClaimState.IDLE,
             contexts=1,
@@ -48,20 +53,18 @@ class Peer:
             limit=0,
             budget=wire.UNLIMITED,
         )
-        self.socket.sendall(
-            encode(
-                wire.Register(
-                    gpu=0,
-                    version=wire.PROTOCOL_VERSION,
-                    priority=0,
-                    own_limit=0,
-                    run=run,
-                    name=b"bench",
-                    weight=0,
-                    entry_count=1,
-                    entry_size=ENTRY_LAYOUT.size,
-                    entries=(entry,),
-                )
+        return encode(
+            wire.Register(
+                gpu=0,
+                version=wire.PROTOCOL_VERSION,
+                priority=0,
+                own_limit=own_limit,
+                run=run,
+                name=b"bench",
+                weight=0,
+                entry_count=1,
+                entry_size=ENTRY_LAYOUT.size,
+                entries=(entry,),
             )
         )
 
@@ -111,13 +114,13 @@ def _measure(clients: int) -> list[dict[str, Any]]:
 
 def _limit_latency(control: Path, peer: Peer) -> dict[str, float]:
     """From the operator's word until the client has heard it, in milliseconds."""
-    status = operator.ask(str(control), admin.GetStatus())
+    status = operator_client.ask(str(control), admin.GetStatus())
     assert isinstance(status, admin.Status)
     group = status.node.clients[0].group
     times = []
     for change in range(LIMIT_CHANGES):
         began = time.monotonic()
-        operator.ask(str(control), admin.SetLimit(target=group, limit=(2 + change % 2) * GIB))
+        operator_client.ask(str(control), admin.SetLimit(target=group, limit=(2 + change % 2) * GIB))
         peer.hear(wire.UpdateLimit)
         times.append((time.monotonic() - began) * 1000)
     times.sort()

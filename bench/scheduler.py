@@ -27,7 +27,7 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
     """Until somebody listens there."""
     while not path.exists():
         if process.poll() is not None:
-            raise SystemExit(f"{process.args!r} did not start: it ended with {process.returncode}")
+            raise RuntimeError(f"{process.args!r} did not start: it ended with {process.returncode}")
         time.sleep(0.01)
 
 

@@ -1,8 +1,8 @@
 """How long a scrape of /metrics, or a look at the status, holds up the event loop with 1,000 clients.
 
 The scheduler's engine, metrics and web server run in this process; a scraper in another. A probe that runs in every
-turn of the loop notes the most that was computed between two turns: what a client's message would have had to wait.
-It is CPU time, so that a busy machine does not count as a busy scheduler. Want: 5 ms."""
+turn of the loop notes the most that was computed between two turns: what a client's message would have had to wait. It
+is CPU time, so that a busy machine does not count as a busy scheduler. Want: 5 ms."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nvshare import __version__, admin
 from nvshare.core.events import ClientRegistered, LockRequested
 from nvshare.core.model import GIB, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.scheduler.clients import Clients
+from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.engine import Engine
-from nvshare.scheduler.journal import Journal
-from nvshare.scheduler.live import Feed
-from nvshare.scheduler.metrics import Metrics
-from nvshare.scheduler.web import Web
+from nvshare.scheduler.http.live_feed import Feed
+from nvshare.scheduler.http.server import HttpServer
+from nvshare.scheduler.observe.journal import Journal
+from nvshare.scheduler.observe.metrics import Metrics
 
 GPU = "GPU-00000000-0000-0000-0000-000000000001"
 CLIENTS = (10, 1000)
@@ -57,7 +57,7 @@ class Probe:
 def crowd(clients: int) -> tuple[Engine, Metrics, Journal]:
     """A GPU with this many clients, ten of which run."""
     engine = Engine(Node(Settings(), epoch=1), asyncio.get_running_loop())
-    metrics, journal = Metrics(Clients(most=clients, most_per_group=clients)), Journal(10_000)
+    metrics, journal = Metrics(ConnectionAdmission(max_connections=clients, max_per_account=clients)), Journal(10_000)
     engine.observers.extend((metrics.observe, journal.observe))
     for number in range(1, clients + 1):
         claim = Claim(GPU, 100 * GIB)
@@ -78,10 +78,10 @@ async def scrape(address: str) -> float:
 async def measure(clients: int) -> list[dict[str, Any]]:
     engine, metrics, journal = crowd(clients)
     feed = Feed(engine, journal)
-    web = Web(
+    web = HttpServer(
         {
             "/metrics": lambda: ("text/plain", metrics.render(engine.outline(), engine.clients())),
-            "/api/v1/status": lambda: ("application/json", feed.status_pieces()),
+            "/api/v1/status": lambda: ("application/json", feed.document_pieces()),
         }
     )
     server = await web.listen("127.0.0.1:0")

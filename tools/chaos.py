@@ -1,36 +1,106 @@
-"""Real programs on a simulated GPU while their scheduler is killed: python tools/chaos.py --seconds 60."""
+"""Real programs and their scheduler under every load that was ever found to hurt: python tools/chaos.py.
+
+1. A storm: programs on a simulated GPU while their scheduler is killed every second (--seconds 60).
+2. Processes that share a limit: allocations that were answered wrongly (--allocations 1000000 --seeds 3).
+3. One load for each way in which the scheduler was ended, frozen, starved or outwitted (--load-seconds 4, --only 3,7).
+
+A table says what was measured. The exit code is 1 if something was violated."""
 
 import argparse
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src"), str(ROOT)]
 
+import chaos.allocations as sharing  # type: ignore[import-not-found]  # noqa: E402
+import chaos.loads as loads  # type: ignore[import-not-found]  # noqa: E402
+import chaos.program_loads as program_loads  # type: ignore[import-not-found]  # noqa: E402
 from chaos.storm import Plan, Storm, few_descriptors  # type: ignore[import-not-found]  # noqa: E402
+
+LOADS = {**loads.LOADS, **program_loads.LOADS}
+Row = tuple[str, str, list[str]]
+"""The name of a load, what was measured, and what was wrong."""
+
+
+def storm(place: Path, plan: Plan) -> Row:
+    raging = Storm(place, plan)
+    report = raging.report
+    try:
+        raging.run()
+        few_descriptors(place / "few")
+    except AssertionError as error:
+        report.wrong.append(str(error))
+    faults = ", ".join(f"{n} x {what}" for what, n in report.done.items())
+    measured = (
+        f"{faults}; {report.finished} programs finished with the right result, {report.killed} were killed;"
+        f" a crowd of {plan.crowd}: memory {report.memory_growth / 1024:+.0f} KiB,"
+        f" descriptors {report.descriptors[0]} before and {report.descriptors[1]} after"
+    )
+    return "a storm", measured, report.wrong
+
+
+def allocations(place: Path, wanted: int, seed: int) -> Row:
+    report = sharing.Allocations(place, sharing.Plan(allocations=wanted, seed=seed)).run()
+    faults = ", ".join(f"{n} x {what}" for what, n in report.done.items())
+    measured = (
+        f"{report.allocations} in {report.seconds:.0f} s ({faults}): {report.refusals} refused,"
+        f" {report.wrong_refusals} of them although they fitted; {report.over_limit} allowed over the limit"
+    )
+    if report.excused:
+        measured += f"; {report.excused} refused for a process that did not run for {report.longest_stall_ms} ms"
+    return f"2  allocations, seed {seed}", measured, report.complaints
+
+
+def load(place: Path, row: str, seconds: float) -> Row:
+    name, run = LOADS[row]
+    try:
+        result = run(place, seconds)
+    except (AssertionError, OSError) as error:
+        return f"{row}  {name}", "", [str(error) or repr(error)]
+    return f"{row}  {name}", result.measured, [result.wrong] if result.wrong else []
+
+
+def rows(options: argparse.Namespace, place: Path) -> Iterator[Row]:
+    chosen = options.only.split(",") if options.only else ["storm", "2", *LOADS]
+    for row in sorted(chosen, key=lambda row: (row != "storm", int("".join(filter(str.isdigit, row)) or 0), row)):
+        where = place / row
+        if row == "storm":
+            where.mkdir()
+            plan = Plan(options.seconds, options.clients, options.rounds, options.crowd, options.seed)
+            yield storm(where, plan)
+        elif row == "2":
+            for seed in range(options.seed, options.seed + options.seeds):
+                (place / f"allocations-{seed}").mkdir()
+                yield allocations(place / f"allocations-{seed}", options.allocations, seed)
+        else:
+            yield load(where, row, options.load_seconds)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--crowd", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--allocations", type=int, default=100_000)
+    parser.add_argument("--seeds", type=int, default=1, help="how many runs of allocations, each with its seed")
+    parser.add_argument("--load-seconds", type=float, default=4)
+    parser.add_argument("--only", default="", help="some loads only, for example storm,2,7")
     options = parser.parse_args()
+    began, is_wrong = time.monotonic(), False
     with tempfile.TemporaryDirectory() as place:
-        report = Storm(Path(place), Plan(**vars(options))).run()
-        few_descriptors(Path(place) / "few")
-    print(
-        f"seed {options.seed}, {report.seconds:.0f} s: " + ", ".join(f"{n} x {what}" for what, n in report.done.items())
-    )
-    print(f"{report.finished} programs finished with the right result, {report.killed} were killed")
-    print(f"a crowd of {options.crowd} came and went: memory {report.memory_growth / 1024:+.0f} KiB,", end=" ")
-    print(f"descriptors {report.descriptors[0]} before and {report.descriptors[1]} after")
-    for wrong in report.wrong:
-        print(f"WRONG: {wrong}")
-    return 1 if report.wrong else 0
+        for name, measured, wrongs in rows(options, Path(place)):
+            print(f"{'WRONG' if wrongs else 'ok':6}{name:32}{measured}", flush=True)
+            for wrong in wrongs:
+                print(f"      {wrong}")
+            is_wrong = is_wrong or bool(wrongs)
+    print(f"{time.monotonic() - began:.0f} s, seed {options.seed}")
+    return 1 if is_wrong else 0
 
 
 if __name__ == "__main__":

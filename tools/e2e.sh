@@ -4,6 +4,7 @@
 # Kubernetes is built into the cache (CLUSTER_CACHE), about 12 after that.
 #
 #   tools/e2e.sh [pytest arguments]       PYTHON names an interpreter with the development packages (.venv's)
+#   KUBERNETES=1.37 tools/e2e.sh          another release than the default; tools/cluster/settings.sh has the list
 #   NVSHARE_E2E=skip tools/e2e.sh         says so and does nothing
 #   NVSHARE_E2E_TORCH=VENV tools/e2e.sh   also runs PyTorch in pods, from a virtual environment that has it
 set -euo pipefail
@@ -33,8 +34,9 @@ if [ "${#missing[@]}" -gt 0 ]; then
 fi
 
 "$cluster/build-kubernetes.sh" || fail "Kubernetes cannot be built (or set NVSHARE_E2E=skip)"
+"$cluster/build-runtime.sh" || fail "containerd and etcd cannot be built (or set NVSHARE_E2E=skip)"
 "$cluster/build-helm.sh" || fail "helm cannot be built (or set NVSHARE_E2E=skip)"
-"$CLUSTER_BIN/helm" lint --quiet "$root/deploy/chart" || fail "the chart does not pass helm lint"
+"$CLUSTER_TOOLS/helm" lint --quiet "$root/deploy/chart" || fail "the chart does not pass helm lint"
 "$python" "$root/deploy/render.py" --check || fail "the rendered manifests are stale"
 
 mkdir -p "$CLUSTER_CACHE/images"
@@ -44,9 +46,4 @@ make -s -C "$root/native"
 "$cluster/build-workload.sh" localhost/nvshare-test/workload:1 "$CLUSTER_CACHE/images/workload.tar"
 
 cd "$root"
-stories() { PYTHONPATH="$root/src" "$python" -m pytest -q -o "cache_dir=$CLUSTER_CACHE/pytest" "$root"/tests/e2e/*story*.py "$@"; }
-rm -rf "$CLUSTER_CACHE/pytest"
-stories "$@" || {
-  echo "e2e: once more, only what failed, on a new cluster: a busy machine can be too late for a real cluster"
-  stories "$@" --last-failed --last-failed-no-failures none -v
-}
+exec env PYTHONPATH="$root/src" "$python" -m pytest -q -p no:cacheprovider "$root"/tests/e2e/*story*.py "$@"

@@ -1,4 +1,4 @@
-"""docs/interception.md from native/libnvshare/symbols.def and passed.def: what happens to every driver function, why.
+"""Generates docs/interception.md from symbols.def and passed.def of libnvshare: what happens to every driver function.
 
 python tools/interception.py          write the page
 python tools/interception.py --check  fail if it is stale
@@ -9,32 +9,41 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SYMBOLS = ROOT / "native" / "libnvshare" / "symbols.def"
-PASSED = ROOT / "native" / "libnvshare" / "passed.def"
+SYMBOLS = ROOT / "native" / "libnvshare" / "lookup" / "symbols.def"
+PASSED = ROOT / "native" / "libnvshare" / "lookup" / "passed.def"
 PAGE = ROOT / "docs" / "interception.md"
 
 _ROW = re.compile(r"^NVS_(STREAM|SYNC|HOOK)(_PAIR)?\((\w+), (\w+), (\d+), (NVS_\w+|\d+)", re.MULTILINE)
 
 REASONS = {
-    "launch": ("gated", "starts work: passes the gate of the stream's GPU"),
-    "copy": ("gated", "moves memory: passes the gate of the stream's GPU (a peer copy: of both)"),
+    "launch": ("gated", "submits work: passes the gate of the stream's GPU"),
+    "copy": ("gated", "copies memory: passes the gate of the stream's GPU (a peer copy: the gates of both GPUs)"),
     "set": ("gated", "writes memory: passes the gate of the stream's GPU"),
     "prefetch": ("gated", "moves managed memory: passes the gate of the stream's GPU"),
     "memory": (
         "counted",
-        "takes or gives back device memory: charged before the driver is asked, refused over the limit",
+        "allocates or frees device memory: charged before the driver is called, refused over the limit",
     ),
-    "graph": ("counted", "an executable graph is charged for its allocation nodes until it is destroyed"),
-    "told": ("answered", "total = min(limit, card), free = what may still be allocated"),
-    "context": ("observed", "a drain must know every context and stream, and must not touch one that is gone"),
-    "capture": ("observed", "no event of ours may meet a stream that captures"),
-    "lookup": ("observed", "leads to the functions here instead of the driver's"),
+    "graph": ("counted", "an executable graph is charged for its allocation nodes until its destruction"),
+    "told": ("answered", "total = min(limit, card), free = what the group may still allocate"),
+    "pointer": ("answered", "memory from cuMemAlloc looks like device memory, although it is managed memory"),
+    "ipc": ("observed", "managed memory has no IPC handles: the first failure names NVSHARE_MEMORY_MODE=native"),
+    "heap": (
+        "counted",
+        "heap and stacks of kernels take memory of the card: charged before the driver is called",
+    ),
+    "context": ("observed", "a drain needs the list of all existing contexts and streams"),
+    "capture": ("observed", "the library must not record an event on a stream that captures"),
+    "lookup": ("observed", "returns the library's functions instead of the driver's"),
 }
 
 _PATTERNS = (
     (r"^cuGetProcAddress|^cuInit$", "lookup"),
-    (r"^cuStream(Begin|End)Capture|^cuStreamWaitEvent", "capture"),
+    (r"^cuStream(Begin|End)(Re)?[cC]apture|^cuStreamWaitEvent", "capture"),
     (r"^cuCtx|^cuDevicePrimaryCtx|^cuStream", "context"),
+    (r"^cuCtxSetLimit", "heap"),
+    (r"^cuPointerGet", "pointer"),
+    (r"^cuIpcGetMemHandle", "ipc"),
     (r"^cuMemGetInfo|^cuDeviceTotalMem", "told"),
     (r"^cuGraphInstantiate|^cuGraphExecDestroy", "graph"),
     (r"^cuLaunch|^cuGraphLaunch|^cuGraphUpload", "launch"),
@@ -47,23 +56,29 @@ _PATTERNS = (
 _HEAD = """\
 # What the library does with each driver function
 
-Made from `native/libnvshare/symbols.def` and `passed.def` by `make generate`: do not edit.
+Generated from `native/libnvshare/lookup/symbols.def` and `passed.def` by `make generate`. Do not edit.
 
-Three things can happen to a call. **Gated**: it waits for the GPU's turn. **Counted**: its memory is charged to the
-GPU. **Passed**: the driver gets it as it is. A few are only *observed*, so that the rest can be right, or *answered*
-from our own books. The legacy and the per-thread default stream variants (`_ptsz`, `_ptds`) are treated alike.
+| class | meaning |
+|---|---|
+| gated | the call waits for the process's turn on the GPU |
+| counted | its memory is charged to the process |
+| observed | passed to the driver; the library records what it needs to know |
+| answered | the library changes the answer |
+| passed | passed to the driver unchanged |
 
-## What preloading cannot see
+Functions for the legacy and for the per-thread default stream (`_ptsz`, `_ptds`) are treated the same way.
 
-- Programs that bind past us: `RTLD_DEEPBIND`, `dlmopen`, `dlsym` looked up in libc by handle, direct system calls,
-  static linking.
-- Work through NVIDIA's private tables (`cuGetExportTable`). They are handed on untouched.
-- The 32-bit forms of functions from before CUDA 3.2 (`cuMemAlloc` without `_v2`).
-- Kernels that launch kernels or allocate on the device: they run within their parent's turn, and their memory is part
-  of the context.
-- Memory of modules (static `__device__` variables) and of contexts: the scheduler plans with NVML's figure, or 400 MiB
-  for each context.
-- A program that takes the library out of `LD_PRELOAD`. The scheduler sees it through NVML and shows it.
+## What preloading cannot intercept
+
+- Programs that bypass symbol lookup: `RTLD_DEEPBIND`, `dlmopen`, a `dlsym` looked up in libc by handle, direct system
+  calls, static linking.
+- Work submitted through NVIDIA's private tables (`cuGetExportTable`). The tables are returned unchanged.
+- The 32-bit functions from before CUDA 3.2 (`cuMemAlloc` without `_v2`).
+- Kernels that launch kernels or allocate memory on the device. They run in their parent's turn; their memory belongs to
+  the context.
+- Memory of modules (static `__device__` variables) and of contexts. The scheduler uses NVML's figure for a context, or
+  400 MiB.
+- A program that removes the library from `LD_PRELOAD`. The scheduler detects it with NVML and shows it.
 
 """
 
@@ -94,7 +109,7 @@ def page() -> str:
     rows = [(name, *REASONS[group]) for name, group in intercepted().items()]
     rows += [(name, "passed", reason) for name, reason in passed().items()]
     table = "".join(f"| `{name}` | {what} | {why} |\n" for name, what, why in sorted(rows))
-    return f"{_HEAD}## The table\n\n| function | | why |\n|---|---|---|\n{table}"
+    return f"{_HEAD}## Functions\n\n| function | class | reason |\n|---|---|---|\n{table}"
 
 
 def main() -> int:

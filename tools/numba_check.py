@@ -80,7 +80,7 @@ def run(python: Path, *, shared: bool) -> bool:
         environment = settings.environment(dict(os.environ))
         if shared:
             environment["LD_PRELOAD"] = str(library_directory().parent / "libnvshare.so")
-            environment["NVSHARE_SOCKET"] = f"{directory}/no-daemon.sock"
+            environment["NVSHARE_SOCKET"] = f"{directory}/none/scheduler.sock"
         done = subprocess.run([python, "-W", "ignore", "-c", PROGRAM], env=environment, check=False)
         kernels = [kernel.name for trace in read_traces(Path(directory)) for kernel in trace.kernels()]
     good = done.returncode == 0 and sum("add_one" in name for name in kernels) == LAUNCHES

@@ -1,4 +1,4 @@
-"""Generate the device plugin API from its .proto, or check that what is committed is not stale.
+"""Generate kubelet's APIs from their .proto files, or check that what is committed is not stale.
 
     python tools/plugin_api.py           write the files
     python tools/plugin_api.py --check   exit 1 and name the files that differ
@@ -12,13 +12,13 @@ from pathlib import Path
 from grpc_tools import protoc
 
 SOURCE = Path(__file__).parent.parent / "src"
-PROTO = "nvshare/plugin/api/deviceplugin.proto"
+PROTOS = ("nvshare/plugin/api/deviceplugin.proto", "nvshare/dra/api/dra.proto")
 
 
 def generate(into: Path) -> list[Path]:
     """Run protoc; the paths written, relative to `into`."""
     out = [f"--{kind}_out={into}" for kind in ("python", "pyi", "grpc_python")]
-    if protoc.main(["protoc", f"-I{SOURCE}", *out, PROTO]) != 0:
+    if protoc.main(["protoc", f"-I{SOURCE}", *out, *PROTOS]) != 0:
         sys.exit("plugin_api: protoc failed")
     return sorted(path.relative_to(into) for path in into.rglob("*.py*"))
 

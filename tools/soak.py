@@ -2,14 +2,45 @@
 
 --seed N            play only this world, and say its digest (the same on every machine)
 --first N           begin with this seed; by default the time, so that every run sees new worlds
---worlds N          this many worlds instead of a time"""
+--worlds N          this many worlds instead of a time
+--week              one machine with --clients 2000 for --days 7 of its time: memory and descriptors must stay flat"""
 
 import argparse
 import itertools
 import sys
 import time
 
-from nvshare.sim.worlds.faults import BrokenWorldError, play
+from nvshare.schedsim.worlds.faults import BrokenWorldError, play
+from nvshare.schedsim.worlds.week import Week
+
+MAX_GROWTH = 4 << 20
+"""From the end of the first day to the end of the last one."""
+
+
+def play_week(seed: int, clients: int, days: int) -> int:
+    began = time.monotonic()
+    week = Week(seed, clients)
+    longest_s, steps = 0.0, 0
+    settled = last = None
+    for hour in week.hours(24 * days):
+        longest_s, steps, last = max(longest_s, hour.longest_wait_s), steps + hour.steps, hour
+        if hour.hour == 23:
+            settled = hour
+        if hour.hour % 24 == 23:
+            print(
+                f"day {hour.hour // 24 + 1}: {steps} steps, {hour.waiting} wait, longest wait {longest_s / 3600:.1f} h,"
+                f" {hour.memory_bytes / (1 << 20):.1f} MiB, {hour.descriptors} descriptors",
+                flush=True,
+            )
+    week.end()
+    print(f"{clients} clients, {days} days in {time.monotonic() - began:.0f} s, seed {seed}")
+    assert settled is not None
+    assert last is not None
+    growth = last.memory_bytes - settled.memory_bytes
+    if growth > MAX_GROWTH or last.descriptors > settled.descriptors:
+        print(f"WRONG: memory grew by {growth} bytes, descriptors from {settled.descriptors} to {last.descriptors}")
+        return 1
+    return 0
 
 
 def main() -> int:
@@ -19,7 +50,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--first", type=int, default=int(time.time()))
     parser.add_argument("--worlds", type=int)
+    parser.add_argument("--week", action="store_true")
+    parser.add_argument("--clients", type=int, default=2000)
+    parser.add_argument("--days", type=int, default=7)
     options = parser.parse_args()
+    if options.week:
+        return play_week(1 if options.seed is None else options.seed, options.clients, options.days)
     if options.seed is not None:
         seeds: itertools.count[int] | range = range(options.seed, options.seed + 1)
     else:

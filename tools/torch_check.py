@@ -82,7 +82,7 @@ def environment_of(scenario: Scenario, directory: str, *, shared: bool) -> dict[
         environment["NVSHARE_GPU_MEMORY_LIMIT"] = scenario.limit
     if shared:  # with no daemon it lets all work through and still counts memory
         environment["LD_PRELOAD"] = f"{library_directory().parent / 'libnvshare.so'}:{environment['LD_PRELOAD']}"
-        environment["NVSHARE_SOCKET"] = f"{directory}/no-daemon.sock"
+        environment["NVSHARE_SOCKET"] = f"{directory}/none/scheduler.sock"
     return environment
 
 

@@ -16,7 +16,7 @@
 
 #include "wire.h"
 
-#define MOST_SAMPLES 4000000
+#define MAX_SAMPLES 4000000
 
 static uint64_t now_ns(void)
 {
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     if (argc != 5)
         return fprintf(stderr, "usage: %s SOCKET CLIENTS SECONDS PID\n", argv[0]), 2;
     int clients = atoi(argv[2]), epoll = epoll_create1(EPOLL_CLOEXEC), first = -1;
-    uint32_t *samples = malloc(MOST_SAMPLES * sizeof *samples);
+    uint32_t *samples = malloc(MAX_SAMPLES * sizeof *samples);
     uint64_t lock = 0, sent, count = 0;
     clockid_t server;
     char data[4096];
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
             if (!lock)
                 continue;
             uint64_t now = now_ns();
-            if (count < MOST_SAMPLES)
+            if (count < MAX_SAMPLES)
                 samples[count++] = (uint32_t)(now - sent);
             sent = now_ns();
             release(ready[i].data.fd, lock);

@@ -1,4 +1,4 @@
-"""Makes the pictures of the live page and of `top` anew: real scheduler, real library, CUDA programs, simulated GPUs.
+"""Creates the pictures of the live page and of `top` with the real scheduler and library on simulated GPUs.
 
 python docs/pictures/make.py        needs chromium and the package playwright; takes about a minute
 """
@@ -15,11 +15,12 @@ from playwright.sync_api import sync_playwright
 from rich.console import Console
 
 from nvshare import admin
-from nvshare.cli import operator, private
-from nvshare.cli.demo_run import workplace
-from nvshare.cli.launch import Terms, shared
-from nvshare.cli.library import demo_program, library
-from nvshare.cli.top_view import View, screen
+from nvshare.cli import operator_client
+from nvshare.cli.ctl.top_view import View, screen
+from nvshare.cli.run import private_scheduler
+from nvshare.cli.run.cleanup import temporary_directory
+from nvshare.cli.run.environment import ProgramSettings, shared
+from nvshare.cli.run.native_files import demo_program, library
 from nvshare.simgpu.config import SimGpu
 
 HERE = Path(__file__).parent
@@ -40,34 +41,39 @@ SHOTS = (("page-light", 1100, "light", 1), ("page-dark", 1100, "dark", 1), ("pag
 
 
 def main() -> None:
-    with workplace() as folder:
+    with temporary_directory() as folder:
         card = SimGpu().with_values(
             directory=folder / "card", gpus=2, scale=0.05, kernels={"nvshare_demo_pass": "12.5ms"}
         )
         (folder / "card").mkdir()
         environment = card.environment()
-        place = private.Place(str(folder))
+        paths = private_scheduler.SchedulerPaths(str(folder))
         options = ("--switch-time-mode", "fixed", "--switch-time-fixed", "6", "--http", f"127.0.0.1:{PORT}")
-        private.join(place, environment, (*options, "--move-seconds-per-gib", "0.05"))
-        programs = [start(environment, place, *program) for program in PROGRAMS]
+        private_scheduler.join(paths, environment, (*options, "--move-seconds-per-gib", "0.05"))
+        programs = [start(environment, paths, *program) for program in PROGRAMS]
         try:
             time.sleep(16)
-            status = operator.ask(place.operator_socket, admin.GetStatus())
+            status = operator_client.ask(paths.operator_socket, admin.GetStatus())
             assert isinstance(status, admin.Status)
             serve = next(client for client in status.node.clients if client.name == "serve-llm")
-            operator.ask(place.operator_socket, admin.SetLimit(f"{serve.id:04x}", 4 * GIB))
+            operator_client.ask(paths.operator_socket, admin.SetLimit(admin.client_name(serve.id), 4 * GIB))
             time.sleep(14)
             shoot()
-            draw_top(place.operator_socket)
+            draw_top(paths.operator_socket)
         finally:
             for program in programs:
                 program.kill()
 
 
-def start(environment: dict[str, str], place: private.Place, *program: object) -> "subprocess.Popen[bytes]":
+def start(
+    environment: dict[str, str], paths: private_scheduler.SchedulerPaths, *program: object
+) -> "subprocess.Popen[bytes]":
     name, gpu, gib, bursts, passes, pause, after = program
     made = shared(
-        environment, library=library(), socket=place.socket, terms=Terms(name=str(name), run_id=os.urandom(16).hex())
+        environment,
+        library=library(),
+        socket=paths.socket,
+        settings=ProgramSettings(name=str(name), run_id=os.urandom(16).hex()),
     )
     made["CUDA_VISIBLE_DEVICES"] = str(gpu)
     words = [str(demo_program("worker")), f"{gib}Gi", str(bursts), str(passes), "1", str(pause)]
@@ -90,12 +96,12 @@ def shoot() -> None:
 
 
 def draw_top(path: str) -> None:
-    status = operator.ask(path, admin.GetStatus())
+    status = operator_client.ask(path, admin.GetStatus())
     assert isinstance(status, admin.Status)
     console = Console(width=110, height=16, record=True, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115, PTH123
     console.print(screen(status, View(), width=110, height=16))
     drawn = console.export_svg(title="nvsharectl top")
-    # Without the fonts that it would fetch from elsewhere.
+    # Remove the fonts, which the browser would download.
     (HERE / "top.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
 
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 typedef int CUdevice;
+#define CU_DEVICE_CPU ((CUdevice)-1) /* the host, as a place for managed memory */
 typedef unsigned long long CUdeviceptr;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef unsigned long long CUtexObject;

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NVS_PROTOCOL_VERSION 1
+#define NVS_PROTOCOL_VERSION 4
+#define NVS_MOVES_SINCE 4
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
@@ -35,6 +36,12 @@ enum nvs_message_type {
     NVS_BUDGET_RECALL = 19,
     NVS_BUDGET_RETURN = 20,
     NVS_LONG_WAIT = 21,
+    NVS_PING = 22,
+    NVS_PONG = 23,
+    NVS_CAPACITY = 24,
+    NVS_MOVE_IN = 25,
+    NVS_MOVE_OUT = 26,
+    NVS_MOVED = 27,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -398,5 +405,89 @@ _Static_assert(offsetof(struct nvs_msg_long_wait, holders) == 8, "long_wait.hold
 _Static_assert(offsetof(struct nvs_msg_long_wait, waited_ms) == 16, "long_wait.waited_ms");
 _Static_assert(offsetof(struct nvs_msg_long_wait, held_ms) == 24, "long_wait.held_ms");
 _Static_assert(offsetof(struct nvs_msg_long_wait, holder) == 32, "long_wait.holder");
+
+/* Are you there? From version 2 on: sent only to a scheduler that says it speaks it. */
+struct nvs_msg_ping {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+_Static_assert(sizeof(struct nvs_msg_ping) == 4, "ping");
+_Static_assert(offsetof(struct nvs_msg_ping, length) == 0, "ping.length");
+_Static_assert(offsetof(struct nvs_msg_ping, type) == 2, "ping.type");
+_Static_assert(offsetof(struct nvs_msg_ping, gpu) == 3, "ping.gpu");
+
+/* Yes: the answer to PING. */
+struct nvs_msg_pong {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+_Static_assert(sizeof(struct nvs_msg_pong) == 4, "pong");
+_Static_assert(offsetof(struct nvs_msg_pong, length) == 0, "pong.length");
+_Static_assert(offsetof(struct nvs_msg_pong, type) == 2, "pong.type");
+_Static_assert(offsetof(struct nvs_msg_pong, gpu) == 3, "pong.gpu");
+
+/* How much of the card you may use in all: its size less the reserve, less foreign memory, less what other clients */
+struct nvs_msg_capacity {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint64_t room;
+    uint64_t context;
+};
+_Static_assert(sizeof(struct nvs_msg_capacity) == 24, "capacity");
+_Static_assert(offsetof(struct nvs_msg_capacity, length) == 0, "capacity.length");
+_Static_assert(offsetof(struct nvs_msg_capacity, type) == 2, "capacity.type");
+_Static_assert(offsetof(struct nvs_msg_capacity, gpu) == 3, "capacity.gpu");
+_Static_assert(offsetof(struct nvs_msg_capacity, room) == 8, "capacity.room");
+_Static_assert(offsetof(struct nvs_msg_capacity, context) == 16, "capacity.context");
+
+/* You hold this lock, and memory of yours may be on the host: bring what you use to the GPU, at most so much. */
+struct nvs_msg_move_in {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint64_t lock;
+    uint64_t most;
+};
+_Static_assert(sizeof(struct nvs_msg_move_in) == 24, "move_in");
+_Static_assert(offsetof(struct nvs_msg_move_in, length) == 0, "move_in.length");
+_Static_assert(offsetof(struct nvs_msg_move_in, type) == 2, "move_in.type");
+_Static_assert(offsetof(struct nvs_msg_move_in, gpu) == 3, "move_in.gpu");
+_Static_assert(offsetof(struct nvs_msg_move_in, lock) == 8, "move_in.lock");
+_Static_assert(offsetof(struct nvs_msg_move_in, most) == 16, "move_in.most");
+
+/* When you have released this lock, move so much memory to the host. Sent before DROP_LOCK. */
+struct nvs_msg_move_out {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint64_t lock;
+    uint64_t need;
+};
+_Static_assert(sizeof(struct nvs_msg_move_out) == 24, "move_out");
+_Static_assert(offsetof(struct nvs_msg_move_out, length) == 0, "move_out.length");
+_Static_assert(offsetof(struct nvs_msg_move_out, type) == 2, "move_out.type");
+_Static_assert(offsetof(struct nvs_msg_move_out, gpu) == 3, "move_out.gpu");
+_Static_assert(offsetof(struct nvs_msg_move_out, lock) == 8, "move_out.lock");
+_Static_assert(offsetof(struct nvs_msg_move_out, need) == 16, "move_out.need");
+
+/* I moved so many bytes, in so much time. From version 4 on: sent only to a scheduler that says it speaks it. */
+struct nvs_msg_moved {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t to_host;
+    uint64_t moved;
+    uint64_t took_ns;
+};
+_Static_assert(sizeof(struct nvs_msg_moved) == 24, "moved");
+_Static_assert(offsetof(struct nvs_msg_moved, length) == 0, "moved.length");
+_Static_assert(offsetof(struct nvs_msg_moved, type) == 2, "moved.type");
+_Static_assert(offsetof(struct nvs_msg_moved, gpu) == 3, "moved.gpu");
+_Static_assert(offsetof(struct nvs_msg_moved, to_host) == 4, "moved.to_host");
+_Static_assert(offsetof(struct nvs_msg_moved, moved) == 8, "moved.moved");
+_Static_assert(offsetof(struct nvs_msg_moved, took_ns) == 16, "moved.took_ns");
 
 #endif

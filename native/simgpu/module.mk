@@ -1,13 +1,13 @@
-# The simulated GPU: libcuda.so.1 and a null driver here, libnvidia-ml.so.1 and libcudart in nvml.mk and cudart.mk.
+# The simulated GPU: libcuda.so.1 and a null driver here, libnvidia-ml.so.1 and libcudart in nvml/ and runtime/.
 SIM        := $(TOP)/simgpu
 SIM_BUILD  := $(BUILD)/simgpu
 SIM_CFLAGS := $(ALL_CFLAGS) -I$(TOP)/include -I$(SIM) -MMD -MP
+SIM_OBJS    = $(patsubst $(SIM)/%.c,$(SIM_BUILD)/%.o,$(sort $(wildcard $(patsubst %,$(SIM)/%/*.c,$(1)))))
 
 # Shared by the driver and NVML: the cards' state in mapped files.
-SIM_STATE_OBJS  := $(patsubst %,$(SIM_BUILD)/%.o,config node device paging)
-SIM_DRIVER_OBJS := $(SIM_STATE_OBJS) $(patsubst $(SIM)/%.c,$(SIM_BUILD)/%.o,\
-	$(filter-out $(SIM)/config.c $(SIM)/node.c $(SIM)/device.c $(SIM)/paging.c $(SIM)/null% $(SIM)/nvml% $(SIM)/cudart%,$(wildcard $(SIM)/*.c)))
-SIM_NULL_OBJS   := $(SIM_BUILD)/null.o $(SIM_BUILD)/null_answers.o
+SIM_STATE_OBJS  := $(call SIM_OBJS,state)
+SIM_DRIVER_OBJS := $(SIM_STATE_OBJS) $(call SIM_OBJS,driver driver/*)
+SIM_NULL_OBJS   := $(call SIM_OBJS,null)
 
 $(SIM_BUILD)/%.o: $(SIM)/%.c
 	@mkdir -p $(@D)
@@ -23,7 +23,10 @@ $(OUT)/sim/libcuda.so.1: $(SIM_DRIVER_OBJS)
 $(BUILD)/null/libcuda.so.1: $(SIM_NULL_OBJS)
 	@mkdir -p $(@D)
 	$(call SIM_LINK,$^,$@)
-PRODUCTS += $(OUT)/sim/libcuda.so.1
+# Programs that compile against the driver (Triton) link with this name.
+$(OUT)/sim/libcuda.so: $(OUT)/sim/libcuda.so.1
+	ln -sf libcuda.so.1 $@
+PRODUCTS += $(OUT)/sim/libcuda.so.1 $(OUT)/sim/libcuda.so
 
 # C programs of the tests and benchmarks; linked to the simulated driver, found at run time by LD_LIBRARY_PATH.
 SIM_CHECKS := $(patsubst $(TOP)/../tests/native/%.c,$(BUILD)/checks/%,$(filter-out %/simgpu_unit_state.c,$(wildcard $(TOP)/../tests/native/simgpu_*.c)))
@@ -37,6 +40,7 @@ $(BUILD)/checks/simgpu_unit_state: $(TOP)/../tests/native/simgpu_unit_state.c $(
 	@mkdir -p $(@D)
 	$(CC) $(SIM_CFLAGS) $^ -o $@ $(ALL_LDFLAGS) -lpthread
 CHECKS += $(SIM_CHECKS) $(BUILD)/checks/simgpu_unit_state $(BUILD)/null/libcuda.so.1 $(BUILD)/bench/launch_sim
+BENCH += $(BUILD)/bench/launch_sim
 
--include $(SIM)/nvml.mk
--include $(SIM)/cudart.mk
+include $(SIM)/nvml/nvml.mk
+include $(SIM)/runtime/runtime.mk

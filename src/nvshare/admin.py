@@ -1,20 +1,19 @@
-"""What nvsharectl and the scheduler say to each other over the operator's socket: one JSON object a line.
+"""The protocol between nvsharectl and the scheduler on the operator's socket: one JSON object per line.
 
-A request is one line. The answer is one line, Done or Failed or a result; `events --follow` goes on with one line for
-each step. Requests are tagged unions: an unknown one, or one with a wrong field, is answered by Failed."""
-
-from typing import Literal
+A request is one line. The answer is one line, Done or Failed or a result; `events --follow` continues with a line for
+each step. Requests are tagged unions: an unknown one, or one with a wrong field, is answered with Failed."""
 
 import msgspec
 
-from nvshare.core.snapshot import Snapshot
+from nvshare.core.model import ModeName
+from nvshare.core.snapshot import LimitSnapshot, Snapshot
 
 MAX_LINE = 1 << 16
 """A request is never longer; answers may be."""
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=True):
-    """What an operator wants."""
+    """A request of an operator."""
 
 
 class GetStatus(Request, frozen=True, tag="status"):
@@ -27,7 +26,7 @@ class SetQuantum(Request, frozen=True, tag="set-tq"):
 
 
 class SetMode(Request, frozen=True, tag="set-mode"):
-    mode: Literal["auto", "fixed", "adaptive"]
+    mode: ModeName
     gpu: str | None = None
 
 
@@ -36,26 +35,38 @@ class SetScheduling(Request, frozen=True, tag="anti-thrash"):
 
 
 class SetLimit(Request, frozen=True, tag="limit"):
-    """`target` is a client's id, a pod (namespace/name, name or UID), a container or a run; None clears."""
+    """`target` is a client's id, a pod (namespace/name, name or UID), a container or a run; None removes the limit."""
 
     target: str
     limit: int | None
 
 
+class GetLimits(Request, frozen=True, tag="limits"):
+    pass
+
+
 class GetEvents(Request, frozen=True, tag="events"):
     follow: bool = False
     last: int = 100
+    """How many past lines."""
+    since_s: float | None = None
+    """Only lines that are not older, in seconds."""
+    client: str | None = None
+    """Only lines about this client, named as in GetStory."""
 
 
 class GetStory(Request, frozen=True, tag="story"):
+    """`client` is an id or the beginning of one, a name, a pid, or a pod; `last` is how many lines, None: all."""
+
     client: str
+    last: int | None = None
 
 
-AnyRequest = GetStatus | SetQuantum | SetMode | SetScheduling | SetLimit | GetEvents | GetStory
+AnyRequest = GetStatus | SetQuantum | SetMode | SetScheduling | SetLimit | GetLimits | GetEvents | GetStory
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field="answer"):
-    """What the scheduler says to it."""
+    """An answer of the scheduler."""
 
 
 class Done(Answer, frozen=True, tag="done"):
@@ -72,6 +83,12 @@ class Status(Answer, frozen=True, tag="status"):
     """Seconds since 1970, as `now` is."""
     now: float
     node: Snapshot
+    host: str = ""
+    """The name of the machine, on Kubernetes of the node."""
+
+
+class Limits(Answer, frozen=True, tag="limits"):
+    limits: tuple[LimitSnapshot, ...]
 
 
 class StepLine(Answer, frozen=True, tag="step"):
@@ -89,14 +106,19 @@ class Story(Answer, frozen=True, tag="story"):
     steps: tuple[StepLine, ...]
 
 
-AnyAnswer = Done | Failed | Status | StepLine | Story
+AnyAnswer = Done | Failed | Status | Limits | StepLine | Story
 
 _REQUESTS: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
 _ANSWERS: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)
 
 
+def client_name(client: int) -> str:
+    """How the id of a client is written everywhere."""
+    return f"{client:04x}"
+
+
 class AdminError(Exception):
-    """The other side sent something that is no request, or no answer."""
+    """The other side sent a line that is not a request, or not an answer."""
 
 
 def encode(message: Request | Answer) -> bytes:
@@ -108,11 +130,11 @@ def decode_request(line: bytes) -> AnyRequest:
     try:
         return _REQUESTS.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AdminError(f"not understood: {error}") from None
+        raise AdminError(f"invalid request: {error}") from None
 
 
 def decode_answer(line: bytes) -> AnyAnswer:
     try:
         return _ANSWERS.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AdminError(f"the scheduler's answer is not understood ({error}); is it of another version?") from None
+        raise AdminError(f"unexpected answer of the scheduler ({error}); does it have another version?") from None

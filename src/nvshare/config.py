@@ -1,7 +1,7 @@
-"""The scheduler's settings: one table, from which the flags, the environment, the file and the help all come.
+"""The scheduler's settings: one table defines the flags, the environment variables, the file and the help.
 
-A flag beats the environment, the environment beats the file, the file beats the default. What comes out is frozen and
-cannot be wrong; what goes wrong is the user's to mend and says so in one line (ConfigError)."""
+A flag overrides the environment, the environment overrides the file, the file overrides the default. The result is
+immutable and valid; a wrong setting is reported to the user in one line (ConfigError)."""
 
 import argparse
 import tomllib
@@ -10,16 +10,23 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nvshare import __version__
+from nvshare import setting_values as read
 from nvshare.record import Record
 
+MAX_QUANTUM_S = 86_400
+"""A day."""
+DEFAULT_CONFIG = "/etc/nvshare/scheduler.toml"
+"""Read if it exists and no other file is named."""
 DEFAULT_SOCKET = "/var/run/nvshare/scheduler.sock"
 DEFAULT_OPERATOR_SOCKET = "/run/nvshare-operator/control.sock"
+DEFAULT_READER_SOCKET = "/run/nvshare-status/status.sock"
 SOCKET_VARIABLE = "NVSHARE_SOCKET"
 OPERATOR_SOCKET_VARIABLE = "NVSHARE_OPERATOR_SOCKET"
+READER_SOCKET_VARIABLE = "NVSHARE_READER_SOCKET"
 
 
 class ConfigError(Exception):
-    """A setting that cannot be; the text names it and the remedy."""
+    """A setting is wrong; the text names it and the remedy."""
 
 
 class Config(Record, frozen=True):
@@ -27,10 +34,14 @@ class Config(Record, frozen=True):
 
     socket: str
     operator_socket: str
+    reader_socket: str
     switch_time_mode: str
     switch_time_fixed: int
     switch_time_multiplier: int
     memory_reserve_percent: int
+    card_reserve: int | None
+    host_memory: str
+    cgroup_root: str
     policy: str
     grace_seconds: float
     settle_seconds: float
@@ -47,6 +58,8 @@ class Config(Record, frozen=True):
     http: str
     kubernetes: str
     node_name: str
+    resource_name: str
+    annotation_above_claim: str
     nvml: str
     exit_when_unused: float
     debug: bool
@@ -70,140 +83,135 @@ class Option(Record, frozen=True):
         return "NVSHARE_" + self.name.upper()
 
 
-def _integer(least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise ValueError("must be a whole number") from None
-        if not least <= value <= most:
-            raise ValueError(f"must be between {least} and {most}")
-        return value
-
-    return parse
-
-
-def _seconds(least: float, most: float) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            raise ValueError("must be a number") from None
-        if not least <= value <= most:
-            raise ValueError(f"must be between {least:g} and {most:g} seconds")
-        return value
-
-    return parse
-
-
-def _choice(*choices: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
-        return text
-
-    return parse
-
-
-def _path(text: str) -> str:
-    if not text.startswith("/"):
-        raise ValueError("must be an absolute path")
-    if "\0" in text:
-        raise ValueError("must not hold a zero byte")
-    if len(text.encode("utf-8", "surrogateescape")) > 107:
-        raise ValueError("must be at most 107 bytes long, as the kernel has it for sockets")
-    return text
-
-
-def _optional_path(text: str) -> str:
-    return text and _path(text)
-
-
-def _flag(text: str) -> bool:
-    if text.lower() in ("1", "true", "yes", "on"):
-        return True
-    if text.lower() in ("", "0", "false", "no", "off"):
-        return False
-    raise ValueError("must be 1 or 0")
-
-
-def _address(text: str) -> str:
-    host, colon, port = text.rpartition(":")
-    if text and not (colon and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-        raise ValueError("must be ADDRESS:PORT or :PORT, e.g. 127.0.0.1:9402")
-    return text if host or not text else f"127.0.0.1:{port}"
-
-
 def _one_of(name: str, default: str, choices: str, text: str) -> Option:
     """A setting with a few values (`on|off`), which the help shows as they are written here."""
-    return Option(name, default, _choice(*choices.split("|")), text, choices)
+    return Option(name, default, read.choice(*choices.split("|")), text, choices)
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("socket", DEFAULT_SOCKET, _path, "where programs connect", "PATH"),
-    Option("operator_socket", DEFAULT_OPERATOR_SOCKET, _path, "where nvsharectl connects; keep it out of pods", "PATH"),
+    Option("socket", DEFAULT_SOCKET, read.path, "socket for programs", "PATH"),
+    Option(
+        "operator_socket",
+        DEFAULT_OPERATOR_SOCKET,
+        read.path,
+        "socket for nvsharectl; must not be visible in pods",
+        "PATH",
+    ),
+    Option(
+        "reader_socket",
+        "auto",
+        read.path_or_off,
+        f"socket where every user may read; auto: {DEFAULT_READER_SOCKET} if --operator-socket has its default",
+        "PATH|auto|off",
+    ),
     _one_of(
         "switch_time_mode",
         "auto",
         "auto|fixed|adaptive",
-        "how the quantum is found: by memory, fixed, or by measured cost",
+        "how the quantum is chosen: from memory, fixed, or from the measured cost of a switch",
     ),
-    Option("switch_time_fixed", "60", _integer(1, 86_400), "the quantum in mode fixed, in seconds", "SECONDS"),
-    Option("switch_time_multiplier", "5", _integer(1, 1000), "mode auto: seconds for each GiB that runs", "N"),
-    Option("memory_reserve_percent", "10", _integer(0, 90), "part of each GPU's memory that is not planned with", "N"),
-    _one_of("policy", "fcfs", "fcfs|fair|priority", "who goes first: in order, by share, by priority"),
-    Option("grace_seconds", "10", _seconds(0.1, 600), "how long a program may take to give a lock back", "SECONDS"),
-    Option("settle_seconds", "2", _seconds(0, 60), "after a restart: how long programs may claim locks", "SECONDS"),
-    Option("long_wait_seconds", "30", _seconds(1, 3600), "when a wait is reported to the user", "SECONDS"),
-    Option("patience_seconds", "5", _seconds(0.1, 600), "how long a program may take to register", "SECONDS"),
+    Option("switch_time_fixed", "60", read.integer(1, MAX_QUANTUM_S), "mode fixed: the quantum", "SECONDS"),
+    Option("switch_time_multiplier", "5", read.integer(1, 1000), "mode auto: seconds per GiB of running clients", "N"),
     Option(
-        "move_seconds_per_gib", "1", _seconds(0, 1000), "what moving memory costs; weighs taking back an idle lock", "S"
+        "memory_reserve_percent", "10", read.integer(0, 90), "percentage of each GPU's memory that is kept free", "N"
     ),
-    Option("max_clients", "4096", _integer(1, 100_000), "connections at most", "N"),
+    Option("card_reserve", "auto", read.bytes_or_auto, "part of each GPU that no program may allocate", "auto|512Mi"),
+    _one_of(
+        "host_memory",
+        "auto",
+        "auto|on|off",
+        "count GPU memory that the host cannot take as unswappable; auto: if NVIDIA's driver is loaded",
+    ),
+    Option("cgroup_root", "/sys/fs/cgroup", read.path, "where the host's cgroups are mounted", "PATH"),
+    _one_of("policy", "fcfs", "fcfs|fair|priority", "order of the queue: arrival, share of GPU time, priority"),
+    Option("grace_seconds", "10", read.seconds(0.1, 600), "time in which a program must release a lock", "SECONDS"),
     Option(
-        "max_clients_per_group", "1024", _integer(1, 100_000), "connections at most for a pod, container or user", "N"
+        "settle_seconds",
+        "2",
+        read.seconds(0, 60),
+        "time after a restart in which programs claim their locks",
+        "SECONDS",
     ),
-    Option("journal_steps", "10000", _integer(10, 1_000_000), "steps remembered for `events` and `story`", "N"),
-    Option("journal_file", "", _optional_path, "write every step here too, as JSON lines", "PATH"),
+    Option("long_wait_seconds", "30", read.seconds(1, 3600), "a longer wait is reported to the user", "SECONDS"),
     Option(
-        "journal_file_bytes", "67108864", _integer(65_536, 1 << 40), "the journal file starts anew beyond this", "N"
+        "patience_seconds",
+        "5",
+        read.seconds(0.1, 600),
+        "time in which a program must register after it connects",
+        "SECONDS",
     ),
-    _one_of("log_level", "info", "debug|info|warning|error", "how much is logged"),
-    _one_of("log_format", "text", "text|json", "how it is logged"),
-    Option("http", "", _address, "serve the live page, /metrics and /healthz here", "ADDRESS:PORT"),
-    _one_of("kubernetes", "auto", "auto|on|off", "follow pod annotations; auto: if run inside a cluster"),
-    Option("node_name", "", str, "this node's name in Kubernetes", "NAME"),
-    _one_of("nvml", "auto", "auto|on|off", "ask NVML for GPUs; auto: if it is there"),
-    Option("exit_when_unused", "0", _seconds(0, 86_400), "end after this long without programs; 0: never", "SECONDS"),
-    Option("debug", "0", _flag, "log at level debug, whatever log-level says", "0|1"),
+    Option(
+        "move_seconds_per_gib",
+        "1",
+        read.seconds(0, 1000),
+        "cost of moving memory; decides when an idle holder loses its lock",
+        "S",
+    ),
+    Option("max_clients", "4096", read.integer(1, 100_000), "maximum number of connections", "N"),
+    Option(
+        "max_clients_per_group",
+        "1024",
+        read.integer(1, 100_000),
+        "maximum number of connections of a pod, container or user",
+        "N",
+    ),
+    Option("journal_steps", "10000", read.integer(10, 1_000_000), "number of steps kept for `events` and `story`", "N"),
+    Option("journal_file", "", read.optional_path, "also write every step to this file, as JSON lines", "PATH"),
+    Option(
+        "journal_file_bytes",
+        "67108864",
+        read.integer(65_536, 1 << 40),
+        "size at which the journal file is started again",
+        "N",
+    ),
+    _one_of("log_level", "info", "debug|info|warning|error", "lowest level that is logged"),
+    _one_of("log_format", "text", "text|json", "format of the log"),
+    Option("http", "", read.address, "address of the live page, /metrics and /healthz", "ADDRESS:PORT"),
+    _one_of("kubernetes", "auto", "auto|on|off", "follow pod annotations; auto: inside a cluster only"),
+    Option("node_name", "", str, "name of this node in Kubernetes", "NAME"),
+    _one_of("annotation_above_claim", "refuse", "refuse|allow", "limits above what a pod's ResourceClaim allows"),
+    Option("resource_name", "nvshare.com/gpu", str, "name under which the device plugin offers slots", "NAME"),
+    _one_of("nvml", "auto", "auto|on|off", "use NVML; auto: if it is available"),
+    Option(
+        "exit_when_unused", "0", read.seconds(0, 86_400), "exit after this time without programs; 0: never", "SECONDS"
+    ),
+    Option("debug", "0", read.flag, "log at level debug, overrides log-level", "0|1"),
 )
 
 _EPILOG = """\
-Each option can also be set in the environment (its name in capitals, NVSHARE_ before it: NVSHARE_SWITCH_TIME_MODE) or
-in a TOML file given by --config or NVSHARE_CONFIG (switch_time_mode = "fixed"). A flag beats the environment, which
-beats the file.
+Each option can also be set by an environment variable (NVSHARE_ and its name in capitals: NVSHARE_SWITCH_TIME_MODE) or
+in a TOML file named by --config or NVSHARE_CONFIG (switch_time_mode = "fixed"). A flag overrides the environment, which
+overrides the file.
 
-Signals: SIGTERM and SIGINT end the scheduler; running programs go on and register again with the next one."""
+Signals: SIGHUP reads the settings again; log level, mode and fixed quantum change at once. SIGTERM and SIGINT stop the
+scheduler; running programs continue and register with the next scheduler."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as for every other setting, instead of printing its usage."""
+    """Reports an error in one line, as for every other setting, and does not print the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; `{self.prog} --help` lists the options")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line, with every option's environment variable and default in its help."""
+    """The command line; the help shows every default."""
     made = _Parser(
         prog="nvshare-scheduler",
-        description="Decides, for each GPU of this machine, which programs run now and which wait.",
+        description="The scheduler daemon: decides which programs run on each GPU of this machine, and which wait.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument("--version", action="version", version=f"nvshare {__version__}")
-    made.add_argument("--config", metavar="PATH", help="a TOML file with any of these settings")
+    made.add_argument(
+        "--config",
+        metavar="PATH",
+        help=f"TOML file with any of these settings (default: {DEFAULT_CONFIG}, if it exists)",
+    )
+    made.add_argument(
+        "--print-config", action=_PrintConfig, nargs=0, help="print such a file with all defaults, and exit"
+    )
     for option in OPTIONS:
         shown = f"{option.help} (default: {option.default or 'none'})"
         made.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=shown)
@@ -213,7 +221,7 @@ def parser() -> argparse.ArgumentParser:
 def load(argv: Sequence[str], environ: Mapping[str, str], options: Sequence[Option] = OPTIONS) -> Config:
     """The settings from all sources; ConfigError names the first one that is wrong and where it was set."""
     flags = vars(parser().parse_args(argv))
-    path = flags["config"] or environ.get("NVSHARE_CONFIG", "")
+    path = flags["config"] or environ.get("NVSHARE_CONFIG", _default_file())
     from_file = read_file(path, options) if path else {}
     values: dict[str, Any] = {}
     for option in options:
@@ -221,8 +229,32 @@ def load(argv: Sequence[str], environ: Mapping[str, str], options: Sequence[Opti
         try:
             values[option.name] = option.parse(text)
         except ValueError as error:
-            raise ConfigError(f"{where} is {text!r}, which cannot be used: it {error}") from None
+            raise ConfigError(f"{where} is {text!r}: it {error}") from None
+    if values.get("socket") == values.get("operator_socket"):
+        raise ConfigError("--socket and --operator-socket name the same path; programs and operators need one each")
+    if values["reader_socket"] == "auto":
+        is_default = values["operator_socket"] == DEFAULT_OPERATOR_SOCKET
+        values["reader_socket"] = DEFAULT_READER_SOCKET if is_default else ""
     return Config(**values)
+
+
+def _default_file() -> str:
+    return DEFAULT_CONFIG if Path(DEFAULT_CONFIG).exists() else ""
+
+
+def example() -> str:
+    """A file with every setting and its default, each in a comment."""
+    lines = ["# Settings of nvshare-scheduler. Remove the # before a setting to change it."]
+    for option in OPTIONS:
+        is_number = option.default.replace(".", "", 1).isdigit()
+        value = option.default if is_number else f'"{option.default}"'
+        lines += ["", f"# {option.help}", f"#{option.name} = {value}"]
+    return "\n".join(lines) + "\n"
+
+
+class _PrintConfig(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.exit(0, example())
 
 
 def read_file(path: str, options: Sequence[Option]) -> dict[str, str]:
@@ -230,17 +262,17 @@ def read_file(path: str, options: Sequence[Option]) -> dict[str, str]:
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check --config and NVSHARE_CONFIG") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
     except ValueError:  # Python reads and writes whole numbers of up to 4,300 digits
-        raise ConfigError(f"{path} is not TOML: a number has thousands of digits") from None
+        raise ConfigError(f"{path} is not valid TOML: a number has more than 4300 digits") from None
     known = {option.name for option in options}
     for name, value in table.items():
         if name not in known:
-            raise ConfigError(f"{path}: no such setting: {name}; `nvshare-scheduler --help` lists them")
+            raise ConfigError(f"{path}: unknown setting {name}; `nvshare-scheduler --help` lists the settings")
         if not isinstance(value, (str, int, float, bool)):
-            raise ConfigError(f"{path}: {name} must be a text, a number or true/false")
+            raise ConfigError(f"{path}: {name} must be a string, a number or true/false")
     return {name: _text(f"{path}: {name}", value) for name, value in table.items()}
 
 
@@ -248,14 +280,13 @@ def _text(where: str, value: object) -> str:
     try:
         return str(value)
     except ValueError:  # written in base 16, a number can be read that is too long in base 10
-        raise ConfigError(f"{where} is a number of thousands of digits") from None
+        raise ConfigError(f"{where} is a number with more than 4300 digits") from None
 
 
 def _first(
     option: Option, flags: Mapping[str, str | None], environ: Mapping[str, str], from_file: Mapping[str, str], path: str
 ) -> tuple[str, str]:
-    flag = flags[option.name]
-    if flag is not None:
+    if (flag := flags[option.name]) is not None:
         return option.flag, flag
     if option.variable in environ:
         return option.variable, environ[option.variable]

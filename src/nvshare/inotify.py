@@ -1,4 +1,4 @@
-"""Be told when something in a directory comes or goes (inotify), without polling and without another package."""
+"""Changes in directories, through inotify: no polling, and no other package."""
 
 import asyncio
 import ctypes
@@ -8,7 +8,7 @@ from pathlib import Path
 
 _ATTRIB, _MOVED_FROM, _MOVED_TO = 0x4, 0x40, 0x80
 _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x100, 0x200, 0x400, 0x800
-# ATTRIB too: removing a directory that is somebody's mount changes its link count before anything else shows.
+# ATTRIB too: when the source of a mount is removed, a change of the link count is the first event.
 _MASK = _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
 _READ_BYTES = 65536
 
@@ -16,9 +16,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
-    """Calls back in the running loop after changes, as often as it takes and perhaps once too often.
+    """Calls back in the running loop after changes; one call may stand for several changes, and a call may be spurious.
 
-    The caller looks at the file system itself: which event it was does not matter, only that it is time to look."""
+    The caller checks the file system itself; which event it was is not passed on."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback
@@ -27,7 +27,7 @@ class Inotify:
         self._loop.add_reader(self._descriptor, self._ready)
 
     def watch(self, path: Path) -> None:
-        """Watch a directory; again for the same one is harmless."""
+        """Watch a directory; may be called again for the same one."""
         _checked(_libc.inotify_add_watch(self._descriptor, os.fsencode(path), _MASK))
 
     def close(self) -> None:

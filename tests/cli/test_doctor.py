@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nvshare.cli import doctor_checks as checks
-from nvshare.cli.doctor_checks import Finding, Machine
+from nvshare.cli.doctor import checks as checks
+from nvshare.cli.doctor.checks import Finding, Machine
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -108,6 +108,6 @@ def test_a_scheduler_whose_operator_socket_is_shut_is_still_fine(runtime: Path) 
 def test_the_self_test_passes_on_a_simulated_card(nvshare: Front) -> None:
     result = nvshare("doctor", "--gpu", "--sim-gpus", "1", NVSHARE_SIM_SCALE="0.05")
     lines = result.stdout.splitlines()
-    for text in ("allocates and launches", "a limit refuses", "take turns"):
+    for text in ("allocates and launches", "an allocation over the limit fails", "take turns"):
         assert any(line.startswith("ok") and text in line for line in lines), result.stdout + result.stderr
     assert "\x1b" not in result.stdout

@@ -5,8 +5,9 @@ import pytest
 from click.testing import CliRunner
 
 from nvshare import __version__
-from nvshare.cli import kubectl_nvshare, nvshare, nvsharectl
-from nvshare.cli.simulate import simulate
+from nvshare.cli import nvshare
+from nvshare.cli.ctl import kubectl_nvshare, nvsharectl
+from nvshare.cli.simulate.command import simulate
 
 GROUPS = {
     "nvshare": nvshare.cli,

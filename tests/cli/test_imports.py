@@ -8,9 +8,9 @@ import pytest
 HEAVY = ("rich", "PIL", "playwright", "prometheus_client", "uvloop", "h11", "click", "asyncio")
 ALLOWED = {
     "nvshare.scheduler.main": {"prometheus_client", "uvloop", "asyncio"},
-    "nvshare.cli.nvsharectl": {"click"},
-    "nvshare.cli.run": {"click"},
-    "nvshare.cli.top": {"click"},
+    "nvshare.cli.ctl.nvsharectl": {"click"},
+    "nvshare.cli.run.command": {"click"},
+    "nvshare.cli.ctl.top": {"click"},
 }
 
 

@@ -14,24 +14,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nvshare import admin
-from nvshare.cli.keyboard import key_of
-from nvshare.cli.top_view import View, next_sort, plain_lines, rows, screen
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "web"))
-from players import Player
+from nvshare.cli.ctl.keyboard import key_of
+from nvshare.cli.ctl.top_view import View, next_sort, plain_lines, rows, screen
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
+from web.players import Player
 
 GIB = 1 << 30
 SECOND = 1_000_000_000
 CARD = "GPU-11111111-2222-3333-4444-555555555555"
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-TOP = (sys.executable, "-m", "nvshare.cli.nvsharectl", "--socket")
+TOP = (sys.executable, "-m", "nvshare.cli.ctl.nvsharectl", "--socket")
 
 
 def seat(
-    state: str, *, place: int = 0, gib: float = 1, since: float = 5, limit: int = 0, turns: int = 1
+    state: SeatState, *, place: int = 0, gib: float = 1, since: float = 5, limit: int = 0, turns: int = 1
 ) -> SeatSnapshot:
     return SeatSnapshot(
         gpu=CARD,
@@ -245,3 +244,22 @@ def test_top_without_a_scheduler_is_one_line(tmp_path: Path) -> None:
     assert result.returncode == 3
     assert result.stderr.count("\n") == 1
     assert "no scheduler at" in result.stderr
+
+
+def test_a_gpu_is_shown_by_index_and_model() -> None:
+    shown = status(("runner", seat("running")))
+    gpu = replace(shown.node.gpus[0], index=3, name="NVIDIA A100")
+    text = text_of(replace(shown, node=replace(shown.node, gpus=(gpu,))), View())
+    assert "GPU 3 A100  GPU-11111111  16.00Gi" in text
+
+
+def test_the_filter_counts_while_it_is_typed() -> None:
+    assert "waiter" not in text_of(THREE, View(typing="runn"))
+    assert "waiter" in text_of(THREE, View(typing=""))
+
+
+def test_help_explains_keys_states_and_the_bar() -> None:
+    text = text_of(THREE, View(is_help=True), width=80, height=24)
+    for word in ("quit", "filter while you type", "silent", "safe limit"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 100

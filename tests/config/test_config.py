@@ -20,6 +20,7 @@ def test_without_any_word_the_defaults_count() -> None:
     assert config.operator_socket == "/run/nvshare-operator/control.sock"
     assert (config.switch_time_mode, config.switch_time_fixed, config.switch_time_multiplier) == ("auto", 60, 5)
     assert (config.memory_reserve_percent, config.grace_seconds, config.settle_seconds) == (10, 10.0, 2.0)
+    assert config.card_reserve is None
     assert (config.policy, config.debug, config.http) == ("fcfs", False, "")
 
 
@@ -66,7 +67,7 @@ def test_the_help_lists_the_values_of_a_choice_and_each_is_taken(flag: str) -> N
 
 
 def test_the_help_names_the_live_page() -> None:
-    assert "--http ADDRESS:PORT serve the live page, /metrics" in " ".join(parser().format_help().split())
+    assert "--http ADDRESS:PORT address of the live page, /metrics" in " ".join(parser().format_help().split())
 
 
 def test_every_field_is_a_setting() -> None:
@@ -78,6 +79,15 @@ WRONG_FLAGS = {
     "not a whole number": (["--switch-time-fixed", "1.5"], "it must be a whole number"),
     "too small": (["--switch-time-fixed=0"], "it must be between 1 and 86400"),
     "too big": (["--memory-reserve-percent", "91"], "it must be between 0 and 90"),
+    "not an amount": (
+        ["--card-reserve", "1GB"],
+        "--card-reserve is '1GB': it has an unknown suffix 'GB'; was Gi meant?",
+    ),
+    "neither an amount nor auto": (
+        ["--card-reserve", "much"],
+        "it has no digits; auto, or an amount such as 512Mi, is expected",
+    ),
+    "a negative amount": (["--card-reserve=-1Gi"], "it is negative"),
     "negative": (["--grace-seconds=-1"], "it must be between 0.1 and 600 seconds"),
     "not a time": (["--grace-seconds", "1m"], "it must be a number"),
     "no number at all": (["--grace-seconds", "nan"], "it must be between"),
@@ -87,7 +97,8 @@ WRONG_FLAGS = {
     "not yes or no": (["--debug", "maybe"], "it must be 1 or 0"),
     "a relative path": (["--socket", "run/s.sock"], "it must be an absolute path"),
     "a path too long for a socket": (["--socket", "/" + "x" * 107], "it must be at most 107 bytes"),
-    "a path with a zero": (["--socket", "/run/\0x"], "it must not hold a zero byte"),
+    "one path for two sockets": (["--socket=/run/s", "--operator-socket=/run/s"], "name the same path"),
+    "a path with a zero": (["--socket", "/run/\0x"], "it must not contain a zero byte"),
     "not an address": (["--http", "9402"], "it must be ADDRESS:PORT"),
     "not a port": (["--http", "localhost:http"], "it must be ADDRESS:PORT"),
     "not a port either": (["--http", "localhost:70000"], "it must be ADDRESS:PORT"),
@@ -121,18 +132,18 @@ def test_a_path_that_is_not_utf8_is_a_path() -> None:
 
 
 WRONG_FILES: dict[str, tuple[str | bytes, str]] = {
-    "not TOML": ("policy fair", "is not TOML"),
-    "not text": (b"\xff\xfe\x00", "is not TOML"),
-    "an unknown setting": ("quantum = 3", "no such setting: quantum"),
-    "a section": ("[scheduler]\npolicy = 'fair'", "no such setting: scheduler"),
-    "a list": ("policy = ['fair']", "policy must be a text, a number or true/false"),
+    "not TOML": ("policy fair", "is not valid TOML"),
+    "not text": (b"\xff\xfe\x00", "is not valid TOML"),
+    "an unknown setting": ("quantum = 3", "unknown setting quantum"),
+    "a section": ("[scheduler]\npolicy = 'fair'", "unknown setting scheduler"),
+    "a list": ("policy = ['fair']", "policy must be a string, a number or true/false"),
     "a wrong value": ("policy = 'lottery'", "policy in "),
     "a value of another kind": ("switch_time_fixed = true", "it must be a whole number"),
-    "brackets without end": ("policy = " + "[" * 100_000, "is not TOML"),
-    "a number that cannot be read": ("switch_time_fixed = " + "9" * 5000, "a number has thousands of digits"),
+    "brackets without end": ("policy = " + "[" * 100_000, "is not valid TOML"),
+    "a number that cannot be read": ("switch_time_fixed = " + "9" * 5000, "a number has more than 4300 digits"),
     "a number that cannot be written": (
         "switch_time_fixed = 0x" + "f" * 4000,
-        "switch_time_fixed is a number of thousands of digits",
+        "switch_time_fixed is a number with more than 4300 digits",
     ),
 }
 

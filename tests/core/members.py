@@ -1,33 +1,35 @@
-"""Processes that share a limit, as docs/protocol.md and the library have them: budget, keep, frees, questions."""
+"""Processes that share a limit, with the library's own account: budget, keep, frees, questions."""
 
 from collections import deque
 from dataclasses import dataclass
 
+from nvshare.client_machine.library import Account, Verdict
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import UNLIMITED, Memory
+from nvshare.core.model import GIB, UNLIMITED, Memory
 
-MOST_ASKS = 100
+MAX_ASKS = 100
 GPU = "g0"
 
 
 @dataclass
 class Question:
-    """An allocation that waits for an answer."""
+    """An allocation that waits for an answer, and what an onlooker saw meanwhile."""
 
     size: int
     need: int
     asked: int = 0
+    peak: int = 0
+    """The most that all members had or were about to have, this allocation included."""
+    own_peak: int = 0
+    least_limit: int = UNLIMITED
+    least_own_limit: int = UNLIMITED
+    is_excused: bool = False
+    """When it was answered, some member had left a recall unanswered for the recall time."""
 
 
-@dataclass
-class Account:
-    """What a process may have, by what it was told so far."""
-
-    used: int = 0
-    limit: int = 0
-    budget: int = UNLIMITED
-    keep: int | None = None
+class BudgetAccount(Account):
+    """The library's own account, told what the core says."""
 
     @property
     def belief(self) -> int:
@@ -37,30 +39,13 @@ class Account:
     def hear(self, message: ac.Action) -> None:
         match message:
             case ac.UpdateLimit(limit=limit):
-                self.limit = limit
-            case ac.GiveBudget(serial=serial, budget=budget) if serial:
-                self.budget, self.keep = budget, None
-            case ac.RecallBudget(keep=keep) if keep < self.budget:
-                self.keep = keep
-                self.fall_back()
+                self.set_limit(limit)
+            case ac.GiveBudget(serial=serial, budget=budget, others=others) if serial:
+                self.set_budget(budget, others)
+            case ac.RecallBudget(keep=keep):
+                self.recall(keep)
             case _:
                 pass
-
-    def reserve(self, size: int) -> str:
-        """What becomes of an allocation: there is room (and it is charged), ask for more, or no."""
-        need = self.used + size
-        if need <= self.belief:
-            self.used = need
-            return "room"
-        return "refuse" if need > self.limit else "ask"
-
-    def free(self, size: int) -> None:
-        self.used -= min(size, self.used)
-        self.fall_back()
-
-    def fall_back(self) -> None:
-        if self.keep is not None:
-            self.budget = min(self.budget, max(self.used, self.keep))
 
 
 class Member:
@@ -69,18 +54,25 @@ class Member:
     def __init__(self, client: int, own_limit: int) -> None:
         self.id = client
         self.own_limit = own_limit
-        self.account = Account(limit=own_limit)
+        self.account = BudgetAccount.of(80 * GIB, own_limit)
         self.reported = 0
         self.told: deque[ac.Action] = deque()
         self.said: deque[ev.Event] = deque()
         self.questions: dict[int, Question] = {}
-        self.refused: list[int] = []
+        self.refused: list[Question] = []
         self.last_ask = 0
         self.is_stopped = False
+        self.recalled: deque[int] = deque()
+        """When the recalls were sent that it has not answered."""
 
     @property
     def used(self) -> int:
         return self.account.used
+
+    @property
+    def wanted(self) -> int:
+        """What it has, and what its threads are just asking for."""
+        return self.used + sum(question.size for question in self.questions.values())
 
     def allocate(self, size: int) -> None:
         self._try(Question(size, 0))
@@ -101,26 +93,28 @@ class Member:
             self.said.append(ev.BudgetReturned(self.id, GPU, message.serial, self.account.budget, self.used))
         elif isinstance(message, ac.GiveBudget) and message.ask:
             question = self.questions.pop(message.ask)
-            if message.budget < question.need:
-                self.refused.append(question.size)
-            else:
+            if message.budget < question.need <= self.used + question.size:
+                self.refused.append(question)
+            else:  # Granted, or another thread has freed memory since: what is needed now is less than was refused.
                 self._try(question)
 
     def lose_scheduler(self) -> None:
-        """The daemon has gone: what is on its way is lost, and whoever waits for an answer has it: no."""
+        """The daemon has gone: what is on its way is lost, and so are the questions."""
         self.told.clear()
         self.said.clear()
-        self.refused += [question.size for question in self.questions.values()]
+        self.recalled.clear()
         self.questions.clear()
 
     def _try(self, question: Question) -> None:
         question.need = self.used + question.size
         verdict = self.account.reserve(question.size)
-        if verdict == "refuse":
-            self.refused.append(question.size)
-        elif verdict == "ask":
+        if verdict is Verdict.REFUSE:
+            question.own_peak = question.need
+            question.least_own_limit = self.account.limit
+            self.refused.append(question)
+        elif verdict is Verdict.ASK:
             question.asked += 1
-            assert question.asked < MOST_ASKS, "a yes that is not one, for ever"
+            assert question.asked < MAX_ASKS, "a yes that is not one, for ever"
             self.last_ask += 1
             self.questions[self.last_ask] = question
             self.said.append(ev.BudgetAsked(self.id, GPU, self.last_ask, question.need))

@@ -1,69 +1,39 @@
 """A naive account of one node's turns, kept from what went into the core and what came out of it.
 
 It knows no sums, heaps or deadlines: everything is counted again each time, over all clients. Whatever it asserts must
-hold for every order of events, however the peers behave."""
+hold for every order of events, however the peers behave.
 
-from dataclasses import dataclass, field
+Two ranks it cannot work out, and takes from the core: that of policy fair, and the lag of mode adaptive, of which it
+checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
+from core import gangs
+from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import NO_MEMORY, SECOND, Memory, Settings
+from nvshare.core.model import SECOND, Memory, ModeName, Settings
 from nvshare.core.node import Node
-from nvshare.core.policies import POLICIES
+from nvshare.core.turns import Turns
 
 _PRIORITY_STEP = 30 * SECOND
 _UNKNOWN = 1 << 200
 
 
-@dataclass
-class NaiveSeat:
-    """One client at one GPU."""
-
-    client: int
-    priority: int
-    memory: Memory = NO_MEMORY
-    state: str = "rest"
-    lock: int = 0
-    revoked: int = 0
-    deadline: int = 0
-    since: int = 0
-    order: int = 0
-    passes: int = 0
-    rank: int | None = None
-    """By the fair clock, as the core said after the step in which this wait began."""
-    contended: bool = False
-    told_wait: bool = False
-    allowance: int = 0
-    """What has to be added to the bound of this wait: late alarms, and memory that grew meanwhile."""
-
-
-@dataclass
-class NaiveGpu:
-    size: int = 0
-    measured: bool = False
-    foreign: int = 0
-    context: int = 0
-    seats: dict[int, NaiveSeat] = field(default_factory=dict)
-    most_clients: int = 0
-
-    def named(self, *states: str) -> list[NaiveSeat]:
-        return [seat for seat in self.seats.values() if seat.state in states]
-
-    def taken(self, *states: str) -> int:
-        fixed = sum(seat.memory.unswappable + seat.memory.contexts * self.context for seat in self.seats.values())
-        return fixed + self.foreign + sum(seat.memory.swappable for seat in self.named(*states))
-
-
 class Naive:
     """The whole node. Call `before` with each event, then `after` with the actions it led to."""
 
-    def __init__(self, settings: Settings, most_quantum_ns: int) -> None:
+    def __init__(self, settings: Settings, settles_at: int | None) -> None:
         self.settings = settings
+        self.settles_at = settles_at
         self.gpus: dict[str, NaiveGpu] = {}
         self.is_scheduling = True
         self.given: dict[int, tuple[int, str]] = {}
-        self.most_quantum_ns = most_quantum_ns
+        self.mode: ModeName = settings.quantum.mode
+        self.refused: set[tuple[int, str]] = set()
+        """Whose late claims the present step refuses."""
         self._orders = 0
+        self.has_gangs = False
+        """There has been one."""
+        self.most_clients = 0
 
     def seat(self, client: int, gpu: str) -> NaiveSeat:
         return self.gpus[gpu].seats[client]
@@ -74,53 +44,89 @@ class Naive:
         note = getattr(self, "_" + type(event).__name__, None)
         if note is not None:
             note(now, event)
+        for gpu in self.gpus.values():
+            seat = gpu.seats.get(getattr(event, "client", 0))
+            if seat is not None and seat.state == "silent" and not isinstance(event, ev.ClientSilent):
+                self._speak(now, seat, gpu)
+
+    def _gpu(self, uuid: str) -> NaiveGpu:
+        return self.gpus.setdefault(uuid, NaiveGpu(context=self.settings.context_bytes, mode=self.mode))
 
     def _ClientRegistered(self, now: int, event: ev.ClientRegistered) -> None:  # noqa: N802 - the event's own name
+        clients = {event.client, *(client for gpu in self.gpus.values() for client in gpu.seats)}
+        self.most_clients = max(self.most_clients, len(clients))
         for claim in event.claims:
-            gpu = self.gpus.setdefault(claim.gpu, NaiveGpu(context=self.settings.context_bytes))
+            gpu = self._gpu(claim.gpu)
             if not gpu.measured:
                 gpu.size = min(gpu.size or claim.size, claim.size)
             seat = gpu.seats[event.client] = NaiveSeat(event.client, event.priority)
             gpu.most_clients = max(gpu.most_clients, len(gpu.seats))
             self._resize(gpu, seat, claim.memory)
-            if self.is_scheduling and claim.lock:
+            if self.is_scheduling and (claim.lock or claim.unshared) and now >= (self.settles_at or 0):
+                seat.late = claim.lock
+                self.start_wait(now, seat, gpu)
+            elif self.is_scheduling and claim.lock:
                 seat.state, seat.lock = "staying", claim.lock
             elif self.is_scheduling and claim.unshared:
                 seat.state = "unshared"
 
     def _ClientLeft(self, now: int, event: ev.ClientLeft) -> None:  # noqa: N802 - the event's own name
         for gpu in self.gpus.values():
-            gpu.seats.pop(event.client, None)
+            if gpu.seats.pop(event.client, None):
+                self._allow(gpu, self.settings.grace_ns)  # The others' shares are larger, and so is what counts.
 
     def _LockRequested(self, now: int, event: ev.LockRequested) -> None:  # noqa: N802 - the event's own name
         seat = self.seat(event.client, event.gpu)
         self._resize(self.gpus[event.gpu], seat, event.memory)
         if self.is_scheduling and seat.state == "rest":
-            self._start_wait(now, seat)
+            self.start_wait(now, seat, self.gpus[event.gpu])
 
     def _LockReleased(self, now: int, event: ev.LockReleased) -> None:  # noqa: N802 - the event's own name
         seat = self.seat(event.client, event.gpu)
         if seat.state in ("staying", "dropping") and seat.lock == event.lock:
             seat.state = "rest"
             if event.again:
-                self._start_wait(now, seat)
+                self.start_wait(now, seat, self.gpus[event.gpu])
         elif seat.revoked == event.lock != 0:
             seat.revoked = 0
-            if seat.state == "waiting" and not event.again:
+            if seat.state in ("waiting", "silent", "blocked") and not event.again:
                 seat.state = "rest"
+
+    def _ClientSilent(self, now: int, event: ev.ClientSilent) -> None:  # noqa: N802 - the event's own name
+        for gpu in self.gpus.values():
+            seat = gpu.seats.get(event.client)
+            if seat is not None and seat.follows:
+                seat.state = "rest"
+            elif seat is not None and seat.state == "waiting":
+                seat.state, seat.keeps_rank = "silent", True
+
+    def _speak(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
+        kept = (seat.rank, seat.may_lag, seat.passes, seat.told_wait) if seat.keeps_rank else None
+        self.start_wait(now, seat, gpu)
+        if kept is not None:
+            seat.rank, seat.may_lag, seat.passes, seat.told_wait = kept
 
     def _MemoryChanged(self, now: int, event: ev.MemoryChanged) -> None:  # noqa: N802 - the event's own name
         self._resize(self.gpus[event.gpu], self.seat(event.client, event.gpu), event.memory)
 
     def _GpuFound(self, now: int, event: ev.GpuFound) -> None:  # noqa: N802 - the event's own name
-        gpu = self.gpus.setdefault(event.gpu, NaiveGpu(context=self.settings.context_bytes))
+        gpu = self._gpu(event.gpu)
         gpu.size, gpu.measured = event.size, True
 
     def _MemoryMeasured(self, now: int, event: ev.MemoryMeasured) -> None:  # noqa: N802 - the event's own name
         gpu = self.gpus[event.gpu]
         gpu.foreign = event.foreign
         gpu.context = gpu.context if event.context_bytes is None else event.context_bytes
+        for process in event.processes:
+            if seat := gpu.seats.get(process.client):
+                seat.used, seat.highest = process.used, max(seat.highest, process.reported)
         self._allow(gpu, self.settings.grace_ns)
+
+    def _HostMemoryMeasured(self, now: int, event: ev.HostMemoryMeasured) -> None:  # noqa: N802 - the event's own name
+        for host in event.rooms:
+            if seat := self.gpus[host.gpu].seats.get(host.client):
+                seat.host_room = host.room
+                self._allow(self.gpus[host.gpu], self.settings.grace_ns)
 
     def _SchedulingSwitched(self, now: int, event: ev.SchedulingSwitched) -> None:  # noqa: N802 - the event's own name
         if event.on != self.is_scheduling:
@@ -129,59 +135,78 @@ class Naive:
                 for seat in gpu.seats.values():
                     seat.state = "rest"
 
+    def _QuantumSet(self, now: int, event: ev.QuantumSet) -> None:  # noqa: N802 - the event's own name
+        self._set_mode(event.gpu, "fixed")
+
+    def _ModeSet(self, now: int, event: ev.ModeSet) -> None:  # noqa: N802 - the event's own name
+        self._set_mode(event.gpu, event.mode)
+
+    def _set_mode(self, uuid: str | None, mode: ModeName) -> None:
+        for gpu in self.gpus.values() if uuid is None else [self.gpus[uuid]]:
+            gpu.mode = mode
+        if uuid is None:
+            self.mode = mode
+
     def be_late(self, late_ns: int) -> None:
         for gpu in self.gpus.values():
             self._allow(gpu, late_ns)
 
     def _allow(self, gpu: NaiveGpu, more_ns: int) -> None:
-        for seat in gpu.seats.values():
-            seat.allowance += more_ns
+        for one in self.gpus.values() if self.has_gangs else [gpu]:
+            for seat in one.seats.values():
+                seat.allowance += more_ns
 
     def _resize(self, gpu: NaiveGpu, seat: NaiveSeat, memory: Memory) -> None:
         if memory != seat.memory:
             seat.memory = memory
             self._allow(gpu, self.settings.grace_ns)
 
-    def _start_wait(self, now: int, seat: NaiveSeat) -> None:
+    def start_wait(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
         self._orders += 1
         seat.state, seat.since, seat.order = "waiting", now, self._orders
-        seat.passes, seat.allowance, seat.told_wait, seat.rank = 0, 0, False, None
+        seat.passes, seat.allowance, seat.told_wait = 0, 0, False
+        seat.rank, seat.may_lag = None, gpu.mode == "adaptive"
 
     # What came out.
 
     def after(self, now: int, actions: list[ac.Action], node: Node) -> None:
+        gangs.note(self, now, node)
+        self.refused = {
+            (drop.client, drop.gpu) for drop in actions if isinstance(drop, ac.DropLock) and drop.cause == "claim"
+        }
+        for uuid, gpu in self.gpus.items():
+            self._orders = gpu.unblock(now, node.gpus[uuid].turns, self._orders)
         for action in actions:
             check = getattr(self, "_" + type(action).__name__, None)
             if check is not None:
                 check(now, action, node)
         for uuid, gpu in self.gpus.items():
             self._check_gpu(now, uuid, gpu, node)
+        gangs.check(actions, node)
+
+    def _ReportBlocked(self, now: int, action: ac.ReportBlocked, node: Node) -> None:  # noqa: N802 - the same
+        self.gpus[action.gpu].block(action, node.gpus[action.gpu].turns.seats[action.client].kept_rank)
 
     def _GiveLock(self, now: int, action: ac.GiveLock, node: Node) -> None:  # noqa: N802 - the action's own name
         gpu = self.gpus[action.gpu]
         seat = gpu.seats[action.client]
         seat.contended = action.contended
-        if seat.state == "staying":
-            assert seat.lock == action.lock, "who holds a lock and asks is answered with that lock"
-            return
-        assert seat.state in ("waiting", "unshared"), "only who waits, or runs without a lock, gets one"
+        gangs.note_given(self, now, gpu, seat, node.gpus[action.gpu].turns)
+        is_refused = (action.client, action.gpu) in self.refused
+        assert seat.state in ("waiting", "unshared") or is_refused, (
+            "only a client that waits, or runs without a lock, gets one"
+        )
         assert action.lock not in self.given, "a lock number is given once"
         assert action.lock > max(self.given, default=0), "numbers grow"
         self.given[action.lock] = (action.client, action.gpu)
+        if is_refused:
+            assert seat.late == 0, "only who runs without a lock is given one to drop it"
+            seat.late = action.lock
+            return
         if seat.state == "waiting":
-            self._note_passing(action.gpu, seat, node)
+            gangs.note_passing(self, action.gpu, seat, node)
             assert now - seat.since == action.waited_ns
-        seat.state, seat.lock, seat.revoked = "staying", action.lock, 0
-
-    def _note_passing(self, uuid: str, passer: NaiveSeat, node: Node) -> None:
-        queue = self._queue(uuid, self.gpus[uuid], node)
-        if self.settings.policy == "fair" and passer.rank is None:
-            return  # It came and went in within one step; nobody but the core knows its rank.
-        for other in queue:
-            if other is passer:
-                return
-            other.passes += 1
-            assert other.passes <= self.settings.most_passes, "nobody is passed more often than that"
+        seat.state, seat.lock, seat.revoked, seat.late = "staying", action.lock, 0, None
 
     def _AnnounceRoom(self, now: int, action: ac.AnnounceRoom, node: Node) -> None:  # noqa: N802 - the same
         seat = self.seat(action.client, action.gpu)
@@ -192,10 +217,16 @@ class Naive:
         gpu = self.gpus[action.gpu]
         seat = gpu.seats[action.client]
         seat.told_wait = True
-        assert self._queue(action.gpu, gpu, node).index(seat) + 1 == action.place
+        queue = self.queue(action.gpu, gpu, node)
+        assert (queue.index(seat) if seat in queue else len(queue)) + 1 == action.place
 
     def _DropLock(self, now: int, action: ac.DropLock, node: Node) -> None:  # noqa: N802 - the same
         seat = self.seat(action.client, action.gpu)
+        if action.cause == "claim":
+            assert seat.state in ("waiting", "blocked"), "only a late claim is refused"
+            assert seat.late == action.lock, "only a late claim is refused"
+            seat.revoked, seat.late = action.lock, None
+            return
         assert (seat.state, seat.lock) == ("staying", action.lock), "only a lock that is held is dropped, and once"
         seat.state, seat.deadline = "dropping", now + self.settings.grace_ns
 
@@ -204,52 +235,66 @@ class Naive:
             seat = self.seat(action.client, action.gpu)
             assert (seat.state, seat.lock) == ("dropping", action.lock)
             assert now >= seat.deadline, "nobody is revoked before its grace is over"
-            seat.revoked = seat.lock
-            self._start_wait(now, seat)
+            seat.state, seat.revoked, seat.keeps_rank = "silent", seat.lock, False
 
     def _TellContended(self, now: int, action: ac.TellContended, node: Node) -> None:  # noqa: N802 - the same
         seat = self.seat(action.client, action.gpu)
         assert seat.state == "staying"
         seat.contended = action.contended
 
+    def _TellCapacity(self, now: int, action: ac.TellCapacity, node: Node) -> None:  # noqa: N802 - the same
+        self.gpus[action.gpu].check_capacity(action)
+
     # What must hold.
 
-    def _queue(self, uuid: str, gpu: NaiveGpu, node: Node) -> list[NaiveSeat]:
-        """Who waits, in the order of the policy: worked out again, but for the fair clock, which is taken as it is."""
+    def queue(self, uuid: str, gpu: NaiveGpu, node: Node) -> list[NaiveSeat]:
+        """Who waits, in the order of policy and mode."""
+        for seat in gpu.named("waiting"):
+            if seat.rank is None or len(node.gpus[uuid].turns.seats[seat.client].siblings) > 1:
+                seat.rank = self._rank(seat, node.gpus[uuid].turns)
+        return sorted(gpu.named("waiting"), key=lambda seat: (_UNKNOWN if seat.rank is None else seat.rank, seat.order))
 
-        def key(seat: NaiveSeat) -> tuple[int, int]:
-            if self.settings.policy == "fcfs":
-                return seat.since, seat.order
-            if self.settings.policy == "priority":
-                return seat.since - max(-10, min(10, seat.priority)) * _PRIORITY_STEP, seat.order
-            rank = node.gpus[uuid].seats[seat.client].rank
-            seat.rank = seat.rank if rank is None else rank
-            return _UNKNOWN if seat.rank is None else seat.rank, seat.order
-
-        return sorted(gpu.named("waiting"), key=key)
+    def _rank(self, seat: NaiveSeat, real: Turns) -> int | None:
+        """Worked out again where that is possible, else as the core has it."""
+        by_core = real.seats[seat.client].rank
+        if self.settings.policy == "fair" or len(real.seats[seat.client].siblings) > 1:
+            return by_core  # A member of a gang may have the rank of another one.
+        rank = seat.since
+        if self.settings.policy == "priority":
+            rank -= max(-10, min(10, seat.priority)) * _PRIORITY_STEP
+        if not seat.may_lag:
+            return rank
+        if by_core is not None:
+            assert 0 <= by_core - rank <= real.mode.longest_lag_ns, "a client lags by no more than its mode promises"
+        return by_core
 
     def _check_gpu(self, now: int, uuid: str, gpu: NaiveGpu, node: Node) -> None:
         safe = gpu.size * (100 - self.settings.reserve_percent) // 100
-        queue = self._queue(uuid, gpu, node)
-        real = node.gpus[uuid]
+        queue = self.queue(uuid, gpu, node)
+        real = node.gpus[uuid].turns
+        gpu.longest_wait_ns = max(gpu.longest_wait_ns, node.gpus[uuid].longest_wait_ns(gpu.most_clients))
+        gpu.note_gang_wait(node.gpus[uuid].longest_gang_wait_ns(self.most_clients))
         assert [seat.client for seat in queue] == [seat.client for seat in real.queue]
-        assert {seat.client for seat in gpu.named("staying")} == set(real.staying)
-        assert {seat.client for seat in gpu.named("dropping")} == set(real.dropping)
+        assert {seat.client: seat.state for seat in gpu.seats.values()} == {
+            seat.client: seat.state for seat in real.seats.values()
+        }
+        assert not [seat for seat in gpu.seats.values() if seat.late is not None], (
+            "who claims late is let in or refused"
+        )
         if node.is_settling or not self.is_scheduling:
             return
         staying = gpu.named("staying")
+        all_fit = gpu.taken("rest", "waiting", "staying", "dropping", "silent", "blocked") <= safe
+        is_contended = bool(queue) or (gpu.mode == "adaptive" and not all_fit)
         assert len(staying) <= 1 or gpu.taken("staying") <= safe, "those who stay fit, or one is alone"
         for seat in staying:
-            assert seat.contended == bool(queue), "a holder knows whether somebody waits"
-        if queue:
-            running = gpu.named("staying", "dropping")
-            assert running, "nobody waits for a GPU on which nobody runs"
-            crowded = gpu.taken("staying", "dropping") + queue[0].memory.swappable
-            assert crowded > safe, "nobody waits while it fits and it is its turn"
+            assert seat.contended == is_contended, "a holder knows whether it has to report its pauses"
+        gangs.check_queue(gpu, real, safe)
         for seat in queue:
+            gangs.check_host(gpu, seat, real)
             assert now - seat.since <= self.bound(gpu) + seat.allowance, "every wait ends"
 
     def bound(self, gpu: NaiveGpu) -> int:
-        """As policies.py states it."""
-        turn = self.most_quantum_ns + self.settings.grace_ns
-        return POLICIES[self.settings.policy].horizon_ns + gpu.most_clients * turn + self.settings.settle_ns
+        """As core.modes.mode states it; nobody moves while claims after a restart are pending."""
+        with_gangs = max(one.longest_gang_wait_ns for one in self.gpus.values())
+        return (with_gangs if self.has_gangs else gpu.longest_wait_ns) + self.settings.settle_ns

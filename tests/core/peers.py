@@ -1,107 +1,193 @@
-"""Clients as docs/protocol.md describes them, for driving the core: what they hear, what they then believe and say."""
+"""Clients that drive the core. Each is libnvshare's client machine, the code that ships.
+
+What is played here lies around the machine: threads that want a GPU, kernels that take their time to drain, and the
+wires. What a client says waits in `said`, what it is told in `told`, each in order, until the world delivers it."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from uuid import UUID
 
+from nvshare.client_machine.library import Absence, Config
+from nvshare.client_machine.machine import ClientMachine
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import NO_MEMORY, Memory
+from nvshare.core.model import Memory
+from nvshare.schedsim.scheduler_end import PONG, SchedulerEnd
+from nvshare.translation import Registrant
+from nvshare.wire import messages as wire
+from nvshare.wire.codec import encode
 
 
-@dataclass
-class View:
-    """What a client believes about one GPU."""
+class Place:
+    """What a client's threads do at one GPU."""
 
-    lock: int = 0
-    draining: int = 0
-    is_waiting: bool = False
-    has_work: bool = False
-    contended: bool = False
-    is_idle: bool = False
-    memory: Memory = NO_MEMORY
-    old_locks: list[int] = field(default_factory=list)
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.has_work = False
+        self.is_open = False
+        """The gate."""
+        self.is_draining = False
+        self.old_locks: list[int] = []
 
 
 class Peer:
-    """A client of the scheduler. What it says waits in `said`, what it is told in `told`, each in order."""
+    """A client of the scheduler. First `set_memory`; it then joins with `join`, `join_holding` or `join_unshared`."""
 
-    def __init__(self, client: int, gpus: list[str]) -> None:
+    def __init__(self, client: int, gpus: list[str], card: int, clock: Callable[[], int], config: Config) -> None:
         self.id = client
-        self.views = {gpu: View() for gpu in gpus}
+        self.places = {gpu: Place(index) for index, gpu in enumerate(gpus)}
         self.told: deque[ac.Action] = deque()
         self.said: deque[ev.Event] = deque()
         self.is_stopped = False
         """A stopped process (SIGSTOP): hears nothing and says nothing."""
+        self._clock = clock
+        self._by_index = list(self.places.values())
+        self._scheduler = SchedulerEnd(Registrant(client, 0, f"run/{client}", "", ""), gpus, grace_ms=0)
+        self._is_there = False
+        """The scheduler that is tested. Before it there was none, or another one."""
+        self._found = True
+        cards = [(UUID(gpu.removeprefix("GPU-")).bytes, card) for gpu in gpus]
+        self._machine = ClientMachine(clock(), cards, self, config)
+
+    # How it comes.
+
+    def join(self) -> None:
+        self._is_there = True
+        self.wake()
+
+    def join_holding(self, locks: list[int]) -> None:
+        """It has these locks from an earlier scheduler, one for each GPU."""
+        self._want_all()
+        self._machine.receive(self._clock(), encode(wire.SchedOn(0, wire.PROTOCOL_VERSION, self.id)))
+        for place, lock in zip(self._by_index, locks, strict=True):
+            self._machine.receive(self._clock(), encode(wire.LockOk(place.index, False, lock)))
+        self._machine.lost(self._clock())
+        self._join_later()
+
+    def join_unshared(self) -> None:
+        """It has run without a scheduler."""
+        self._found = False
+        self._want_all()
+        self._found = True
+        self._join_later()
+
+    def _want_all(self) -> None:
+        for gpu in self.places:
+            self.want(gpu)
+
+    def _join_later(self) -> None:
+        """Its next attempt to connect is made now."""
+        self._is_there = True
+        deadline = self._machine.next_deadline()
+        assert deadline is not None
+        self._machine.tick(max(deadline, self._clock()))
+        assert self.said, "it has registered"
 
     # What it does of its own accord.
 
     def want(self, gpu: str) -> None:
-        view = self.views[gpu]
-        view.has_work = True
-        if view.lock and view.is_idle:
-            view.is_idle = False
-            self.said.append(ev.WorkResumed(self.id, gpu))
-        elif not view.lock and not view.draining and not view.is_waiting:
-            view.is_waiting = True
-            self.said.append(ev.LockRequested(self.id, gpu, view.memory))
+        place = self.places[gpu]
+        place.has_work = True
+        if not self._machine.seen[place.index].contexts:
+            self._machine.set_contexts(place.index, 1)
+        if place.is_open:
+            self._machine.busy(place.index)
+        self._set_waiters(place)
+        self.wake()
 
     def resize(self, gpu: str, memory: Memory) -> None:
-        self.views[gpu].memory = memory
-        self.said.append(ev.MemoryChanged(self.id, gpu, memory))
+        self.set_memory(gpu, memory)
+        self.wake()
+
+    def set_memory(self, gpu: str, memory: Memory) -> None:
+        index = self.places[gpu].index
+        account = self._machine.accounts[index]
+        account.free(account.unswappable, swappable=False)
+        account.free(account.used)
+        account.add(memory.swappable)
+        account.add(memory.unswappable, swappable=False)
+        self._machine.set_contexts(index, memory.contexts)
 
     def finish_work(self, gpu: str) -> None:
         """All that was submitted is done."""
-        view = self.views[gpu]
-        view.has_work = False
-        self._say_idle(gpu)
+        place = self.places[gpu]
+        place.has_work = False
+        self._set_waiters(place)
+        self._look_idle(place)
+        self.wake()
 
     def drain(self, gpu: str) -> None:
         """The last work before a drop has finished."""
-        view = self.views[gpu]
-        if view.draining:
-            self.said.append(ev.LockReleased(self.id, gpu, view.draining, view.has_work))
-            view.old_locks.append(view.draining)
-            view.draining, view.is_waiting = 0, view.has_work
+        place = self.places[gpu]
+        if place.is_draining:
+            place.is_draining = False
+            self._machine.drained(self._clock(), place.index, again=place.has_work)
+            self.wake()
 
     def give_up(self, gpu: str) -> None:
-        """Its last context is gone."""
-        view = self.views[gpu]
-        if view.lock:
-            self.said.append(ev.LockReleased(self.id, gpu, view.lock, False))
-            view.old_locks.append(view.lock)
-            view.lock, view.has_work, view.is_idle = 0, False, False
+        """Its last context is gone; a thread at the gate stays there."""
+        place = self.places[gpu]
+        place.has_work = place.has_work and not place.is_open
+        self._machine.set_contexts(place.index, 0)
+        self.wake()
 
-    # What it hears.
+    def wake(self) -> None:
+        """One step of the helper thread: something may have changed, or time has passed."""
+        self._machine.tick(self._clock())
 
     def hear(self) -> None:
         """Take in the next message."""
-        message = self.told.popleft()
-        match message:
-            case ac.GiveLock(gpu=gpu, lock=lock):
-                view = self.views[gpu]
-                view.old_locks.append(view.draining)
-                view.lock, view.draining, view.is_waiting, view.is_idle = lock, 0, False, False
-                view.contended = message.contended
-                self._say_idle(gpu)
-            case ac.DropLock(gpu=gpu, lock=lock):
-                view = self.views[gpu]
-                if view.lock == lock:
-                    view.lock, view.draining, view.is_idle = 0, lock, False
-            case ac.TellContended(gpu=gpu):
-                self.views[gpu].contended = message.contended
-                self.views[gpu].is_idle = False
-                self._say_idle(gpu)
-            case ac.SwitchScheduling():
-                for gpu, view in self.views.items():
-                    wanted = view.has_work
-                    self.views[gpu] = View(memory=view.memory)
-                    if message.on and wanted:
-                        self.want(gpu)
-            case _:
-                pass
+        frame = self._scheduler.frame_of(self.told.popleft())
+        if frame is not None:
+            self._machine.receive(self._clock(), frame)
+            self.wake()
 
-    def _say_idle(self, gpu: str) -> None:
-        view = self.views[gpu]
-        if view.lock and view.contended and not view.has_work and not view.is_idle:
-            view.is_idle = True
-            self.said.append(ev.WorkFinished(self.id, gpu))
+    def _set_waiters(self, place: Place) -> None:
+        self._machine.seen[place.index].waiters = place.has_work and not place.is_open
+
+    def _look_idle(self, place: Place) -> None:
+        if not place.has_work and self._machine.watches(place.index):
+            self._machine.idle(place.index)
+
+    # What the machine says (client_machine.machine.Surroundings).
+
+    def send(self, frames: bytes) -> None:
+        for message in self._scheduler.feed(frames):
+            if isinstance(message, wire.LockReleased):
+                self._by_index[message.gpu].old_locks.append(message.lock)
+            event = self._scheduler.event_of(message)
+            if event is None:
+                self._machine.receive(self._clock(), PONG)
+            elif self._is_there:
+                self.said.append(event)
+
+    def connect(self) -> None:
+        if self._found:
+            self._machine.connected(self._clock())
+        else:
+            self._machine.not_connected(self._clock(), Absence.ABSENT)
+
+    def disconnect(self) -> None:
+        raise AssertionError("the scheduler broke the protocol")
+
+    def gate_moved(self, gpu: int, is_open: bool) -> None:
+        place = self._by_index[gpu]
+        place.is_open = is_open
+        self._set_waiters(place)
+        self._look_idle(place)
+
+    def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
+        self._machine.moved(gpu, to_host=to_host, moved=size, took_ns=size // 12)
+
+    def start_drain(self, gpu: int) -> None:
+        self._by_index[gpu].is_draining = True
+
+    def stop_drain(self, gpu: int) -> None:
+        self._by_index[gpu].is_draining = False
+
+    def watch_changed(self, gpu: int) -> None:
+        self._look_idle(self._by_index[gpu])
+
+    def answer(self, ask: int, granted: int) -> None: ...
+    def refuse_questions(self) -> None: ...
+    def say(self, notices: int) -> None: ...

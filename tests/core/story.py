@@ -5,24 +5,25 @@
     B waits for g0 at place 1     what the core does about all of them
 
 Time moves as in a daemon: before anything happens `at` a time, every alarm due by then rings at its own time, and what
-it does is shown behind that time. `late` in place of `at` moves the clock without ringing anything. Lines that start
-with # are for the reader. A scenario runs with the core's full checks on."""
+it does is shown behind that time. `late` in place of `at` moves the clock without ringing anything. What clients may
+use of a card is told after `a daemon starts shows-capacities`. # begins a comment. All checks of the core are on."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
-from words import Teller, parse_number, parse_size, parse_time, time
-
+from core.pods_and_claims import claim_prepared, options_of, pod_changed, size_or_none
+from core.words import Teller, parse_number, parse_size, parse_time, time
 from nvshare.core import events as ev
-from nvshare.core.actions import GiveLock
-from nvshare.core.model import Claim, Memory, QuantumRule, Settings
+from nvshare.core.actions import GiveLock, TellCapacity
+from nvshare.core.model import Claim, HostRoom, Memory, ProcessMemory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshot import SeatState, snapshot
 
 NOTHING = "nothing happens"
-_MOST_ALARMS = 1000
+_MAX_ALARMS = 1000
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Stage:
 
     def _ring_until(self, then: int) -> list[str]:
         told: list[str] = []
-        for _ in range(_MOST_ALARMS):
+        for _ in range(_MAX_ALARMS):
             deadline = self.node.next_deadline()
             if deadline is None or deadline > then:
                 return told
@@ -112,7 +113,8 @@ class Stage:
         for action in actions:
             if isinstance(action, GiveLock):
                 self.locks[self._name_of(action.client), action.gpu] = action.lock
-        return [self.teller.tell(action) for action in actions]
+        hidden = () if self.shows_capacities else TellCapacity
+        return [self.teller.tell(action) for action in actions if not isinstance(action, hidden)]
 
     def _name_of(self, client: int) -> str:
         return next(name for name, one in self.ids.items() if one == client)
@@ -124,18 +126,22 @@ class Stage:
         self.now = self.now if is_restarted else 0
         settles_at = self.now + settings.settle_ns if is_restarted else None
         self.epoch = int(options.get("epoch", self.epoch))
-        expects_pods = "expects-pods" in flags
+        expects_pods, self.shows_capacities = "expects-pods" in flags, "shows-capacities" in flags
         self.node = Node(settings, epoch=self.epoch, settles_at=settles_at, expects_pods=expects_pods, is_paranoid=True)
         self.ids.clear()
         self.teller = Teller(self._name_of, self.epoch)
 
     def restart(self, match: re.Match[str]) -> list[str]:
-        options, flags = _options(match["rest"])
+        options, flags = options_of(match["rest"])
         changes: dict[str, object] = {}
         if "policy" in options:
             changes["policy"] = options["policy"]
         if "reserve" in options:
             changes["reserve_percent"] = int(options["reserve"])
+        if "card-reserve" in options:
+            changes["card_reserve"] = parse_size(options["card-reserve"])
+        if "claims-may-be-raised" in flags:
+            changes["is_claim_binding"] = False
         if "quantum" in options:
             changes["quantum"] = QuantumRule(mode="fixed", fixed_ns=parse_time(options["quantum"]))
         self._start(Settings(**changes), options, flags)  # type: ignore[arg-type]
@@ -146,7 +152,8 @@ class Stage:
         self.ids[name] = max(self.ids.values(), default=0) + 1
         common: dict[str, str] = {}
         gpus: list[tuple[str, dict[str, str]]] = []
-        for word in words:
+        flags = {"moves"} & set(words)
+        for word in (word for word in words if word not in flags):
             key, is_option, value = word.partition("=")
             if is_option and key in ("in", "own", "priority", "weight"):
                 common[key] = value
@@ -164,6 +171,7 @@ class Stage:
             own_limit=parse_size(common.get("own", "0")),
             priority=int(common.get("priority", "0")),
             weight=int(common.get("weight", "100")),
+            moves_memory="moves" in flags,
         )
         return self.handle(event)
 
@@ -173,7 +181,7 @@ class Stage:
         known = self.node.gpus.get(gpu)
         return Claim(
             gpu=gpu,
-            size=parse_size(options["size"]) if "size" in options else (known.size if known else 10 << 30),
+            size=parse_size(options["size"]) if "size" in options else (known.memory.size if known else 10 << 30),
             lock=lock,
             unshared="unshared" in options,
             memory=_memory(options.get("has", "0"), options),
@@ -194,7 +202,7 @@ class Stage:
         shown = snapshot(self.node, self.now)
         lines = []
         for gpu in shown.gpus:
-            parts = {"running": [], "dropping": [], "waiting": [], "idle": []}  # type: dict[str, list[str]]
+            parts: dict[str, list[str]] = {state: [] for state in get_args(SeatState)}
             seats = [(seat.place, client.name, seat) for client in shown.clients for seat in client.seats]
             for _, name, seat in sorted((entry for entry in seats if entry[2].gpu == gpu.uuid), key=lambda e: e[:2]):
                 parts[seat.state].append(name)
@@ -205,37 +213,14 @@ class Stage:
         return lines
 
 
-def _options(text: str) -> tuple[dict[str, str], set[str]]:
-    words = text.split()
-    return dict(word.split("=", 1) for word in words if "=" in word), {word for word in words if "=" not in word}
-
-
 def _memory(swappable: str, options: dict[str, str]) -> Memory:
     fixed, contexts = parse_size(options.get("fixed", "0")), int(options.get("contexts", "0"))
     return Memory(swappable=parse_size(swappable), unswappable=fixed, contexts=contexts)
 
 
-def _size_or_none(options: dict[str, str], key: str) -> int | None:
-    return parse_size(options[key]) if key in options else None
-
-
-def _pod(stage: Stage, match: re.Match[str]) -> list[str]:
-    options, _ = _options(match["rest"])
-    event = ev.PodChanged(
-        pod=match["pod"],
-        label=f"team/{match['pod']}",
-        limit=_size_or_none(options, "limit"),
-        spec_limit=_size_or_none(options, "spec"),
-        container_limits=tuple(parse_size(size) for size in options.get("containers", "").split(",") if size),
-        priority=int(options["priority"]) if "priority" in options else None,
-        weight=int(options["weight"]) if "weight" in options else None,
-    )
-    return stage.handle(event)
-
-
 def _with_memory(kind: Callable[[int, str, Memory], ev.Event]) -> Callable[[Stage, re.Match[str]], list[str]]:
     def play(stage: Stage, match: re.Match[str]) -> list[str]:
-        memory = _memory(match["size"], _options(match["rest"] or "")[0])
+        memory = _memory(match["size"], options_of(match["rest"] or "")[0])
         return stage.handle(kind(stage.ids[match["who"]], match["gpu"], memory))
 
     return play
@@ -246,8 +231,15 @@ def _event(make: Callable[[Stage, re.Match[str]], ev.Event]) -> Callable[[Stage,
 
 
 def _measured(stage: Stage, match: re.Match[str]) -> ev.Event:
-    options, _ = _options(match["rest"])
-    return ev.MemoryMeasured(match["gpu"], parse_size(options.get("foreign", "0")), _size_or_none(options, "context"))
+    options, _ = options_of(match["rest"])
+    gpu, foreign = match["gpu"], parse_size(options.pop("foreign", "0"))
+    context = size_or_none(options, "context")
+    options.pop("context", None)
+    processes = []
+    for name, used in options.items():
+        seat = stage.node.gpus[gpu].turns.seats[stage.ids[name]]
+        processes.append(ProcessMemory(seat.client, min(parse_size(used), seat.fixed), seat.fixed))
+    return ev.MemoryMeasured(gpu, foreign, context, tuple(processes))
 
 
 _WHO = r"(?P<who>\w+)"
@@ -258,10 +250,14 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (rf"card {_AT} {_SIZE}", _event(lambda s, m: ev.GpuFound(m["gpu"], parse_size(m["size"])))),
     (rf"{_AT} is measured(?P<rest>.*)", _event(_measured)),
     (r"show", Stage.show),
+    (rf"the host can take {_SIZE} of {_WHO} on {_AT}", _event(lambda s, m: ev.HostMemoryMeasured(
+        (HostRoom(s.ids[m["who"]], m["gpu"], parse_size(m["size"])),)))),
     (r"the alarm rings", _event(lambda s, m: ev.AlarmRang())),
     (r"pods are listed", _event(lambda s, m: ev.PodsListed())),
+    (r"claim (?P<claim>\S+) ends", _event(lambda s, m: ev.ClaimEnded(f"uid-{m['claim']}"))),
+    (r"claim (?P<claim>\S+)(?P<rest>.*)", _event(lambda s, m: claim_prepared(m["claim"], m["rest"]))),
     (r"pod (?P<pod>\S+) is gone", _event(lambda s, m: ev.PodRemoved(m["pod"]))),
-    (r"pod (?P<pod>\S+)(?P<rest>.*)", _pod),
+    (r"pod (?P<pod>\S+)(?P<rest>.*)", _event(lambda s, m: pod_changed(m["pod"], m["rest"]))),
     (r"operator sets quantum (?P<time>\S+)( on (?P<gpu>\S+))?",
      _event(lambda s, m: ev.QuantumSet(parse_time(m["time"]), m["gpu"]))),
     (r"operator sets mode (?P<mode>auto|fixed|adaptive)( on (?P<gpu>\S+))?",
@@ -271,12 +267,17 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
      _event(lambda s, m: ev.LimitSet(m["group"], parse_size(m["size"])))),
     (r"operator clears the limit of (?P<group>\S+)", _event(lambda s, m: ev.LimitSet(m["group"], None))),
     (rf"{_WHO} joins (?P<rest>.*)", Stage.join),
+    (rf"{_WHO} falls silent", _event(lambda s, m: ev.ClientSilent(s.ids[m["who"]]))),
+    (rf"{_WHO} is heard", _event(lambda s, m: ev.ClientHeard(s.ids[m["who"]]))),
     (rf"{_WHO} leaves", _event(lambda s, m: ev.ClientLeft(s.ids[m["who"]]))),
     (rf"{_WHO} asks {_AT} {_SIZE}( (?P<rest>.*))?", _with_memory(ev.LockRequested)),
     (rf"{_WHO} has {_SIZE} on {_AT}( (?P<rest>.*))?", _with_memory(ev.MemoryChanged)),
     (rf"{_WHO} releases {_AT}( (?P<lock>#\S+))?(?P<again>, again)?", Stage.release),
     (rf"{_WHO} is idle on {_AT}", _event(lambda s, m: ev.WorkFinished(s.ids[m["who"]], m["gpu"]))),
     (rf"{_WHO} is busy on {_AT}", _event(lambda s, m: ev.WorkResumed(s.ids[m["who"]], m["gpu"]))),
+    (rf"{_WHO} moved {_SIZE} (?P<way>to|out of) {_AT} in (?P<time>\S+)",
+     _event(lambda s, m: ev.MemoryMoved(s.ids[m["who"]], m["gpu"], m["way"] != "to", parse_size(m["size"]),
+                                        parse_time(m["time"])))),
     (rf"{_WHO} needs {_SIZE} on {_AT}", Stage.ask_budget),
     (rf"{_WHO} returns {_AT} serial (?P<serial>\d+), has {_SIZE}, uses (?P<used>\S+)",
      _event(lambda s, m: ev.BudgetReturned(s.ids[m["who"]], m["gpu"], int(m["serial"]), parse_size(m["size"]),

@@ -2,12 +2,13 @@
 
 import pytest
 
-from nvshare.core import adaptive
 from nvshare.core import events as ev
 from nvshare.core.actions import Action, DropLock, GiveLock, TellContended
-from nvshare.core.habits import Habits
-from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Seat, Settings
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.modes.adaptive import Adaptive
 from nvshare.core.node import Node
+from nvshare.core.seat import Seat
 
 CAPACITY = 10 * GIB
 RULE = QuantumRule(mode="adaptive")
@@ -19,19 +20,25 @@ def seat(client: int, gib: float) -> Seat:
     return one
 
 
-def quantum_s(habits: Habits, head: Seat, running: list[Seat], *, switch_s: float, newcomers: int = 0) -> float:
-    turn = adaptive.quantum(habits, RULE, head, running, switch_ns=int(switch_s * SECOND), newcomers=newcomers)
-    return turn / SECOND
+def mode() -> Adaptive:
+    return Adaptive(RULE, Settings(), MemoryPlanner(Settings()))
 
 
-def veteran(habits: Habits, client: int, gib: float, *, turn_s: int, duty: float, gave_up: bool = False) -> Seat:
+def quantum_s(rules: Adaptive, head: Seat, running: list[Seat], *, switch_s: float, newcomers: int = 0) -> float:
+    quantum = rules.quantum_before(head, running, switch_ns=int(switch_s * SECOND), newcomers=newcomers)
+    return quantum / SECOND
+
+
+def veteran(
+    rules: Adaptive, client: int, gib: float, *, turn_s: int, duty: float, releases_without_work: bool = False
+) -> Seat:
     """A client that is known well."""
     one = seat(client, gib)
-    habits.note_came(0, one, CAPACITY)
-    habits.note_went(turn_s * SECOND, one)
-    if gave_up:
-        habits.note_gave_up(one)
-    habit = habits.of(one)
+    rules.habits.turn_began(0, one, CAPACITY)
+    rules.turn_ended(turn_s * SECOND, one)
+    if releases_without_work:
+        rules.released_without_work(one)
+    habit = rules.habits.of(one)
     assert habit is not None
     habit.worked, habit.paused = duty * 1000 * SECOND, (1 - duty) * 1000 * SECOND
     return one
@@ -40,17 +47,17 @@ def veteran(habits: Habits, client: int, gib: float, *, turn_s: int, duty: float
 @pytest.mark.parametrize(("gib", "wanted_s"), [(1, 25), (4, 100), (10, 250), (40, 375)])
 def test_a_turn_lasts_125_times_as_long_as_moving_the_running_memory(gib: int, wanted_s: float) -> None:
     """At the first guess of 0.2 s a GiB; at most five quarters of the longest quantum."""
-    habits = Habits()
-    head = veteran(habits, 1, 8, turn_s=50, duty=0.9)
-    assert quantum_s(habits, head, [seat(2, gib)], switch_s=1) == wanted_s
+    rules = mode()
+    head = veteran(rules, 1, 8, turn_s=50, duty=0.9)
+    assert quantum_s(rules, head, [seat(2, gib)], switch_s=1) == wanted_s
 
 
 def test_a_turn_is_no_shorter_than_in_mode_auto() -> None:
-    habits = Habits()
-    head = veteran(habits, 1, 8, turn_s=50, duty=0.9)
-    habits.cost.ns_per_gib = SECOND // 100
-    assert quantum_s(habits, head, [seat(2, 10)], switch_s=1) == 50
-    assert quantum_s(habits, head, [seat(2, 0.1)], switch_s=1) == 10
+    rules = mode()
+    head = veteran(rules, 1, 8, turn_s=50, duty=0.9)
+    rules.habits.cost.ns_per_gib = SECOND // 100
+    assert quantum_s(rules, head, [seat(2, 10)], switch_s=1) == 50
+    assert quantum_s(rules, head, [seat(2, 0.1)], switch_s=1) == 10
 
 
 @pytest.mark.parametrize(
@@ -64,7 +71,7 @@ def test_a_turn_is_no_shorter_than_in_mode_auto() -> None:
     ],
 )
 def test_a_newcomer_waits_less_than_one_that_is_known(switch_s: int, newcomers: int, wanted_s: int) -> None:
-    assert quantum_s(Habits(), seat(1, 8), [seat(2, 10)], switch_s=switch_s, newcomers=newcomers) == wanted_s
+    assert quantum_s(mode(), seat(1, 8), [seat(2, 10)], switch_s=switch_s, newcomers=newcomers) == wanted_s
 
 
 @pytest.mark.parametrize(
@@ -75,37 +82,38 @@ def test_a_newcomer_waits_less_than_one_that_is_known(switch_s: int, newcomers: 
         (10, 20),  # for all of them: twice as long as its own turn
     ],
 )
-def test_who_gives_the_lock_back_by_itself_is_let_in_as_soon_as_its_visit_pays(pause_s: int, wanted_s: int) -> None:
-    habits = Habits()
-    head = veteran(habits, 1, 8, turn_s=10, duty=0.6, gave_up=True)
+def test_a_client_that_releases_without_work_comes_in_as_soon_as_its_visit_pays(pause_s: int, wanted_s: int) -> None:
+    rules = mode()
+    head = veteran(rules, 1, 8, turn_s=10, duty=0.6, releases_without_work=True)
     if pause_s:
-        head.note_pause(pause_s * SECOND)
-    assert quantum_s(habits, head, [seat(2, 10)], switch_s=2) == wanted_s
+        head.pause_ended(pause_s * SECOND)
+    assert quantum_s(rules, head, [seat(2, 10)], switch_s=2) == wanted_s
 
 
 @pytest.mark.parametrize(("duty", "wanted_s"), [(0.2, 125), (0.8, 250), (0.9, 250)])
-def test_who_computes_little_waits_less_for_those_who_compute_much(duty: float, wanted_s: float) -> None:
-    habits = Habits()
-    running = veteran(habits, 2, 10, turn_s=50, duty=0.8)
-    head = veteran(habits, 1, 8, turn_s=50, duty=duty)
-    assert quantum_s(habits, head, [running], switch_s=2) == pytest.approx(wanted_s, rel=0.01)
+def test_a_client_of_little_duty_waits_less_for_those_of_more(duty: float, wanted_s: float) -> None:
+    rules = mode()
+    running = veteran(rules, 2, 10, turn_s=50, duty=0.8)
+    head = veteran(rules, 1, 8, turn_s=50, duty=duty)
+    assert quantum_s(rules, head, [running], switch_s=2) == pytest.approx(wanted_s, rel=0.01)
 
 
 def test_long_turns_and_much_work_come_later() -> None:
-    habits = Habits()
-    assert adaptive.lag(habits, RULE, seat(9, 1)) == 0
+    rules = mode()
+    assert rules.lag_ns(seat(9, 1)) == 0
     lags = [
-        adaptive.lag(habits, RULE, veteran(habits, 1, 8, turn_s=turn_s, duty=duty)) / SECOND
+        rules.lag_ns(veteran(rules, 1, 8, turn_s=turn_s, duty=duty)) / SECOND
         for turn_s, duty in [(10, 0.6), (20, 0.6), (10, 0.3), (300, 0.9)]
     ]
     assert lags == pytest.approx([120, 240, 30, 900], rel=0.01)
+    assert rules.longest_lag_ns == 900 * SECOND
 
 
 def idler(*pauses_s: float) -> Seat:
     one = seat(1, 8)
     one.idle_since = 100 * SECOND
     for pause_s in pauses_s:
-        one.note_pause(int(pause_s * SECOND))
+        one.pause_ended(int(pause_s * SECOND))
     return one
 
 
@@ -121,29 +129,33 @@ def idler(*pauses_s: float) -> Seat:
 def test_an_idle_holder_goes_if_the_rest_of_its_pause_pays(
     pauses_s: tuple[float, ...], now_s: int, pays_s: int
 ) -> None:
-    assert adaptive.pays_at(now_s * SECOND, idler(*pauses_s), 2 * SECOND) == pays_s * SECOND
+    assert mode().idle_preempt_time(now_s * SECOND, idler(*pauses_s), 2 * SECOND) == pays_s * SECOND
 
 
-def test_as_long_as_nothing_is_known_a_switch_is_taken_to_be_dear() -> None:
-    habits, one = Habits(), seat(1, 8)
-    assert adaptive.idle_cost(habits, one, 5 * GIB, SECOND) == 5 * SECOND
-    habits.note_came(0, one, CAPACITY)
-    habits.note_paused(SECOND, one)
-    assert adaptive.idle_cost(habits, one, 5 * GIB, SECOND) == 5 * SECOND  # it brought its memory in: not usual
-    habits.note_resumed(2 * SECOND, one)
-    habits.note_paused(3 * SECOND, one)
-    assert adaptive.idle_cost(habits, one, 5 * GIB, SECOND) == SECOND
-    habits.cost.note(6 * GIB, 3 * SECOND, SECOND // 10)
-    assert adaptive.idle_cost(habits, seat(2, 8), 5 * GIB, SECOND) == pytest.approx(2.5 * SECOND, rel=0.02)
+def test_a_cheap_switch_is_made_at_once() -> None:
+    assert mode().idle_preempt_time(100 * SECOND, idler(0.01), Settings().cheap_switch_ns) == 100 * SECOND
 
 
-def test_who_has_worked_longest_in_its_turn_goes_first() -> None:
-    habits, one, two = Habits(), seat(1, 4), seat(2, 4)
-    habits.note_came(0, one, CAPACITY)
-    habits.note_came(SECOND, two, CAPACITY)
-    assert adaptive.first_to_go(2 * SECOND, habits, [one, two]) is one
-    habits.note_paused(2 * SECOND, one)
-    assert adaptive.first_to_go(9 * SECOND, habits, [one, two]) is two
+def test_as_long_as_nothing_is_known_a_switch_is_taken_to_be_expensive() -> None:
+    rules, one = mode(), seat(1, 8)
+    assert rules.switch_ns(one, 5 * GIB) == 5 * SECOND
+    rules.habits.turn_began(0, one, CAPACITY)
+    rules.pause_began(SECOND, one)
+    assert rules.switch_ns(one, 5 * GIB) == 5 * SECOND  # it brought its memory in: not usual
+    rules.work_resumed(2 * SECOND, one)
+    rules.pause_began(3 * SECOND, one)
+    assert rules.switch_ns(one, 5 * GIB) == SECOND
+    rules.habits.cost.note(6 * GIB, 3 * SECOND, SECOND // 10)
+    assert rules.switch_ns(seat(2, 8), 5 * GIB) == pytest.approx(2.5 * SECOND, rel=0.02)
+
+
+def test_who_has_worked_longest_in_its_turn_leaves_first() -> None:
+    rules, one, two = mode(), seat(1, 4), seat(2, 4)
+    rules.habits.turn_began(0, one, CAPACITY)
+    rules.habits.turn_began(SECOND, two, CAPACITY)
+    assert rules.first_to_leave(2 * SECOND, {1: one, 2: two}) is one
+    rules.pause_began(2 * SECOND, one)
+    assert rules.first_to_leave(9 * SECOND, {1: one, 2: two}) is two
 
 
 class Story:
@@ -197,15 +209,15 @@ def test_a_holder_known_for_long_pauses_goes_at_once() -> None:
     assert drops(story.tell(9, ev.WorkFinished(1, "g"))) == [1]
 
 
-def test_habits_are_told_as_soon_as_not_all_fit_although_nobody_waits() -> None:
+def test_holders_report_their_pauses_as_soon_as_not_all_fit_although_nobody_waits() -> None:
     story = Story()
     story.join(1)
     story.join(2)
     lock = story.ask(0, 1, gib=6)
     story.ask(1, 2, gib=6)
-    story.tell(20, ev.LockReleased(1, "g", lock, again=False))
-    assert story.node.gpus["g"].is_contended
-    assert not story.node.gpus["g"].queue.order
+    told = story.tell(20, ev.LockReleased(1, "g", lock, again=False))
+    assert [(action.client, action.contended) for action in told if isinstance(action, GiveLock)] == [(2, True)]
+    assert not story.node.gpus["g"].turns.queue.order
     told = story.tell(21, ev.ClientLeft(1))
     assert [(action.client, action.contended) for action in told if isinstance(action, TellContended)] == [(2, False)]
 
@@ -215,15 +227,16 @@ def test_the_quantum_follows_the_queue() -> None:
     for client in (1, 2, 3):
         story.join(client)
     lock = story.ask(0, 1)
+    gpu = story.node.gpus["g"].turns
+    assert gpu.quantum_ns == 10 * SECOND  # nobody waits: the least
     story.ask(1, 2)
-    gpu = story.node.gpus["g"]
-    assert gpu.newcomers == 1
+    assert gpu.queue.newcomers == 1
     assert gpu.quantum_ns == 48 * SECOND  # forty times 1.2 s for a newcomer
     story.ask(2, 3)
-    assert gpu.newcomers == 2
+    assert gpu.queue.newcomers == 2
     assert drops(story.tell(49, ev.AlarmRang())) == [1]
     story.tell(49, ev.LockReleased(1, "g", lock, again=True))
-    assert gpu.newcomers == 1
+    assert gpu.queue.newcomers == 1
 
 
 def test_long_turns_go_behind_short_ones() -> None:
@@ -237,7 +250,7 @@ def test_long_turns_go_behind_short_ones() -> None:
     given = story.tell(210, ev.LockReleased(2, "g", lock + 1, again=False))
     assert [action.client for action in given if isinstance(action, GiveLock)] == [3]
     story.tell(211, ev.ClientLeft(3))
-    assert [seat.client for seat in story.node.gpus["g"].staying.values()] == [1]
+    assert [seat.client for seat in story.node.gpus["g"].turns.staying.values()] == [1]
 
 
 def test_the_mode_may_change_while_programs_run() -> None:
@@ -246,11 +259,14 @@ def test_the_mode_may_change_while_programs_run() -> None:
     story.join(2)
     lock = story.ask(0, 1)
     story.ask(1, 2)
+    turns = story.node.gpus["g"].turns
     story.tell(2, ev.ModeSet("adaptive"))
+    learned = turns.mode
     story.tell(3, ev.WorkFinished(1, "g"))
     story.tell(4, ev.WorkResumed(1, "g"))
     story.tell(5, ev.ModeSet("adaptive"))
+    assert turns.mode is learned, "a mode that stays in force keeps what it has learned"
     story.tell(6, ev.LockReleased(1, "g", lock, again=True))
     story.tell(7, ev.ModeSet("auto"))
-    assert story.node.gpus["g"].habits is None
-    assert story.node.gpus["g"].quantum_ns == 40 * SECOND
+    assert turns.mode.rule.mode == "auto"
+    assert turns.quantum_ns == 40 * SECOND

@@ -2,8 +2,9 @@
 
 import pytest
 
-from nvshare.core.habits import FIRST_GUESS_DUTY, Habit, Habits
-from nvshare.core.model import GIB, SECOND, Memory, Seat
+from nvshare.core.model import GIB, SECOND, Memory
+from nvshare.core.modes.habits import FIRST_GUESS_DUTY, Habit, Habits
+from nvshare.core.seat import Seat
 
 CAPACITY = 10 * GIB
 
@@ -15,17 +16,17 @@ def seat(client: int, gib: float) -> Seat:
 
 
 def came(habits: Habits, now_s: float, one: Seat) -> None:
-    habits.note_came(int(now_s * SECOND), one, CAPACITY)
+    habits.turn_began(int(now_s * SECOND), one, CAPACITY)
     one.held_since = int(now_s * SECOND)
 
 
 def went(habits: Habits, now_s: float, one: Seat) -> None:
-    habits.note_went(int(now_s * SECOND), one)
+    habits.turn_ended(int(now_s * SECOND), one)
 
 
 def work(habits: Habits, one: Seat, begin_s: float, end_s: float) -> None:
-    habits.note_resumed(int(begin_s * SECOND), one)
-    habits.note_paused(int(end_s * SECOND), one)
+    habits.work_resumed(int(begin_s * SECOND), one)
+    habits.pause_began(int(end_s * SECOND), one)
 
 
 def known(habits: Habits, one: Seat) -> Habit:
@@ -37,11 +38,11 @@ def known(habits: Habits, one: Seat) -> Habit:
 def test_a_newcomer_brings_all_its_memory_and_pushes_out_only_what_finds_no_room() -> None:
     habits, one, two = Habits(), seat(1, 6), seat(2, 6)
     assert habits.missing(one, CAPACITY) == 6 * GIB
-    assert habits.pushed_out(one, CAPACITY) == 0
+    assert habits.evicted_bytes(one, CAPACITY) == 0
     came(habits, 0, one)
     assert habits.missing(one, CAPACITY) == 0
     assert habits.missing(two, CAPACITY) == 6 * GIB
-    assert habits.pushed_out(two, CAPACITY) == 2 * GIB
+    assert habits.evicted_bytes(two, CAPACITY) == 2 * GIB
 
 
 def test_who_ran_since_has_pushed_out_who_ran_before() -> None:
@@ -49,8 +50,8 @@ def test_who_ran_since_has_pushed_out_who_ran_before() -> None:
     for now, one in enumerate(seats):
         came(habits, now, one)
     assert [habits.missing(one, CAPACITY) // GIB for one in seats] == [4, 2, 0, 0]
-    habits.note_left(5, seats[3])
-    habits.note_left(5, seats[3])
+    habits.client_left(5, seats[3])
+    habits.client_left(5, seats[3])
     assert [habits.missing(one, CAPACITY) // GIB for one in seats[:3]] == [2, 0, 0]
 
 
@@ -58,30 +59,30 @@ def test_what_moving_costs_is_learned_from_stretches_that_took_longer() -> None:
     """8 GiB twice on 10 GiB: 6 GiB come back with each turn. A stretch of 2 s takes 5 s then: half a second a GiB."""
     habits, one, two = Habits(), seat(1, 8), seat(2, 8)
     came(habits, 0, one)
-    habits.note_paused(1 * SECOND, one)
+    habits.pause_began(1 * SECOND, one)
     work(habits, one, 2, 4)
     work(habits, one, 5, 7)
-    assert habits.cost.figures == 0
+    assert habits.cost.samples == 0
     went(habits, 8, one)
     came(habits, 8, two)
     went(habits, 9, two)
     came(habits, 10, one)
-    habits.note_paused(15 * SECOND, one)
-    assert habits.cost.figures == 1
+    habits.pause_began(15 * SECOND, one)
+    assert habits.cost.samples == 1
     assert habits.cost.ns_per_gib == pytest.approx(0.5 * SECOND, rel=0.05)
 
 
 def test_a_stretch_goes_on_in_the_next_turn() -> None:
     habits, one, two = Habits(), seat(1, 8), seat(2, 8)
     came(habits, 0, one)
-    habits.note_paused(0, one)
+    habits.pause_began(0, one)
     work(habits, one, 2, 6)
-    habits.note_resumed(10 * SECOND, one)
+    habits.work_resumed(10 * SECOND, one)
     went(habits, 13, one)
     came(habits, 13, two)
     went(habits, 14, two)
     came(habits, 20, one)
-    habits.note_paused(27 * SECOND, one)  # 3 s and 7 s instead of 4 s: six seconds for 6 GiB
+    habits.pause_began(27 * SECOND, one)  # 3 s and 7 s instead of 4 s: six seconds for 6 GiB
     assert habits.cost.ns_per_gib == pytest.approx(SECOND, rel=0.15)
 
 
@@ -100,46 +101,46 @@ def test_the_load_is_told_from_what_others_take_of_the_gpu() -> None:
     went(habits, 50, three)
     came(habits, 50, one)
     came(habits, 50, two)
-    habits.note_paused(58 * SECOND, one)
-    assert habits.cost.figures == 1
+    habits.pause_began(58 * SECOND, one)
+    assert habits.cost.samples == 1
     assert habits.cost.ns_per_gib == pytest.approx(SECOND, rel=0.5)
 
 
 def test_a_stretch_whose_beginning_was_not_seen_teaches_nothing() -> None:
     habits, one = Habits(), seat(1, 8)
     came(habits, 0, one)
-    habits.note_paused(0, one)
-    habits.note_resumed(SECOND, one)
-    habits.note_contention()
-    habits.note_paused(9 * SECOND, one)
+    habits.pause_began(0, one)
+    habits.work_resumed(SECOND, one)
+    habits.reports_changed()
+    habits.pause_began(9 * SECOND, one)
     assert known(habits, one).usual_service is None
 
 
 def test_a_stretch_without_a_usual_one_to_compare_teaches_nothing() -> None:
     habits, one, two = Habits(), seat(1, 8), seat(2, 8)
     came(habits, 0, one)
-    habits.note_paused(0, one)
+    habits.pause_began(0, one)
     went(habits, 1, one)
     came(habits, 1, two)
     went(habits, 2, two)
     came(habits, 2, one)
-    habits.note_paused(9 * SECOND, one)
-    assert habits.cost.figures == 0
+    habits.pause_began(9 * SECOND, one)
+    assert habits.cost.samples == 0
 
 
 def test_duty_is_what_a_client_would_use_of_a_gpu_of_its_own() -> None:
     habits, one, two = Habits(), seat(1, 4), seat(2, 4)
     assert habits.duty(one) == FIRST_GUESS_DUTY
     came(habits, 0, one)
-    habits.note_paused(0, one)
+    habits.pause_began(0, one)
     for begin in range(10, 1000, 10):
         work(habits, one, begin, begin + 2)
-        habits.note_pause(one, 8 * SECOND)
+        habits.pause_ended(one, 8 * SECOND)
     assert habits.duty(one) == pytest.approx(0.2, abs=0.02)
     came(habits, 1000, two)
     for begin in range(1010, 2000, 10):  # shared with the other, the same work takes twice as long
         work(habits, one, begin, begin + 4)
-        habits.note_pause(one, 8 * SECOND)
+        habits.pause_ended(one, 8 * SECOND)
     assert habits.duty(one) == pytest.approx(0.2, abs=0.02)
 
 
@@ -148,7 +149,7 @@ def test_work_of_a_turn_counts_the_stretch_under_way_too() -> None:
     assert habits.busy_in_turn(0, one) == 0
     came(habits, 0, one)
     assert habits.busy_in_turn(3 * SECOND, one) == 3 * SECOND
-    habits.note_paused(4 * SECOND, one)
+    habits.pause_began(4 * SECOND, one)
     assert habits.busy_in_turn(9 * SECOND, one) == 4 * SECOND
     went(habits, 10, one)
     came(habits, 20, one)
@@ -157,10 +158,10 @@ def test_work_of_a_turn_counts_the_stretch_under_way_too() -> None:
 
 def test_of_who_is_not_known_nothing_is_noted() -> None:
     habits, one = Habits(), seat(1, 8)
-    habits.note_paused(1, one)
-    habits.note_resumed(2, one)
-    habits.note_pause(one, SECOND)
-    habits.note_left(2, one)
+    habits.pause_began(1, one)
+    habits.work_resumed(2, one)
+    habits.pause_ended(one, SECOND)
+    habits.client_left(2, one)
     assert habits.of(one) is None
     went(habits, 3, one)
     assert known(habits, one).last_turn == 3 * SECOND
@@ -170,7 +171,7 @@ def test_who_leaves_in_the_middle_of_its_work_takes_nothing_from_the_others_any_
     habits, one, two = Habits(), seat(1, 4), seat(2, 4)
     came(habits, 0, one)
     came(habits, 0, two)
-    habits.note_paused(0, one)
-    habits.note_left(10 * SECOND, two)
+    habits.pause_began(0, one)
+    habits.client_left(10 * SECOND, two)
     work(habits, one, 20, 25)
     assert known(habits, one).usual_service == 5 * SECOND

@@ -1,13 +1,16 @@
 """What no story tells well: clocks, bounds, and that checking changes nothing."""
 
 import random
+from typing import NoReturn
 
 import pytest
-from world import HAPPENINGS, World
 
+from core.world import HAPPENINGS, World
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.limits import MOST_ASKS
+from nvshare.core.budget_questions import MAX_QUESTIONS, MAX_QUESTIONS_OF_ONE
+from nvshare.core.client import Client
+from nvshare.core.groups import MAX_KEPT
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
@@ -46,13 +49,20 @@ def test_a_client_names_a_gpu_once() -> None:
         Node(Settings(), epoch=1).handle(0, ev.ClientRegistered(1, "run/1", "", "", (claim, claim)))
 
 
-def test_questions_open_at_once_are_bounded() -> None:
-    """Client 1 never answers its recall. One question too many, and the oldest is answered as things are."""
+@pytest.mark.parametrize(
+    ("clients", "most"), [(1, MAX_QUESTIONS_OF_ONE), (MAX_QUESTIONS // MAX_QUESTIONS_OF_ONE, MAX_QUESTIONS)]
+)
+def test_questions_open_at_once_are_bounded(clients: int, most: int) -> None:
+    """Client 1 never answers its recall. One question too many, of a member or of all, is refused at once."""
     node = pod_of_two()
-    for ask in range(1, MOST_ASKS + 1):
-        answers = [action for action in node.handle(0, ev.BudgetAsked(2, "g0", ask, GIB)) if _is_answer(action)]
-        assert answers == []
-    assert node.handle(0, ev.BudgetAsked(2, "g0", MOST_ASKS + 1, GIB)) == [ac.GiveBudget(2, "g0", 0, 1, 0, GIB)]
+    for client in range(3, clients + 2):
+        claim = Claim("g0", 10 * GIB, limit=8 * GIB, budget=0)
+        node.handle(0, ev.ClientRegistered(client, "pod/p", "p", "", (claim,)))
+    for ask in range(1, most + 1):
+        asked = node.handle(0, ev.BudgetAsked(2 + ask % clients, "g0", ask, GIB))
+        assert [action for action in asked if _is_answer(action)] == []
+    refused = node.handle(0, ev.BudgetAsked(2, "g0", most + 1, GIB))
+    assert refused == [ac.GiveBudget(2, "g0", 0, most + 1, 0, GIB)]
 
 
 def _is_answer(action: ac.Action) -> bool:
@@ -82,3 +92,39 @@ def test_a_replay_without_checks_ends_in_the_same_state(seed: int) -> None:
     for what in chance.choices(list(HAPPENINGS), list(HAPPENINGS.values()), k=500):
         getattr(world, what)(chance.choice)
     assert snapshot(world.replay(), world.now) == snapshot(world.node, world.now)
+
+
+def test_limits_of_groups_without_a_client_are_bounded_in_number() -> None:
+    """One too many, and the one that has been without a client for longest is forgotten, which is reported."""
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    for number in range(MAX_KEPT):
+        node.handle(0, ev.LimitSet(f"run/{number}", GIB))
+    node.handle(0, ev.ClientRegistered(1, "run/0", "run 0", "", (Claim("g0", 10 * GIB),)))
+    node.handle(0, ev.ClientLeft(1))
+    last = node.handle(0, ev.LimitSet("run/last", GIB))
+    assert last == [ac.ReportLimit("run/last", "run/last", 0, GIB), ac.ReportLimit("run/1", "run/1", GIB, 0)]
+    node.handle(0, ev.LimitSet("run/last", 2 * GIB))
+    assert len(node.groups) == MAX_KEPT
+    assert node.groups["run/0"].limit == GIB
+
+
+def test_a_changed_limit_does_not_visit_the_clients_of_other_groups() -> None:
+    class Visited(dict[int, Client]):
+        asked: list[int]
+
+        def __getitem__(self, client: int) -> Client:
+            self.asked.append(client)
+            return super().__getitem__(client)
+
+        def values(self) -> NoReturn:
+            raise AssertionError("all clients are visited")
+
+    node = Node(Settings(), epoch=1)
+    for client in range(1, 5):
+        group = "run/a" if client < 3 else "run/b"
+        node.handle(0, ev.ClientRegistered(client, group, "x", "x", (Claim("g", 16 * GIB),)))
+    visited = Visited(node.clients)
+    visited.asked = []
+    node._limits._clients = visited
+    node.handle(1, ev.LimitSet("run/a", GIB))
+    assert set(visited.asked) == {1, 2}

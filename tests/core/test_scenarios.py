@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-import story
+
+from core import story
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 

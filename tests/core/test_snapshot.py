@@ -3,7 +3,15 @@
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot, snapshot
+from nvshare.core.snapshot import (
+    ClientSnapshot,
+    GpuSnapshot,
+    LimitSnapshot,
+    SeatSnapshot,
+    Snapshot,
+    limits,
+    snapshot,
+)
 
 
 def at(seconds: int) -> int:
@@ -12,10 +20,10 @@ def at(seconds: int) -> int:
 
 def test_everything_about_a_running_and_a_waiting_client() -> None:
     node = Node(Settings(), epoch=1, is_paranoid=True)
-    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    node.handle(0, ev.GpuFound("g0", 10 * GIB, index=3, name="A100"))
     node.handle(0, ev.MemoryMeasured("g0", GIB))
     claim = Claim("g0", 10 * GIB)
-    node.handle(0, ev.ClientRegistered(1, "run/1", "first run", "train", (claim,), own_limit=8 * GIB, pid=41))
+    node.handle(0, ev.ClientRegistered(1, "run/1", "first run", "train", (claim,), own_limit=8 * GIB, pid=41, uid=7))
     node.handle(0, ev.ClientRegistered(2, "run/2", "second run", "serve", (claim,), priority=3, weight=200, pid=42))
     node.handle(at(1), ev.LockRequested(1, "g0", Memory(swappable=6 * GIB, unswappable=MIB)))
     node.handle(at(2), ev.LockRequested(2, "g0", Memory(swappable=4 * GIB, contexts=1)))
@@ -25,7 +33,7 @@ def test_everything_about_a_running_and_a_waiting_client() -> None:
     first = SeatSnapshot(
         gpu="g0", state="waiting", is_running=False, since_ns=at(9), place=1, memory_allocated=6 * GIB + MIB,
         swappable=6 * GIB, unswappable=MIB, contexts=0, limit=8 * GIB, budget=None, turns=1, held_ns=at(31),
-        waited_ns=at(9), last_scheduled_ns=at(40), is_idle=False,
+        waited_ns=at(9), last_scheduled_ns=at(40), is_idle=False, expected_start_ns=at(11),
     )  # fmt: skip
     second = SeatSnapshot(
         gpu="g0", state="running", is_running=True, since_ns=at(9), place=0, memory_allocated=4 * GIB,
@@ -36,9 +44,10 @@ def test_everything_about_a_running_and_a_waiting_client() -> None:
         uuid="g0", total_memory=10 * GIB, safe_limit=9 * GIB, available_memory=4 * GIB - 401 * MIB,
         running_memory_usage=4 * GIB, unswappable_memory=401 * MIB, foreign_memory=GIB, running=1, waiting=1,
         mode="auto", quantum_ns=at(20), quantum_left_ns=at(11), is_switching=False,
+        index=3, name="A100",
     )  # fmt: skip
     clients = (
-        ClientSnapshot(1, "run/1", "first run", "train", 41, 0, 100, (first,)),
+        ClientSnapshot(1, "run/1", "first run", "train", 41, 0, 100, (first,), uid=7),
         ClientSnapshot(2, "run/2", "second run", "serve", 42, 3, 200, (second,)),
     )
     assert snapshot(node, at(41)) == Snapshot(
@@ -54,3 +63,51 @@ def test_a_client_without_gpus_and_an_empty_gpu() -> None:
     assert shown.settling
     assert shown.clients == (ClientSnapshot(1, "run/1", "", "", 0, 0, 0, ()),)
     assert (shown.gpus[0].quantum_ns, shown.gpus[0].quantum_left_ns) == (10 * SECOND, None)
+
+
+def test_limits_are_listed_with_who_named_them_and_how_many_clients_they_bind() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    claim = Claim("g0", 10 * GIB)
+    node.handle(0, ev.LimitSet("run/later", 2 * GIB))
+    node.handle(0, ev.PodChanged("p", "default/p", limit=3 * GIB))
+    node.handle(0, ev.ClientRegistered(1, "run/1", "first run", "", (claim,), own_limit=8 * GIB))
+    node.handle(0, ev.ClientRegistered(2, "pod/p", "default/p", "", (claim,)))
+    node.handle(0, ev.ClientRegistered(3, "pod/p", "default/p", "", (claim,)))
+    node.handle(0, ev.ClientRegistered(4, "run/4", "run without a limit", "", (claim,)))
+    assert limits(node) == (
+        LimitSnapshot("run/later", "run/later", 2 * GIB, "operator", 0),
+        LimitSnapshot("pod/p", "default/p", 3 * GIB, "annotation", 2),
+        LimitSnapshot("run/1", "first run", 8 * GIB, "environment", 1),
+    )
+
+
+def test_while_scheduling_is_off_nobody_is_shown_as_idle() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "", "", (Claim("g0", 10 * GIB),)))
+    node.handle(0, ev.SchedulingSwitched(False))
+    assert [seat.state for seat in snapshot(node, 0).clients[0].seats] == ["unscheduled"]
+
+
+def test_a_gpu_is_reserved_for_a_client_that_may_not_be_passed_any_more() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    sizes = {1: 6, 2: 6, 3: 1, 4: 1, 5: 1, 6: 1}
+    for client in sizes:
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),)))
+    reserved = []
+    for now, (client, gib) in enumerate(sizes.items()):
+        node.handle(at(now), ev.LockRequested(client, "g0", Memory(swappable=gib * GIB)))
+        if client == 5:  # the last that may pass: it makes room for one more
+            node.handle(at(now), ev.ClientLeft(3))
+        reserved.append(snapshot(node, at(now)).gpus[0].reserved_for)
+    assert reserved == [None, None, None, None, None, 2]
+
+
+def test_a_gpu_is_reserved_for_the_first_in_the_queue_while_room_is_made_for_it() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    for client in (1, 2, 3):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),)))
+    node.handle(0, ev.LockRequested(1, "g0", Memory(swappable=6 * GIB)))
+    node.handle(0, ev.LockRequested(2, "g0", Memory(swappable=6 * GIB)))
+    node.handle(at(30), ev.AlarmRang())
+    node.handle(at(30), ev.LockRequested(3, "g0", Memory(swappable=GIB)))
+    assert snapshot(node, at(30)).gpus[0].reserved_for == 2

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from world import HAPPENINGS, Pick, World
 
+from core.world import HAPPENINGS, Pick, World
 from nvshare.core import actions as ac
 
 

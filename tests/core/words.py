@@ -108,6 +108,14 @@ _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ac.UpdateLimit: _update_limit,
     ac.GiveBudget: _give_budget,
     ac.RecallBudget: lambda t, a: f"{t.who(a)} should fall back to {size(a.keep)} on {a.gpu} (serial {a.serial})",
+    ac.MoveIn: lambda t, a: f"{t.who(a)} should bring {size(a.most)} to {a.gpu} {t.lock(a.lock)}",
+    ac.MoveOut: lambda t, a: f"{t.who(a)} should move {size(a.need)} out of {a.gpu} after {t.lock(a.lock)}",
+    ac.TellCapacity: lambda t, a: (
+        f"{t.who(a)} may use {size(a.room)} of {a.gpu}, a context takes {size(a.context_bytes)}"
+    ),
+    ac.ReportBlocked: lambda t, a: (
+        f"{t.who(a)} is blocked on {a.gpu}: the host cannot take {size(a.pinned)} of {t.name(a.holder)}"
+    ),
     ac.EndTurn: lambda t, a: f"{t.who(a)}'s turn {t.lock(a.lock)} on {a.gpu} ends after {time(a.held_ns)}: {a.end}",
     ac.ReportLimit: lambda t, a: f"limit of {a.label}: {size(a.old)} -> {size(a.new)}",
     ac.Refuse: lambda t, a: f"refused: {a.reason}",

@@ -5,31 +5,33 @@ seeded random walk, which is good at long ones."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
-from naive import Naive
-from peers import Peer
-
+from core.naive import Naive
+from core.peers import Peer
+from nvshare.client_machine.library import Config
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, HostRoom, Memory, ProcessMemory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
 
 Pick = Callable[[Sequence[Any]], Any]
 
-GPUS = ["g0", "g1"]
+GPUS = [f"GPU-{UUID(int=number)}" for number in (1, 2)]
 CARD = 10 * GIB
-MOST_CLIENTS = 7
-MOST_QUANTUM = 60 * SECOND
+MAX_CLIENTS = 7
+MAX_QUANTUM = 60 * SECOND
 EPOCH = 7
 SIZES = [0, MIB, GIB, 2 * GIB, 3 * GIB, 4 * GIB, 5 * GIB, 9 * GIB, 9 * GIB + 1, 20 * GIB]
-QUANTA = [SECOND, 10 * SECOND, MOST_QUANTUM]
+QUANTA = [SECOND, 10 * SECOND, MAX_QUANTUM]
 PAUSES = [0, 1, 50 * MILLISECOND, SECOND, 3 * SECOND, 11 * SECOND, 31 * SECOND, 400 * SECOND]
 
 HAPPENINGS = {
     "want_now": 12, "want": 4, "drain_all": 8, "drain": 4, "deliver": 12, "catch_up": 6, "wait_for_the_alarm": 8,
     "wait": 4, "finish_work": 5, "resize": 3, "stop_or_go_on": 2, "muddle": 2, "give_up": 2, "join": 1, "leave": 1,
-    "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "switch_off_and_on": 0.4, "look": 1,
+    "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "set_mode": 1, "switch_off_and_on": 0.4, "look": 1,
+    "fall_silent": 2, "ping": 2, "measure_host": 1,
 }  # fmt: skip
 """What may happen, and how often it does in a random walk."""
 
@@ -41,13 +43,13 @@ class World:
         self.now = 0
         self.peers: dict[int, Peer] = {}
         self.last_client = 0
-        rule = QuantumRule(mode=pick(["auto", "fixed"]), fixed_ns=pick(QUANTA), most_ns=MOST_QUANTUM)
+        rule = QuantumRule(mode=pick(["auto", "fixed", "adaptive"]), fixed_ns=pick(QUANTA), most_ns=MAX_QUANTUM)
         settings = Settings(quantum=rule, policy=pick(["fcfs", "fair", "priority"]))
         settles_at = pick([None, settings.settle_ns])
         self._steps: list[tuple[int, ev.Event]] = []
         self._settles_at = settles_at
         self.node = Node(settings, epoch=EPOCH, settles_at=settles_at, is_paranoid=True)
-        self.naive = Naive(settings, MOST_QUANTUM)
+        self.naive = Naive(settings, settles_at)
         for gpu in GPUS:
             self._step(ev.GpuFound(gpu, CARD))
         for _ in range(4):
@@ -84,25 +86,26 @@ class World:
 
     def join(self, pick: Pick) -> None:
         """A newcomer, or one that comes back and claims what it holds."""
-        if len(self.peers) == MOST_CLIENTS:
+        if len(self.peers) == MAX_CLIENTS:
             return
         self.last_client += 1
         client, state, memory = self.last_client, pick(["rest", "rest", "rest", "holding", "unshared"]), _memory(pick)
-        gpus = pick([["g0"], ["g0"], ["g1"], ["g0", "g1"]])
-        peer = self.peers[client] = Peer(client, gpus)
-        claims = []
-        for index, gpu in enumerate(gpus):
-            lock = ((EPOCH - 1) << 32) + 2 * client + index if state == "holding" else 0
-            view = peer.views[gpu]
-            view.lock, view.memory, view.has_work = lock, memory, state != "rest"
-            claims.append(Claim(gpu, CARD, lock, state == "unshared", memory))
-        priority, weight = pick([-20, -1, 0, 0, 1, 20]), pick([1, 100, 100, 300])
-        self._step(
-            ev.ClientRegistered(client, f"run/{client}", "", "", tuple(claims), priority=priority, weight=weight)
-        )
+        first, second = GPUS
+        gpus = pick([[first], [first], [second], GPUS])
+        config = Config(priority=pick([-20, -1, 0, 0, 1, 20]), weight=pick([1, 100, 100, 300]))
+        peer = self.peers[client] = Peer(client, gpus, CARD, lambda: self.now, config)
+        for gpu in gpus:
+            peer.set_memory(gpu, memory)
+        if state == "holding":
+            peer.join_holding([((EPOCH - 1) << 32) + 2 * client + index for index in range(len(gpus))])
+        elif state == "unshared":
+            peer.join_unshared()
+        else:
+            peer.join()
+        self._step(peer.said.popleft())
 
     def leave(self, pick: Pick) -> None:
-        if len(self.peers) > MOST_CLIENTS - 2:
+        if len(self.peers) > MAX_CLIENTS - 2:
             client = pick(sorted(self.peers))
             del self.peers[client]
             self._step(ev.ClientLeft(client))
@@ -111,10 +114,17 @@ class World:
         for peer in pick_some(pick, list(self.peers.values())):
             peer.is_stopped = not peer.is_stopped
 
+    def fall_silent(self, pick: Pick) -> None:
+        """Stopped ones, and others too: a message may be on its way."""
+        self._step(ev.ClientSilent(pick(sorted(self.peers))))
+
+    def ping(self, pick: Pick) -> None:
+        self._step(ev.ClientHeard(pick(sorted(self.peers))))
+
     # What clients do, and what then travels to and fro.
 
     def _some_seats(self, pick: Pick) -> list[tuple[Peer, str]]:
-        seats = [(peer, gpu) for peer in self.peers.values() for gpu in peer.views if not peer.is_stopped]
+        seats = [(peer, gpu) for peer in self.peers.values() for gpu in peer.places if not peer.is_stopped]
         return pick_some(pick, seats)
 
     def want(self, pick: Pick) -> None:
@@ -142,7 +152,7 @@ class World:
         self.catch_up(pick)
         for peer in self.peers.values():
             if not peer.is_stopped:
-                for gpu in peer.views:
+                for gpu in peer.places:
                     peer.drain(gpu)
         self.catch_up(pick)
 
@@ -153,19 +163,27 @@ class World:
     def muddle(self, pick: Pick) -> None:
         """A release of an old number, said again, late, or never given to this client."""
         for peer, gpu in self._some_seats(pick):
-            numbers = [*peer.views[gpu].old_locks[-5:], *list(self.naive.given)[-3:], 0, 12345]
+            numbers = [*peer.places[gpu].old_locks[-5:], *list(self.naive.given)[-3:], 0, 12345]
             peer.said.append(ev.LockReleased(peer.id, gpu, pick(numbers), pick([True, False])))
 
     def deliver(self, pick: Pick) -> None:
         """Some messages arrive, others are still on their way."""
+        self._wake_peers()
         for peer in pick_some(pick, list(self.peers.values())):
             if peer.said and pick([True, False]):
                 self._step(peer.said.popleft())
             elif peer.told and not peer.is_stopped:
                 peer.hear()
 
+    def _wake_peers(self) -> None:
+        """Time has passed for them too."""
+        for peer in self.peers.values():
+            if not peer.is_stopped:
+                peer.wake()
+
     def catch_up(self, pick: Pick) -> None:
         """All messages arrive, and all who can answer do."""
+        self._wake_peers()
         for _ in range(1000):
             talking = [peer for peer in self.peers.values() if peer.said]
             hearing = [peer for peer in self.peers.values() if peer.told and not peer.is_stopped]
@@ -191,10 +209,27 @@ class World:
         self.naive.be_late(late)
 
     def measure(self, pick: Pick) -> None:
-        self._step(ev.MemoryMeasured(pick(GPUS), pick([0, 0, GIB, 9 * GIB]), pick([None, MIB])))
+        gpu = pick(GPUS)
+        seats = self.node.gpus[gpu].turns.seats.values()
+        processes = [
+            ProcessMemory(seat.client, pick([0, min(GIB, seat.fixed), seat.fixed]), seat.fixed) for seat in seats
+        ]
+        measured = tuple(pick_some(pick, [*processes, ProcessMemory(self.last_client + 1, 0, GIB)]))
+        self._step(ev.MemoryMeasured(gpu, pick([0, 0, GIB, 9 * GIB]), pick([None, MIB]), measured))
+
+    def measure_host(self, pick: Pick) -> None:
+        """Of some who have had a turn, and of one who has left; mostly the host has room."""
+        gpu = pick(GPUS)
+        seats = [seat.client for seat in self.node.gpus[gpu].turns.seats.values() if seat.turns]
+        chosen = pick_some(pick, [*seats, self.last_client + 1])
+        rooms = [0, GIB, 4 * GIB, *[20 * GIB] * 5]
+        self._step(ev.HostMemoryMeasured(tuple(HostRoom(client, gpu, pick(rooms)) for client in chosen)))
 
     def set_quantum(self, pick: Pick) -> None:
         self._step(ev.QuantumSet(pick(QUANTA), pick([None, *GPUS])))
+
+    def set_mode(self, pick: Pick) -> None:
+        self._step(ev.ModeSet(pick(["auto", "fixed", "adaptive", "adaptive"]), pick([None, *GPUS])))
 
     def switch_off_and_on(self, pick: Pick) -> None:
         self._step(ev.SchedulingSwitched(False))
@@ -243,4 +278,6 @@ def pick_some(pick: Pick, options: Sequence[Any]) -> list[Any]:
 
 
 def _memory(pick: Pick) -> Memory:
-    return Memory(swappable=pick(SIZES), unswappable=pick([0, 0, 0, GIB]), contexts=pick([0, 0, 1, 2]))
+    return Memory(
+        swappable=pick(SIZES), unswappable=pick([0, 0, 0, 0, 0, GIB, GIB, 20 * GIB]), contexts=pick([0, 0, 1, 2])
+    )

@@ -1,4 +1,4 @@
-"""The chart and what is rendered from it. Where helm is not to be had the rendered files and the schema are read."""
+"""The chart and what is rendered from it. Without helm, only the rendered files and the schema are checked."""
 
 import json
 import re
@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
+import render
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-sys.path.insert(0, str(DEPLOY))
-
-import render  # noqa: E402 - from deploy/
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (development group)")
 HELM = render.find_helm()
-needs_helm = pytest.mark.skipif(HELM is None, reason="helm is not to be had (tools/cluster/build-helm.sh builds it)")
+needs_helm = pytest.mark.skipif(HELM is None, reason="helm is not available (tools/cluster/build-helm.sh builds it)")
 
 
 def documents(text: str) -> Iterator[dict[str, Any]]:
@@ -42,7 +41,7 @@ def container(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 @needs_helm
 def test_the_rendered_manifests_are_not_stale() -> None:
-    tool = [sys.executable, DEPLOY / "render.py", "--check"]
+    tool = [sys.executable, str(DEPLOY / "render.py"), "--check"]
     done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -100,8 +99,10 @@ def test_every_value_has_a_place_in_the_schema() -> None:
         ("scheduler.polcy=fair", "polcy"),
         ("scheduler.policy=random", "policy"),
         ("devicePlugin.virtualDevices=0", "virtualDevices"),
-        ("paths.operator=/var/run/nvshare", "must stay out of them"),
-        ("paths.operator=/var/run/nvshare/operator", "must stay out of them"),
+        ("paths.operator=/var/run/nvshare", "must not be in a pod"),
+        ("paths.operator=/var/run/nvshare/operator", "must not be in a pod"),
+        ("draDriver.enabled=true", "devicePlugin.enabled=false"),
+        ("draDriver.oversubscription=0", "oversubscription"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name_or_remedy(setting: str, remedy: str) -> None:
@@ -120,11 +121,22 @@ def test_reserving_cards_asks_nvidias_plugin_and_shows_no_others() -> None:
     assert "coexist.gpus" in refusal.value.stderr
 
 
+def test_the_metrics_port_is_open_to_nvshares_and_monitorings_pods_only() -> None:
+    (policy,) = documents((render.MANIFESTS / "networkpolicy.yaml").read_text())
+    (rule,) = policy["spec"]["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 9464}]
+    assert rule["from"] == [
+        {"podSelector": {}},
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}},
+    ]
+
+
 @needs_helm
 def test_optional_parts_appear_when_asked_for() -> None:
-    kinds = {item["kind"] for item in template("metrics.serviceMonitor.enabled=true", "networkPolicy.enabled=true")}
-    assert {"ServiceMonitor", "NetworkPolicy", "Service"} <= kinds
-    assert not {"ServiceMonitor", "NetworkPolicy", "Namespace"} & {item["kind"] for item in template()}
+    kinds = {item["kind"] for item in template("metrics.serviceMonitor.enabled=true")}
+    assert {"ServiceMonitor", "Service"} <= kinds
+    assert not {"ServiceMonitor", "Namespace"} & {item["kind"] for item in template()}
+    assert "NetworkPolicy" not in {item["kind"] for item in template("networkPolicy.enabled=false")}
     pod = one(template("runtimeClassName=nvidia"), "DaemonSet", "nvshare-scheduler")["spec"]["template"]["spec"]
     assert pod["runtimeClassName"] == "nvidia"
     quiet = container(template("metrics.enabled=false"), "nvshare-scheduler")
@@ -155,3 +167,9 @@ def test_the_examples_are_pods_that_share(path: Path) -> None:
     for item in documents(path.read_text()):
         assert item["kind"] == "Pod"
         assert item["spec"]["containers"][0]["resources"]["limits"]["nvshare.com/gpu"] >= 1
+
+
+def test_the_image_gets_every_directory_that_the_wheel_is_made_from() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    copied = re.findall(r"^COPY (\S+) \./\S+$", (DEPLOY / "image" / "Dockerfile").read_text(), re.MULTILINE)
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]) <= set(copied)

@@ -8,14 +8,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import kit
 from components import command_lines
+from e2e import kit
 from images import import_image
 from settings import CACHE, LOGS, RUN
 
@@ -75,7 +72,7 @@ def _keep_traces() -> None:
     for name in ("pods", "events"):
         text = kit.kubectl("get", name, "-A", "-o", "wide", check=False)
         (LOGS / f"at-failure-{name}.txt").write_text(text)
-    for component in ("scheduler", "device-plugin"):
+    for component in ("scheduler", "device-plugin", "dra-driver"):
         for flags in ((), ("--previous",)):
             selector = f"app.kubernetes.io/component={component}"
             text = kit.kubectl("logs", "-n", kit.SYSTEM, "-l", selector, "--tail=2000", *flags, check=False)

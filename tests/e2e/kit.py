@@ -4,20 +4,19 @@ import contextlib
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cluster
+from settings import BIN, KUBECONFIG, LOGS, NODE, SIM_DIR, TOOLS
+from support.waiting import wait_until
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "cluster"))
 
-from settings import BIN, KUBECONFIG, NODE, SIM_DIR  # noqa: E402 - the same
 
-import cluster  # noqa: E402 - from tools/cluster
-
-__all__ = ["BIN", "KUBECONFIG", "NODE", "ROOT", "SIM_DIR", "cluster"]
+__all__ = ["BIN", "KUBECONFIG", "LOGS", "NODE", "ROOT", "SIM_DIR", "TOOLS", "cluster", "wait_until"]
 
 GIB = 1 << 30
 SYSTEM = "nvshare-system"
@@ -83,7 +82,7 @@ def execute(name: str, *command: str, code: int | None = 0, container: str = "ma
 def background(name: str, *command: str) -> Iterator["Stream"]:
     """A command that goes on in a pod during the block; its lines are kept as they come."""
     line = [str(BIN / "kubectl"), f"--kubeconfig={KUBECONFIG}", "exec", name, "--", *command]
-    log = cluster.LOGS / f"exec-{name}-{time.monotonic_ns()}.log"
+    log = LOGS / f"exec-{name}-{time.monotonic_ns()}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(line, stdout=output, stderr=output)
         try:
@@ -104,19 +103,14 @@ class Stream:
     def lines(self) -> list[str]:
         return self._log.read_text().splitlines()
 
+    def until_count(self, count: int, seconds: float = 30) -> list[str]:
+        """Wait for so many lines."""
+        return self.until(lambda lines: len(lines) >= count, seconds)
+
     def until(self, condition: Callable[[list[str]], bool], seconds: float = 30) -> list[str]:
         """Wait for lines."""
         wait_until(lambda: condition(self.lines()), f"lines of {self._log.name}: {self.lines()[-3:]}", seconds)
         return self.lines()
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30, step: float = 0.02) -> float:
-    """Wait for something outside this process that cannot call back; how long it took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}"
-        time.sleep(step)
-    return time.monotonic() - began
 
 
 def annotate(name: str, value: str | None, key: str = LIMIT) -> float:
@@ -139,6 +133,11 @@ def scheduler_log() -> list[str]:
     return kubectl("logs", "-n", SYSTEM, system_pod("scheduler")).splitlines()
 
 
+def count_log(pattern: str, since: int = 0) -> int:
+    """Lines of the scheduler's log that match."""
+    return sum(bool(re.search(pattern, line)) for line in scheduler_log()[since:])
+
+
 def wait_for_log(pattern: str, seconds: float = 10, since: int = 0) -> str:
     """Wait for a line of the scheduler's log; the line."""
     found: list[str] = []
@@ -147,7 +146,7 @@ def wait_for_log(pattern: str, seconds: float = 10, since: int = 0) -> str:
         found[:] = [line for line in scheduler_log()[since:] if re.search(pattern, line)]
         return bool(found)
 
-    wait_until(look, f"the scheduler logs {pattern!r}", seconds, step=0.1)
+    wait_until(look, f"the scheduler logs {pattern!r}", seconds)
     return found[0]
 
 

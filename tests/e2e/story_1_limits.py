@@ -6,16 +6,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from kit import (
+
+from e2e.kit import (
     BIN,
     GIB,
     KUBECONFIG,
     LIMIT,
     NODE,
     SYSTEM,
-    Path,
     allocatable,
     annotate,
     clients,
@@ -75,7 +76,7 @@ def test_scenario_3_the_same_process_succeeds_after_its_limit_is_raised() -> Non
         assert execute("dynamic-resize-pod", "workload", "ask", "info").split()[1] == str(GIB)
         (before,) = clients()
         annotate("dynamic-resize-pod", "4Gi")
-        wait_until(lambda: clients()[0]["limit"] == 4 * GIB, "the limit reaches the process")
+        wait_until(lambda: clients()[0]["limit_bytes"] == 4 * GIB, "the limit reaches the process")
         assert execute("dynamic-resize-pod", "workload", "ask", "alloc", "2Gi") == "Success (0)\n"
         free, total = map(int, execute("dynamic-resize-pod", "workload", "ask", "info").split())
         assert (free, total) == (2 * GIB, 4 * GIB)
@@ -167,19 +168,19 @@ def test_two_containers_of_a_pod_share_its_limit_on_each_gpu() -> None:
 
 def test_kubectl_nvshare_shows_the_node_and_limits_a_pod() -> None:
     def plugin(*args: str) -> str:
-        command = [sys.executable, "-m", "nvshare.cli.kubectl_nvshare", f"--kubeconfig={KUBECONFIG}", *args]
+        command = [sys.executable, "-m", "nvshare.cli.ctl.kubectl_nvshare", f"--kubeconfig={KUBECONFIG}", *args]
         environment = os.environ | {"KUBECTL": str(BIN / "kubectl")}
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
 
     with pods(pod("seen", "workload", "serve")):
         wait_until(lambda: len(clients()) == 1, "the process registers")
         assert plugin("limit", "seen", "1Gi") == "pod/seen annotated\n"
-        wait_until(lambda: clients()[0]["limit"] == GIB, "the limit reaches the process")
+        wait_until(lambda: clients()[0]["limit_bytes"] == GIB, "the limit reaches the process")
         table = plugin("status")
         assert NODE in table
         assert re.search(r"default/seen .* workload .* 1\.00Gi", table), table
         plugin("limit", "seen", "none")
-        wait_until(lambda: clients()[0]["limit"] == 0, "the limit is gone")
+        wait_until(lambda: clients()[0]["limit_bytes"] == 0, "the limit is gone")
 
 
 def test_a_pod_with_a_preload_of_its_own_is_shared_by_ld_so_preload() -> None:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from kit import (
+from e2e.kit import (
     GIB,
     IMAGE,
     LIMIT,
@@ -66,7 +66,7 @@ def test_frames_of_ones_own_cannot_lift_the_limit_or_give_orders() -> None:
     with pods(pod("forger", image=IMAGE, annotations={LIMIT: "1Gi"})):
         gpu = execute("forger", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES").strip()
         script = (Path(__file__).parent / "forgeries.py").read_text()
-        quantum = [one["quantum_ns"] for one in status()["gpus"]]
+        quantum = [one["quantum_seconds"] for one in status()["gpus"]]
         python = ["exec", "-i", "forger", "--", "env", "-u", "LD_PRELOAD", "/opt/nvshare/bin/python", "-", gpu]
         came_of_it = json.loads(kubectl(*python, text=script))
         lifted = came_of_it.pop("lifted")
@@ -74,7 +74,7 @@ def test_frames_of_ones_own_cannot_lift_the_limit_or_give_orders() -> None:
         assert set(lifted["limits"]) == {GIB}
         assert all(budget <= GIB for budget in lifted["budgets"]), lifted
         assert came_of_it == {"set_tq": True, "update_limit": True, "lock_ok": True, "rubbish": True}
-        assert [one["quantum_ns"] for one in status()["gpus"]] == quantum
+        assert [one["quantum_seconds"] for one in status()["gpus"]] == quantum
 
 
 def test_the_service_account_may_do_no_more_than_it_must() -> None:
@@ -110,5 +110,5 @@ def test_a_process_that_drops_the_library_is_seen_and_told() -> None:
         assert not clients()
         wait_until(lambda: bool(events_on("escapes", "NotShared")), "an Event on the pod", 30)
         assert "LD_PRELOAD" in events_on("escapes", "NotShared")[0]
-        wait_until(lambda: max(gpu["foreign_memory"] for gpu in status()["gpus"]) >= GIB, "its memory is counted")
+        wait_until(lambda: max(gpu["foreign_memory_bytes"] for gpu in status()["gpus"]) >= GIB, "its memory is counted")
         assert any("foreign" in name and value >= GIB for name, value in metrics().items())

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import IMAGE, SIM_DIR, annotate, execute, pod, pods, wait_for_log
+
+from e2e.kit import IMAGE, SIM_DIR, annotate, execute, pod, pods, wait_for_log
 
 VENV = os.environ.get("NVSHARE_E2E_TORCH", "")
 ALLOCATE = (

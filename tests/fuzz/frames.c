@@ -1,5 +1,5 @@
-/* Fuzzing of libnvshare's helper thread: session, socket, messages, turns, asks, gate, account and memory are the real
- * ones; system.c and scheduler.c play what lies around them, world.c checks, story.c turns an input into what happens.
+/* Fuzzing of libnvshare's helper thread: session, link, notices, work, asks, the client machine and memory are
+ * the real ones; system.c and scheduler.c play what lies around them, world.c checks, story.c turns an input into what happens.
  *
  * With clang it is a libFuzzer program. Alone: `frames COUNT SEED` makes stories up, `frames -` reads one (AFL++). */
 #include <stdio.h>
@@ -45,7 +45,8 @@ static size_t make_story(uint8_t *into, size_t most)
 static int report(unsigned long stories)
 {
     static const uint8_t from_scheduler[] = {NVS_SCHED_ON,     NVS_SCHED_OFF, NVS_LOCK_OK, NVS_DROP_LOCK,     NVS_WAIT_FOR_MEM, NVS_MEM_AVAILABLE,
-                                             NVS_UPDATE_LIMIT, NVS_CONTENDED, NVS_BUDGET,  NVS_BUDGET_RECALL, NVS_LONG_WAIT};
+                                             NVS_UPDATE_LIMIT, NVS_CONTENDED, NVS_BUDGET,  NVS_BUDGET_RECALL, NVS_LONG_WAIT, NVS_PONG,
+                                             NVS_CAPACITY,     NVS_MOVE_IN,   NVS_MOVE_OUT};
     uint64_t frames = 0;
     for (size_t i = 0; i < sizeof from_scheduler; i++) {
         world_require(world_frames[from_scheduler[i]] || stories < 1000, "every message was heard");

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "quantity.h"
+#include "base/quantity.h"
 
 int main(void)
 {
@@ -10,7 +10,7 @@ int main(void)
     while (fgets(line, sizeof line, stdin)) {
         uint64_t bytes;
         line[strcspn(line, "\n")] = '\0';
-        if (nvs_parse_quantity(line, &bytes))
+        if (nvs_quantity_parse(line, &bytes))
             printf("%llu\n", (unsigned long long)bytes);
         else
             puts("bad");

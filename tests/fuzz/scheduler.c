@@ -17,9 +17,12 @@ static const struct { uint8_t type, length; } kinds[] = {
     {NVS_MEM_AVAILABLE, sizeof(struct nvs_msg_mem_available)},
     {NVS_LONG_WAIT, sizeof(struct nvs_msg_long_wait)},
     {NVS_SCHED_OFF, sizeof(struct nvs_msg_sched_off)},
-    {NVS_LONG_WAIT + 1, 4},
+    {NVS_CAPACITY, sizeof(struct nvs_msg_capacity)},
+    {NVS_MOVE_IN, sizeof(struct nvs_msg_move_in)},
+    {NVS_MOVE_OUT, sizeof(struct nvs_msg_move_out)},
+    {NVS_PONG, sizeof(struct nvs_msg_pong)}, /* or one that we do not know */
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_SHORT = 252 };
+enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_SHORT = 252, UNKNOWN = 200 };
 
 uint64_t world_size(uint8_t choice) { return sizes[choice % (sizeof sizes / sizeof *sizes)]; }
 
@@ -69,6 +72,10 @@ size_t world_make_frame(uint8_t frame[WORLD_FRAME], uint8_t gpu, uint8_t kind, u
         give(frame, locks, how);
     else if (type == NVS_DROP_LOCK)
         PUT(nvs_msg_drop_lock, lock, locks[how < 192 ? 0 : how % WORLD_LOCKS]);
+    else if (type == NVS_MOVE_IN || type == NVS_MOVE_OUT)
+        PUT(nvs_msg_move_in, lock, locks[how < 192 ? 0 : how % WORLD_LOCKS]), PUT(nvs_msg_move_in, most, world_size(how));
+    else if (type == NVS_SCHED_ON || type == NVS_SCHED_OFF)
+        PUT(nvs_msg_sched_on, version, how % 4 ? NVS_PROTOCOL_VERSION : 1);
     else if (type == NVS_CONTENDED)
         PUT(nvs_msg_contended, contended, how & 1);
     else if (type == NVS_UPDATE_LIMIT)
@@ -79,5 +86,9 @@ size_t world_make_frame(uint8_t frame[WORLD_FRAME], uint8_t gpu, uint8_t kind, u
         PUT(nvs_msg_budget_recall, keep, world_size(how)), PUT(nvs_msg_budget_recall, serial, how);
     else if (type == NVS_LONG_WAIT)
         long_wait(frame, how);
+    else if (type == NVS_PONG)
+        frame[2] = how & 1 ? UNKNOWN : type;
+    else if (type == NVS_CAPACITY)
+        PUT(nvs_msg_capacity, room, world_size(how)), PUT(nvs_msg_capacity, context, world_size(how >> 3));
     return frame[0];
 }

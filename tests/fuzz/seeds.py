@@ -13,11 +13,9 @@ from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
+from nvshare.journal import ACTIONS, EVENTS, DaemonStart, Step, line_of
 from nvshare.kube import annotations
-from nvshare.scheduler.journal import Beginning, beginning_line, step_line
-from nvshare.scheduler.step import Step
-from nvshare.sim.replay import ACTIONS, EVENTS
-from nvshare.wire.messages import FROM_SCHEDULER
+from nvshare.wire.messages import FROM_SCHEDULER, PROTOCOL_VERSION
 
 _TESTS = Path(__file__).parents[1]
 
@@ -28,8 +26,8 @@ def _named(path: Path) -> dict[str, bytes]:
     return {name: bytes.fromhex(digits) for name, _, digits in lines}
 
 
-FRAMES = _named(_TESTS / "wire" / "golden" / "v1.txt")
-"""By name; of protocol version 1."""
+FRAMES = _named(_TESTS / "wire" / "golden" / f"v{PROTOCOL_VERSION}.txt")
+"""By name."""
 STORIES = _named(_TESTS / "fuzz" / "stories.txt")
 """By name; for the library's helper thread."""
 
@@ -56,15 +54,15 @@ def _answers() -> list[bytes]:
 
 
 def _pods() -> list[bytes]:
-    def pod(container: object, **wishes: str) -> bytes:
-        metadata = {"name": "p", "namespace": "n", "uid": "u", "annotations": wishes}
+    def pod(container: object, **settings: str) -> bytes:
+        metadata = {"name": "p", "namespace": "n", "uid": "u", "annotations": settings}
         return json.dumps({"metadata": metadata, "spec": {"containers": [container]}}).encode()
 
-    wishes = {annotations.MEMORY_LIMIT: "8Gi", annotations.PRIORITY: "-3", annotations.WEIGHT: "200"}
+    settings = {annotations.MEMORY_LIMIT: "8Gi", annotations.PRIORITY: "-3", annotations.WEIGHT: "200"}
     env = [{"name": annotations.SPEC_LIMIT, "value": "4Gi"}]
     mirror = {"kubernetes.io/config.mirror": "0123456789abcdef" * 2}
     return [
-        pod({"env": env, "resources": {"limits": {annotations.RESOURCE: "1"}}}, **wishes),
+        pod({"env": env, "resources": {"limits": {annotations.RESOURCE: "1"}}}, **settings),
         pod({"env": [*env, {"name": annotations.SPEC_LIMIT, "value": "x"}]}, **mirror, **{annotations.WEIGHT: "0"}),
         b'{"metadata": {"name": "p", "annotations": null}, "spec": {"containers": null, "initContainers": [{}]}}',
     ]
@@ -86,12 +84,13 @@ def _node() -> tuple[Node, list[Step]]:
 
 
 def _journal() -> bytes:
-    beginning = Beginning(0, Settings(), 7, None, False)
-    return beginning_line(beginning) + b"".join(step_line(step) for step in _node()[1])
+    start = DaemonStart(0, Settings(), 7, None, False)
+    entries: list[DaemonStart | Step] = [start, *_node()[1]]
+    return b"".join(map(line_of, entries))
 
 
 def _quantities() -> list[bytes]:
-    rows = (_TESTS / "kube" / "quantities.txt").read_text(encoding="utf-8").splitlines()
+    rows = (_TESTS / "quantity" / "quantities.txt").read_text(encoding="utf-8").splitlines()
     return [row.partition("\t")[0].encode() for row in rows[:100]]
 
 

@@ -3,18 +3,22 @@
  * reached; bytes arrive in pieces; threads come to the gate, launch, allocate, free, begin and end contexts; time
  * passes. When the story is told, the scheduler is gone for good, and everybody at a gate must be let through. */
 #include <errno.h>
+#include <setjmp.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "asks.h"
-#include "helper.h"
-#include "streams.h"
+#include "gate/streams.h"
+#include "helper/asks.h"
+#include "helper/helper.h"
+#include "helper/joining.h"
+#include "helper/wake.h"
 #include "world.h"
 
-enum { MOST_ALLOCATIONS = 32, LAST_MS = 12000, MANY_RECALLS = 246 };
+enum { MAX_ALLOCATIONS = 32, LAST_MS = 12000, MANY_RECALLS = 246 };
 
 static const uint8_t *story;
 static size_t left;
+static jmp_buf told; /* where the world goes when the story has ended */
 static int64_t end_ns; /* of the world, once the story is told; 0: it is not */
 static uint32_t allocated[WORLD_GPUS]; /* how many; they are freed in reverse */
 
@@ -59,7 +63,7 @@ static void come_to_gate(struct nvs_gpu *gpu, uint8_t how)
     if (world.gpus[gpu->index].is_open)
         return;
     atomic_fetch_add(&gpu->waiters, 1);
-    nvs_session_wake();
+    nvs_wake_helper();
 }
 
 static void launch(struct nvs_gpu *gpu, uint8_t how)
@@ -67,7 +71,7 @@ static void launch(struct nvs_gpu *gpu, uint8_t how)
     struct world_gpu *state = &world.gpus[gpu->index];
     (void)how;
     if (state->is_watched && atomic_load(&gpu->is_idle_told))
-        nvs_session_wake();
+        nvs_wake_helper();
     state->is_watched = false;
 }
 
@@ -78,27 +82,27 @@ static void allocate(struct nvs_gpu *gpu, uint8_t how)
 {
     uint64_t bytes = world_size(next());
     const struct nvs_account *account = &gpu->account;
-    bool swappable = how & 2, is_fact = how == 15, is_free = !account->limit && account->cap == NVS_UNLIMITED && bytes <= NVS_MAX_BYTES;
-    if (allocated[gpu->index] == MOST_ALLOCATIONS || (is_fact && bytes > NVS_MAX_BYTES))
+    bool swappable = how & 2, is_fact = how == 15, is_free = !account->limit && account->oversubscribe && bytes <= NVS_MAX_BYTES;
+    if (allocated[gpu->index] == MAX_ALLOCATIONS || (is_fact && bytes > NVS_MAX_BYTES))
         return;
     if (is_fact) {
         nvs_memory_add(gpu, bytes, swappable);
     } else if (nvs_memory_reserve(gpu, bytes, swappable) == CUDA_SUCCESS) {
         world_require(!account->limit || (account->used <= account->limit && account->used <= account->budget),
                       "what is allocated is within limit and budget");
-        world_require(account->used <= account->cap, "what is allocated is within the card");
+        world_require(account->oversubscribe || account->used <= nvs_account_card_room(account), "what is allocated is within the card");
     } else {
         world_require(!is_free || account->limit, "without a limit there is room");
         return;
     }
-    nvs_memory_note(&(struct nvs_entry){.key = address_of(gpu), .bytes = bytes, .owner = context_of(gpu), .gpu = (uint16_t)gpu->index,
+    nvs_memory_note(&(struct nvs_ledger_entry){.key = address_of(gpu), .bytes = bytes, .owner = context_of(gpu), .gpu = (uint16_t)gpu->index,
                                         .kind = NVS_KIND_MEMORY, .swappable = swappable});
     allocated[gpu->index]++;
 }
 
 static void give_back(struct nvs_gpu *gpu, uint8_t how)
 {
-    struct nvs_entry taken;
+    struct nvs_ledger_entry taken;
     (void)how;
     if (!allocated[gpu->index])
         return;
@@ -132,20 +136,32 @@ static void be_busy(struct nvs_gpu *gpu, uint8_t how)
 }
 
 static void close_everything(struct nvs_gpu *gpu, uint8_t how) { (void)gpu, (void)how, world.is_stolen = true; }
-static void ask_for_others(struct nvs_gpu *gpu, uint8_t how) { (void)how, nvs_session_refresh(gpu); }
-static void wait_for_answer(struct nvs_gpu *gpu, uint8_t how) { (void)gpu, (void)how, nvs_session_wait_joined(); }
+static void ask_for_others(struct nvs_gpu *gpu, uint8_t how) { (void)how, nvs_asks_refresh(gpu); }
+static void wait_for_answer(struct nvs_gpu *gpu, uint8_t how) { (void)gpu, (void)how, nvs_joining_wait_done(); }
+
+static void answer(uint8_t gpu, uint8_t how)
+{
+    extern uint32_t __real_nvs_client_receive(struct nvs_client *, int64_t, const uint8_t *, size_t, struct nvs_account *);
+    uint8_t frame[WORLD_FRAME];
+    struct nvs_client_out *out = &nvs_helper_client.out;
+    size_t bytes = world_make_frame(frame, gpu, 5, how);
+    uint32_t todo = __real_nvs_client_receive(&nvs_helper_client, world.now_ns, frame, bytes, &nvs_gpus[gpu].account);
+    world_require(!(todo & NVS_CLIENT_SAY_BROKEN), "an answer is understood");
+    if (todo & NVS_CLIENT_ANSWER)
+        nvs_asks_answer(out->ask, out->granted);
+    out->todo &= ~(uint32_t)NVS_CLIENT_ANSWER;
+}
 
 /* While a thread waits, the helper sends its question, and an answer comes, or time passes. */
 void world_thread_waits(int64_t timeout_ns)
 {
-    extern bool __real_nvs_messages_handle(const uint8_t *frame);
-    uint8_t frame[WORLD_FRAME], what = nvs_session_is_connected() && !end_ns ? next() : 0;
+    uint8_t what = nvs_session_is_connected() && !end_ns ? next() : 0;
     if (nvs_session_is_connected())
-        nvs_asks_send();
-    if (what % 4 == 1 && world_make_frame(frame, what >> 2 & 1, 5, next() | 128))
-        world_require(__real_nvs_messages_handle(frame), "an answer is understood");
+        nvs_asks_tick(world.now_ns);
+    if (what % 4 == 1)
+        answer(what >> 2 & 1, next() | 128);
     else if (what % 4 == 2)
-        nvs_asks_refuse();
+        nvs_asks_lost(world.now_ns, false);
     else
         world.now_ns += what % 4 == 3 ? timeout_ns / 2 + 1 : timeout_ns;
 }
@@ -193,7 +209,7 @@ static void end(int64_t timeout_ns)
         world_require(!atomic_load(&nvs_gpus[i].waiters), "without a scheduler nobody waits for ever");
         end_context(&nvs_gpus[i]);
     }
-    nvs_session_stop();
+    longjmp(told, 1); /* the helper runs as long as the process */
 }
 
 void world_goes_on(int64_t timeout_ns)
@@ -220,5 +236,6 @@ void world_tell(const uint8_t *bytes, size_t count)
     world_reset();
     nvs_session_forked();
     nvs_session_start();
-    world_helper(NULL);
+    if (!setjmp(told))
+        world_helper(NULL);
 }

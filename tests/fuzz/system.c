@@ -8,14 +8,19 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "drain.h"
-#include "log.h"
-#include "options.h"
-#include "pools.h"
-#include "wake.h"
+#include "base/fd.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "gate/drain.h"
+#include "gate/threads.h"
+#include "helper/wake.h"
+#include "lookup/real.h"
+#include "memory/pools.h"
 #include "world.h"
+#include "mover/mover.h"
 
-enum { SOCKET = 1 << 28, WAKE, MOST_SPINS = 64 };
+enum { SOCKET = 1 << 28, WAKE, MAX_SPINS = 64 };
 
 void *(*world_helper)(void *);
 
@@ -35,12 +40,13 @@ void nvs_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_n
 void nvs_futex_wake_all(_Atomic uint32_t *word) { (void)word; }
 bool nvs_lock_try(struct nvs_lock *lock) { return !atomic_exchange(&lock->word, 1); }
 void nvs_lock_take(struct nvs_lock *lock) { world_require(nvs_lock_try(lock), "nobody waits for a lock that it holds"); }
+void nvs_lock_reset(struct nvs_lock *lock) { atomic_store(&lock->word, 0); }
 void nvs_lock_give(struct nvs_lock *lock) { world_require(atomic_exchange(&lock->word, 0), "only a lock that is held is given back"); }
 
 void *nvs_pages(size_t bytes) { return calloc(1, bytes); }
 void nvs_pages_free(void *pages, size_t bytes) { (void)bytes, free(pages); }
 
-struct nvs_owned_fd nvs_own_fd(int fd) { return (struct nvs_owned_fd){.fd = fd}; }
+struct nvs_owned_fd nvs_fd_own(int fd) { return (struct nvs_owned_fd){.fd = fd}; }
 bool nvs_fd_is_ours(const struct nvs_owned_fd *owned) { return owned->fd == SOCKET && !world.is_stolen; }
 void nvs_fd_close(struct nvs_owned_fd *owned)
 {
@@ -113,7 +119,7 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeou
     bool is_readable = world.is_connected && (world.said > world.taken || world.is_hung_up);
     int64_t left = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;
     world.spins = left || world.is_woken || is_readable ? 0 : world.spins + 1;
-    world_require(world.spins < MOST_SPINS, "the helper does not spin");
+    world_require(world.spins < MAX_SPINS, "the helper does not spin");
     if (!world.is_woken && !is_readable)
         world_goes_on(left);
     return 0;
@@ -121,9 +127,10 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeou
 
 void nvs_wake_open(void) {}
 int nvs_wake_fd(void) { return WAKE; }
+bool nvs_wake_is_broken(void) { return false; }
 void nvs_wake_clear(void) { world.is_woken = false; }
 void nvs_wake_forked(void) {}
-void nvs_session_wake(void) { world.is_woken = true; }
+void nvs_wake_helper(void) { world.is_woken = true; }
 
 /* ---- the GPU, its streams and pools ---- */
 
@@ -133,12 +140,13 @@ static struct world_gpu *of(const struct nvs_gpu *gpu)
     return &world.gpus[gpu - nvs_gpus];
 }
 
-bool nvs_anyone_inside(const struct nvs_gpu *gpu) { return of(gpu)->is_inside; }
+bool nvs_threads_any_inside(const struct nvs_gpu *gpu) { return of(gpu)->is_inside; }
 void nvs_gate_open(struct nvs_gpu *gpu)
 {
     of(gpu)->is_open = true;
     of(gpu)->is_watched = false;
 }
+void nvs_gate_call_waiters(struct nvs_gpu *gpu) { (void)gpu; }
 void nvs_gate_close(struct nvs_gpu *gpu) { of(gpu)->is_open = of(gpu)->is_watched = false; }
 void nvs_gate_watch(struct nvs_gpu *gpu) { of(gpu)->is_watched = of(gpu)->is_open; }
 void nvs_gate_unwatch(struct nvs_gpu *gpu) { of(gpu)->is_watched = false; }
@@ -149,16 +157,43 @@ bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent)
     world_require(is_urgent == gpu->is_draining, "only who gives a lock back is in a hurry");
     return !of(gpu)->is_busy;
 }
+bool nvs_drain_needs_driver(const struct nvs_gpu *gpu) { return of(gpu)->is_inside; } /* the program does not exit here */
 void nvs_drain_end(const struct nvs_gpu *gpu) { world_require(!gpu->is_draining, "an ended drain is over"); }
 bool nvs_pools_have_slack(void) { return false; }
 void nvs_pools_refresh(void) {}
+void nvs_pools_try_refresh(void) {}
+bool nvs_real_encoder_is_used(void) { return false; }
 
 /* ---- options, and what is said to the user ---- */
 
+/* Moves take no time here. */
+static struct nvs_moved move;
+static const struct nvs_gpu *moving;
+
+void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
+{
+    world_require(of(gpu)->is_open != to_host, "memory comes in while the gate is open, and goes out while it is closed");
+    move = (struct nvs_moved){.to_host = to_host, .bytes = bytes, .ns = 1};
+    moving = gpu;
+}
+
+void nvs_mover_stop(struct nvs_gpu *gpu) { moving = moving == gpu ? NULL : moving; }
+
+int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_moved)
+{
+    (void)now_ns;
+    *has_moved = moving == gpu;
+    if (*has_moved) {
+        *moved = move;
+        moving = NULL;
+    }
+    return INT64_MAX;
+}
+
 const struct nvs_options *nvs_options(void)
 {
-    static const struct nvs_options options = {.debug = true, .reconnect_ms = 1000, .orphan_wait_ms = 5000, .join_ms = 5000,
-                                               .silence_ms = 30000, .ask_ms = 1000, .socket = "/s", .name = "fuzz"};
+    static const struct nvs_options options = {.debug = true, .reconnect_ms = 1000, .orphan_wait_ms = 5000, .join_ms = 30000,
+                                               .silence_ms = 25000, .ask_ms = 1000, .socket = "/s", .name = "fuzz"};
     return &options;
 }
 

@@ -9,15 +9,14 @@ import msgspec
 
 from nvshare import admin
 from nvshare.config import OPTIONS, ConfigError, load
+from nvshare.journal import JournalError, Step, line_of
 from nvshare.kube import annotations
-from nvshare.kube.quantity import MOST_BYTES, QuantityError, parse_bytes
-from nvshare.scheduler.journal import step_line
-from nvshare.scheduler.step import Step
-from nvshare.sim.replay import JournalError, replay
+from nvshare.quantity import MAX_BYTES, QuantityError, parse_bytes
+from nvshare.schedsim.replay import replay
 from nvshare.wire.codec import Decoder, WireError, encode
 from nvshare.wire.messages import FROM_CLIENT, FROM_SCHEDULER, Message
 
-MOST_DIFFERENCES = 40
+MAX_DIFFERENCES = 40
 
 
 def decoder(data: bytes) -> None:
@@ -59,13 +58,13 @@ def quantity(data: bytes) -> None:
         found = parse_bytes(text)
     except QuantityError:
         return
-    assert 0 <= found <= MOST_BYTES
+    assert 0 <= found <= MAX_BYTES
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     suffix = text[len(digits) :]
     powers = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
     if suffix in powers and "e" not in digits.lower():
         number = Fraction(digits.rstrip(".") if not digits.startswith(".") else "0" + digits) * powers[suffix]
-        assert found == min(-(-number.numerator // number.denominator), MOST_BYTES)
+        assert found == min(-(-number.numerator // number.denominator), MAX_BYTES)
 
 
 def pod(data: bytes) -> None:
@@ -74,10 +73,10 @@ def pod(data: bytes) -> None:
         read = msgspec.json.decode(data, type=annotations.Pod)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    before = annotations.Wishes(limit=77)
-    wishes, complaints = annotations.read_wishes(read, before)
+    before = annotations.PodSettings(limit=77)
+    settings, complaints = annotations.read_settings(read, before)
     if annotations.MEMORY_LIMIT not in (read.metadata.annotations or {}):
-        assert wishes.limit is None
+        assert settings.limit is None
     for complaint in complaints:
         assert str(complaint)
     uid = annotations.node_uid(read)
@@ -100,7 +99,7 @@ def config_file(data: bytes) -> None:
 def journal(data: bytes) -> None:
     """Replayed, or refused by line. Where the core does otherwise than is written, it is given that, and goes on."""
     lines = data.splitlines()
-    for _ in range(MOST_DIFFERENCES):
+    for _ in range(MAX_DIFFERENCES):
         try:
             difference = replay(lines).difference
         except JournalError:
@@ -108,7 +107,7 @@ def journal(data: bytes) -> None:
         if difference is None:
             return
         step = difference.step
-        lines[step.line - 1] = step_line(Step(step.now, 0.0, step.event, difference.ours))
+        lines[difference.line - 1] = line_of(Step(step.now, 0.0, step.event, difference.ours))
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nvshare.kube.quantity import MOST_BYTES, QuantityError, parse_bytes
+from nvshare.quantity import MAX_BYTES, QuantityError, parse_bytes
 
 HERE = Path(__file__).parent
 LIBRARY = HERE.parents[1] / "native" / "libnvshare"
@@ -27,7 +27,7 @@ def ours(text: str, theirs: str) -> str:
         or not any(character.isdigit() for character in number)
     ):
         return "bad"
-    return str(MOST_BYTES) if theirs == "big" else theirs
+    return str(MAX_BYTES) if theirs == "big" else theirs
 
 
 def read(text: str) -> str:
@@ -51,7 +51,12 @@ def test_a_quantity_means_to_us_what_it_means_to_kubernetes() -> None:
 def test_a_quantity_means_the_same_to_the_library(tmp_path: Path) -> None:
     program = tmp_path / "quantity"
     words = ["cc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fsanitize=address,undefined"]
-    words += ["-fno-sanitize-recover=all", f"-I{LIBRARY}", str(HERE / "quantity.c"), str(LIBRARY / "quantity.c")]
+    words += [
+        "-fno-sanitize-recover=all",
+        f"-I{LIBRARY}",
+        str(HERE / "quantity.c"),
+        str(LIBRARY / "base" / "quantity.c"),
+    ]
     subprocess.run([*words, "-o", str(program)], check=True)
     texts = "".join(f"{text}\n" for text, _ in TABLE)
     said = subprocess.run([program], input=texts, capture_output=True, encoding="utf-8", check=True).stdout.split("\n")

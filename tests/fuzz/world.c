@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "helper.h"
-#include "socket.h"
+#include "helper/helper.h"
+#include "helper/link.h"
+#include "helper/user_lines.h"
 
 struct world world;
 uint64_t world_frames[256];
@@ -62,17 +63,24 @@ void world_say(const void *bytes, size_t count)
     world.said += count;
 }
 
+static const struct nvs_turn *turn_of(int gpu) { return &nvs_helper_client.gpus[gpu].turn; }
+static bool is_registered(void) { return nvs_helper_client.is_registered; }
+
 void world_check(void)
 {
+    world_require(!world.is_recalled, "a recall is answered at once");
     for (int i = 0; i < nvs_gpu_count; i++) {
         const struct nvs_gpu *gpu = &nvs_gpus[i];
         const struct nvs_account *account = &gpu->account;
-        bool is_scheduled = gpu->turn.state == NVS_TURN_NONE || gpu->turn.state == NVS_TURN_WAITING || gpu->turn.state == NVS_TURN_FREE;
-        world_require(!is_scheduled || nvs_helper_is_registered(), "only who is registered waits for a scheduler");
-        world_require(world.gpus[i].is_open == nvs_turn_is_open(&gpu->turn), "the gate is open in a turn, and only then");
-        world_require(gpu->is_draining == (gpu->turn.state == NVS_TURN_DRAINING), "who gives a lock back drains, and nobody else");
+        const struct nvs_turn *turn = turn_of(i);
+        bool is_scheduled = turn->state == NVS_TURN_NONE || turn->state == NVS_TURN_WAITING || turn->state == NVS_TURN_FREE;
+        world_require(!is_scheduled || is_registered(), "only who is registered waits for a scheduler");
+        world_require(world.gpus[i].is_open == nvs_turn_is_open(turn), "the gate is open in a turn, and only then");
+        world_require(gpu->is_draining == (turn->state == NVS_TURN_DRAINING), "who gives a lock back drains, and nobody else");
         world_require(account->unswappable <= account->used, "a part is not more than the whole");
         world_require(nvs_account_total(account) <= account->card, "nobody is promised more than the card");
+        world_require(turn->state != NVS_TURN_UNATTENDED || nvs_helper_client.is_hung, "only who waits for a scheduler that hangs runs without a turn");
+        world_require(!(nvs_helper_client.is_hung && turn->state == NVS_TURN_WAITING), "nobody waits for a scheduler that hangs");
         uint64_t total = nvs_account_total(account), taken = account->used < total ? account->used : total;
         world_require(nvs_account_free(account) <= total - taken, "what is used is not free");
         world_require(!account->limit || account->others < total || !nvs_account_free(account), "what others use is not free");
@@ -85,7 +93,8 @@ static const uint16_t ours[] = {
     [NVS_REQ_LOCK] = sizeof(struct nvs_msg_req_lock),     [NVS_LOCK_RELEASED] = sizeof(struct nvs_msg_lock_released),
     [NVS_MEM_UPDATE] = sizeof(struct nvs_msg_mem_update), [NVS_IDLE] = sizeof(struct nvs_msg_idle),
     [NVS_BUSY] = sizeof(struct nvs_msg_busy),             [NVS_BUDGET_ASK] = sizeof(struct nvs_msg_budget_ask),
-    [NVS_BUDGET_RETURN] = sizeof(struct nvs_msg_budget_return),
+    [NVS_BUDGET_RETURN] = sizeof(struct nvs_msg_budget_return), [NVS_PING] = sizeof(struct nvs_msg_ping),
+    [NVS_MOVED] = sizeof(struct nvs_msg_moved),
 };
 
 static void check_release(int gpu, uint64_t lock)
@@ -107,7 +116,7 @@ static void hear(const uint8_t *at, const struct nvs_head *head)
     world_require(world.registers == 1, "REGISTER comes first");
     world_require(head->type < sizeof ours / sizeof *ours && head->length == ours[head->type], "what we say is a frame of ours");
     world_require(head->gpu < nvs_gpu_count, "we speak of GPUs that we registered");
-    world_require(nvs_helper_is_registered() || head->type == NVS_BUDGET_RETURN, "before the answer only terms are talked about");
+    world_require(is_registered() || head->type == NVS_BUDGET_RETURN, "before the answer only terms are talked about");
     if (head->type == NVS_LOCK_RELEASED) {
         struct nvs_msg_lock_released released;
         memcpy(&released, at, sizeof released);
@@ -120,8 +129,8 @@ static void hear(const uint8_t *at, const struct nvs_head *head)
     } else if (head->type == NVS_BUDGET_RETURN) {
         struct nvs_msg_budget_return back;
         memcpy(&back, at, sizeof back);
-        world.has_returned = true;
-        world.returned_serial = back.serial;
+        world_require(world.is_recalled && world.recalled_serial == back.serial, "a recall is answered, and nothing else");
+        world.is_recalled = false;
     }
 }
 
@@ -151,14 +160,41 @@ static void check_holder(const uint8_t *frame)
     world_require(!is_letters || strstr(world.line, holder), "a holder is called by its name");
 }
 
-static void check_known(const struct nvs_head *head, const uint8_t *frame, const struct nvs_gpu *before)
+/* What a frame found. */
+struct before {
+    struct nvs_turn turn;
+    struct nvs_account account;
+};
+
+static bool is_turn(int gpu, const struct nvs_turn *expected)
+{
+    return turn_of(gpu)->state == expected->state && turn_of(gpu)->lock == expected->lock;
+}
+
+static void check_drop(int gpu, uint64_t lock, const struct nvs_turn *before)
+{
+    struct nvs_turn expected = *before;
+    nvs_turn_input(&expected, before->state == NVS_TURN_HOLDING && before->lock == lock ? NVS_TURN_IN_DROP : NVS_TURN_IN_HEARD);
+    world_require(is_turn(gpu, &expected), "a lock is dropped by its own number only");
+}
+
+/* A frame that breaks the protocol does what the loss of the connection does; any other is a sign of life. */
+static bool is_untouched(const struct before *before, int gpu, bool good)
+{
+    struct nvs_turn expected = before->turn;
+    nvs_turn_input(&expected, good ? NVS_TURN_IN_HEARD : NVS_TURN_IN_LOST);
+    return is_turn(gpu, &expected) && !memcmp(&before->account, &nvs_gpus[gpu].account, sizeof before->account);
+}
+
+static void check_known(const struct nvs_head *head, const uint8_t *frame, const struct before *before)
 {
     const struct nvs_gpu *gpu = &nvs_gpus[head->gpu];
+    const struct nvs_turn *turn = turn_of(head->gpu);
     struct world_gpu *state = &world.gpus[head->gpu];
     if (head->type == NVS_LOCK_OK) {
         struct nvs_msg_lock_ok ok;
         memcpy(&ok, frame, sizeof ok);
-        world_require(gpu->turn.state == NVS_TURN_FREE || (gpu->turn.state == NVS_TURN_HOLDING && gpu->turn.lock == ok.lock),
+        world_require(turn->state == NVS_TURN_FREE || (turn->state == NVS_TURN_HOLDING && turn->lock == ok.lock),
                       "a lock that is given is held");
         remember(state->locks, ok.lock);
         state->has_yielded = !atomic_load(&gpu->contexts);
@@ -166,50 +202,62 @@ static void check_known(const struct nvs_head *head, const uint8_t *frame, const
         struct nvs_msg_drop_lock drop;
         memcpy(&drop, frame, sizeof drop);
         remember(state->dropped, drop.lock);
-        bool is_meant = before->turn.state == NVS_TURN_HOLDING && before->turn.lock == drop.lock;
-        world_require(is_meant == (gpu->turn.state != before->turn.state), "a lock is dropped by its own number only");
+        check_drop(head->gpu, drop.lock, &before->turn);
     } else if (head->type == NVS_UPDATE_LIMIT) {
         world_require(!memcmp(&gpu->account.limit, frame + offsetof(struct nvs_msg_update_limit, limit), 8), "a limit is taken over");
-    } else if (head->type == NVS_LONG_WAIT) {
-        check_holder(frame);
+    } else if (head->type == NVS_CAPACITY) {
+        world_require(gpu->account.room <= gpu->account.card, "no room is larger than the card");
+    } else if (head->type == NVS_MOVE_IN || head->type == NVS_MOVE_OUT) {
+        world_require(is_untouched(before, head->gpu, true), "a request to move memory changes no turn");
+    } else if (head->type == NVS_WAIT_FOR_MEM || head->type == NVS_MEM_AVAILABLE) {
+        enum nvs_wait reason = head->type == NVS_WAIT_FOR_MEM ? NVS_WAIT_MEMORY : NVS_WAIT_LOCK;
+        world_require(nvs_helper_client.gpus[head->gpu].wait == (turn->state == NVS_TURN_WAITING ? reason : NVS_WAIT_NONE),
+                      "a waiter knows what it waits for");
     } else if (head->type == NVS_BUDGET_RECALL) {
         struct nvs_msg_budget_recall recall;
         memcpy(&recall, frame, sizeof recall);
-        world_require(world.has_returned && world.returned_serial == recall.serial, "a recall is answered");
+        world.recalled_serial = recall.serial, world.is_recalled = true;
         world_require(gpu->account.budget <= before->account.budget || gpu->account.budget == gpu->account.used,
                       "a recall raises no budget");
     }
 }
 
-static bool is_untouched(const struct nvs_gpu *before, int gpu)
+#define RECEIVE(name) \
+    uint32_t name(struct nvs_client *client, int64_t now_ns, const uint8_t *frame, size_t bytes, struct nvs_account *account)
+RECEIVE(__real_nvs_client_receive);
+RECEIVE(__wrap_nvs_client_receive);
+RECEIVE(__wrap_nvs_client_receive)
 {
-    const struct nvs_gpu *now = &nvs_gpus[gpu];
-    return before->turn.state == now->turn.state && before->turn.lock == now->turn.lock &&
-           !memcmp(&before->account, &now->account, sizeof now->account);
-}
-
-bool __real_nvs_messages_handle(const uint8_t *frame);
-bool __wrap_nvs_messages_handle(const uint8_t *frame);
-bool __wrap_nvs_messages_handle(const uint8_t *frame)
-{
-    struct nvs_gpu before[WORLD_GPUS];
+    struct before before[WORLD_GPUS];
     struct nvs_head head;
-    memcpy(before, nvs_gpus, sizeof before);
-    memcpy(&head, world.stream + world.handled, sizeof head);
-    world_require(world.handled + head.length <= world.taken, "only whole frames are acted on");
-    world_require(!memcmp(frame, world.stream + world.handled, head.length), "a frame arrives as it was sent");
-    world.handled += head.length;
-    world.has_returned = false;
-    bool was_registered = nvs_helper_is_registered(), good = __real_nvs_messages_handle(frame);
-    world_frames[head.type]++;
-    world_require(!good || head.length >= world_least_bytes(head.type), "a frame that is too short is refused");
-    bool is_for_all = head.type == NVS_SCHED_ON || head.type == NVS_SCHED_OFF;
     for (int i = 0; i < nvs_gpu_count; i++)
-        if (!good || head.type > NVS_LONG_WAIT || (!is_for_all && head.gpu != i))
-            world_require(is_untouched(&before[i], i), "nonsense, the unknown and another GPU's affairs change nothing");
+        before[i] = (struct before){*turn_of(i), nvs_gpus[i].account};
+    memcpy(&head, world.stream + world.handled, sizeof head);
+    world_require(bytes == head.length && world.handled + bytes <= world.taken, "only whole frames are acted on");
+    world_require(!memcmp(frame, world.stream + world.handled, bytes), "a frame arrives as it was sent");
+    world.handled += bytes;
+    bool was_registered = is_registered();
+    uint32_t todo = __real_nvs_client_receive(client, now_ns, frame, bytes, account);
+    bool good = !(todo & NVS_CLIENT_SAY_BROKEN);
+    world_frames[head.type]++;
+    world_require(!good || bytes >= world_least_bytes(head.type), "a frame that is too short is refused");
+    bool is_for_all = head.type == NVS_SCHED_ON || head.type == NVS_SCHED_OFF;
+    bool is_noise = head.type == NVS_PONG || head.type > NVS_MOVED;
+    for (int i = 0; i < nvs_gpu_count; i++)
+        if (!good || is_noise || (!is_for_all && head.gpu != i))
+            world_require(is_untouched(&before[i], i, good), "nonsense, the unknown and another GPU's affairs change nothing");
     world_require(was_registered || !good || is_for_all || head.type == NVS_UPDATE_LIMIT || head.type >= NVS_BUDGET,
                   "no turn before we are registered");
-    if (good && !is_for_all && head.type <= NVS_LONG_WAIT)
+    if (good && !is_for_all && !is_noise)
         check_known(&head, frame, &before[head.gpu]);
-    return good;
+    return todo;
+}
+
+void __real_nvs_user_lines_of_frame(const uint8_t *frame);
+void __wrap_nvs_user_lines_of_frame(const uint8_t *frame);
+void __wrap_nvs_user_lines_of_frame(const uint8_t *frame)
+{
+    __real_nvs_user_lines_of_frame(frame);
+    if (frame[offsetof(struct nvs_head, type)] == NVS_LONG_WAIT)
+        check_holder(frame);
 }

@@ -7,9 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "memory.h"
-#include "process.h"
-#include "session.h"
+#include "helper/session.h"
+#include "memory/memory.h"
 #include "wire.h"
 
 enum { WORLD_GPUS = 2, WORLD_LOCKS = 4, WORLD_FRAME = 128 };
@@ -38,8 +37,8 @@ struct world {
         bool has_yielded;              /* since the newest was given, we were without a context */
     } gpus[WORLD_GPUS];
     char line[1024]; /* what the user was told last */
-    uint32_t last_ask, returned_serial;
-    bool has_returned;
+    uint32_t last_ask, recalled_serial;
+    bool is_recalled; /* a BUDGET_RECALL has come that is not answered yet */
 };
 extern struct world world;
 /* How many frames of each type were acted on, over all stories. */

@@ -8,16 +8,22 @@ import pytest
 
 from nvshare.inotify import Inotify
 
-CHANGES: dict[str, Callable[[Path], None]] = {
+
+def remove_directory(path: Path) -> None:
+    (path / "old").unlink()
+    path.rmdir()
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
     "a file comes": lambda path: (path / "new").touch(),
     "a file goes": lambda path: (path / "old").unlink(),
     "a file is moved in": lambda path: (path.parent / "outside").rename(path / "inside"),
-    "the directory goes": lambda path: ((path / "old").unlink(), path.rmdir()),
+    "the directory goes": remove_directory,
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_change_is_told(tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_a_change_is_told(tmp_path: Path, change: Callable[[Path], object]) -> None:
     watched = tmp_path / "watched"
     watched.mkdir()
     (watched / "old").touch()

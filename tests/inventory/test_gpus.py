@@ -16,5 +16,14 @@ def test_gpus_are_named_by_uuid_or_index_and_given_once_in_order(wanted: str, ex
 
 
 def test_a_gpu_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(SelectionError, match=r"no GPU '7' here; there are: 0 \(GPU-a\)"):
+    with pytest.raises(SelectionError, match=r"no GPU '7'; it has: 0 \(GPU-a\)"):
         select(GPUS, "7")
+
+
+def test_the_beginning_of_a_uuid_means_its_gpu_if_it_is_clear() -> None:
+    cards = [Gpu("GPU-7abc-1", 1, 0, ""), Gpu("GPU-7abd-2", 1, 1, "")]
+    assert select(cards, "GPU-7abd, 7abc") == tuple(cards)
+    with pytest.raises(SelectionError, match="2 GPUs that begin with 'GPU-7'"):
+        select(cards, "GPU-7")
+    with pytest.raises(SelectionError, match="no GPU '7'"):
+        select(cards, "7")

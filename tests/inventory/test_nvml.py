@@ -1,6 +1,7 @@
 """The NVML adapter on the simulated NVML, in a process of its own: the library is found when a process starts."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -9,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from nvshare.simgpu.config import SimGpu, library_directory
+from nvshare.simgpu.config import SimGpu
 from nvshare.simgpu.events import RECOVERED, inject_xid
 
-needs_simulation = pytest.mark.skipif(
-    not (library_directory() / "libnvidia-ml.so.1").exists(), reason="the C parts are not built (make native)"
-)
 PROLOGUE = "import json, os, sys\nfrom nvshare.inventory.nvml import *\n"
 
 
@@ -30,7 +28,6 @@ def python(place: Path, script: str, **settings: object) -> Any:
     return json.loads(done.stdout)
 
 
-@needs_simulation
 def test_every_gpu_is_discovered(tmp_path: Path) -> None:
     gpus = python(
         tmp_path,
@@ -41,7 +38,25 @@ def test_every_gpu_is_discovered(tmp_path: Path) -> None:
     assert len({uuid for _, uuid, _, _ in gpus}) == 3
 
 
-@needs_simulation
+def test_a_gpu_whose_memory_nvml_does_not_report_has_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GB10, which shares the memory of the machine."""
+    monkeypatch.setenv("NVSHARE_SIM_NVML_MEMORY", "0")
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = python(
+        tmp_path,
+        """
+        nvml = Nvml()
+        (gpu,) = nvml.discover()
+        sample = nvml.sample(gpu.uuid)
+        print(json.dumps([gpu.total_bytes, gpu.shares_host_memory, sample.total_bytes, sample.used_bytes]))
+        """,
+        gpus=1,
+    )
+    assert found == [machine, True, machine, 0]
+
+
 def test_a_sample_names_who_uses_how_much(tmp_path: Path) -> None:
     empty, used, processes, pid = python(
         tmp_path,
@@ -66,7 +81,6 @@ def test_a_sample_names_who_uses_how_much(tmp_path: Path) -> None:
     assert processes[str(pid)] >= 1 << 30
 
 
-@needs_simulation
 def test_an_xid_error_is_heard_and_a_reset_wanted_until_it_is_done(tmp_path: Path) -> None:
     script = """
         nvml = Nvml()
@@ -102,7 +116,6 @@ def test_an_xid_error_is_heard_and_a_reset_wanted_until_it_is_done(tmp_path: Pat
         assert json.loads(child.stdout.readline()) is False
 
 
-@needs_simulation
 def test_a_strange_gpu_is_lost_not_a_crash(tmp_path: Path) -> None:
     script = """
         try:

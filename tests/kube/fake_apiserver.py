@@ -2,7 +2,8 @@
 
 It keeps pods and a history of changes with versions. A watch from a version too old answers 200 and then an ERROR event
 with code 410; streams end cleanly when told; no bookmarks come unless asked for by the test; connections can be cut and
-the whole server stopped and started again on the same port. Every request is kept for the test to look at."""
+the whole server stopped and started again on the same port. A list that asks for a version that is not there yet is
+refused with 504. Every request is kept for the test to look at."""
 
 import asyncio
 import json
@@ -98,9 +99,12 @@ class FakeApiServer:
         for writer in list(self._writers):
             writer.transport.abort()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something the requests cause; fails after ten seconds."""
-        async with asyncio.timeout(10), self._changed:
+    async def until_watched(self, times: int) -> None:
+        await self.until(lambda: self.count(watch=True) == times)
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 30) -> None:
+        """Wait for something the requests cause."""
+        async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(condition)
 
     def count(self, *, watch: bool) -> int:
@@ -145,6 +149,8 @@ class FakeApiServer:
             await self._send(http, writer, 201, self.events[-1])
         elif "watch" in query:
             await self._watch(http, writer, int(query["resourceVersion"]))
+        elif int(query.get("resourceVersion", 0)) > self.version:
+            await self._send(http, writer, 504, {"kind": "Status", "message": "Too large resource version"})
         else:
             metadata = {"resourceVersion": str(self.version)}
             await self._send(http, writer, 200, {"metadata": metadata, "items": list(self.pods.values())})

@@ -5,19 +5,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_apiserver import pod
 
+from kube.fake_apiserver import pod
 from nvshare.kube.annotations import (
     MEMORY_LIMIT,
     PRIORITY,
     SPEC_LIMIT,
     WEIGHT,
     Pod,
-    Wishes,
+    PodSettings,
+    claims_of,
     has_slot,
     label,
     node_uid,
-    read_wishes,
+    read_settings,
 )
 
 GIB = 1 << 30
@@ -33,23 +34,28 @@ def test_annotations_and_the_specs_environment_are_read() -> None:
         annotations={MEMORY_LIMIT: "8Gi", PRIORITY: "-5", WEIGHT: "3", "other": "x"},
         env=[{"name": SPEC_LIMIT, "value": "2Gi"}],
     )
-    assert read_wishes(decode(item), Wishes()) == (Wishes(limit=8 * GIB, spec_limit=2 * GIB, priority=-5, weight=3), [])
+    assert read_settings(decode(item), PodSettings()) == (
+        PodSettings(limit=8 * GIB, spec_limit=2 * GIB, priority=-5, weight=3),
+        [],
+    )
     assert label(decode(item)) == "default/p"
 
 
 def test_a_pod_that_says_nothing_wishes_nothing() -> None:
-    assert read_wishes(decode({"metadata": {"uid": "u", "annotations": None}}), Wishes()) == (Wishes(), [])
-    assert read_wishes(decode(pod("p", env=[{"name": SPEC_LIMIT, "valueFrom": {"fieldRef": {}}}])), Wishes()) == (
-        Wishes(),
+    assert read_settings(decode({"metadata": {"uid": "u", "annotations": None}}), PodSettings()) == (PodSettings(), [])
+    assert read_settings(
+        decode(pod("p", env=[{"name": SPEC_LIMIT, "valueFrom": {"fieldRef": {}}}])), PodSettings()
+    ) == (
+        PodSettings(),
         [],
     )
 
 
 def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
     item = pod("p", annotations={MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0"})
-    before = Wishes(limit=GIB, priority=2, weight=7)
-    wishes, complaints = read_wishes(decode(item), before)
-    assert wishes == before
+    before = PodSettings(limit=GIB, priority=2, weight=7)
+    settings, complaints = read_settings(decode(item), before)
+    assert settings == before
     assert [(complaint.key, complaint.value) for complaint in complaints] == [
         (MEMORY_LIMIT, "lots"),
         (PRIORITY, "1.5"),
@@ -57,8 +63,17 @@ def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
     ]
 
 
+def test_a_bad_value_without_one_before_it_says_that_the_limit_stays() -> None:
+    """As after a restart: the caller has not seen the value before it. With a value, or without the annotation, no."""
+    bad, good = pod("p", annotations={MEMORY_LIMIT: "lots"}), pod("p", annotations={MEMORY_LIMIT: "1Gi"})
+    assert read_settings(decode(bad), PodSettings())[0] == PodSettings(keeps_limit=True)
+    assert read_settings(decode(bad), PodSettings(keeps_limit=True))[0] == PodSettings(keeps_limit=True)
+    assert read_settings(decode(good), PodSettings(keeps_limit=True))[0] == PodSettings(limit=GIB)
+    assert read_settings(decode(pod("p")), PodSettings(keeps_limit=True))[0] == PodSettings()
+
+
 def test_removing_an_annotation_is_not_a_bad_value() -> None:
-    assert read_wishes(decode(pod("p")), Wishes(limit=GIB)) == (Wishes(), [])
+    assert read_settings(decode(pod("p")), PodSettings(limit=GIB)) == (PodSettings(), [])
 
 
 @pytest.mark.parametrize(
@@ -79,8 +94,8 @@ def test_containers_that_differ_give_the_pod_the_largest(
     item["spec"]["containers"] = [
         {"env": [{"name": SPEC_LIMIT, "value": value} for value in values]} for values in containers
     ]
-    wishes, _ = read_wishes(decode(item), Wishes())
-    assert (wishes.spec_limit, wishes.container_limits) == (expected, others)
+    settings, _ = read_settings(decode(item), PodSettings())
+    assert (settings.spec_limit, settings.container_limits) == (expected, others)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +108,13 @@ def test_a_pod_with_a_shared_gpu_is_told_from_others(limits: dict[str, Any] | No
     assert has_slot(decode(item)) is expected
 
 
+def test_a_slot_is_known_by_the_name_that_the_device_plugin_offers() -> None:
+    item = pod("p")
+    item["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
+    assert not has_slot(decode(item))
+    assert has_slot(decode(item), "example.com/gpu")
+
+
 def test_only_a_static_pods_uid_is_taken_from_an_annotation() -> None:
     def known_as(original: str) -> str:
         return node_uid(decode(pod("p", annotations={"kubernetes.io/config.mirror": original})))
@@ -100,3 +122,23 @@ def test_only_a_static_pods_uid_is_taken_from_an_annotation() -> None:
     assert known_as("0123456789abcdef0123456789abcdef") == "0123456789abcdef0123456789abcdef"
     assert known_as("920c6b6e-af49-43b2-ac42-d633dc788812") == "uid-p"  # somebody else's
     assert known_as("") == "uid-p"
+
+
+def test_claims_are_named_in_the_spec_or_made_from_templates_or_for_an_extended_resource() -> None:
+    item = pod("p", namespace="team")
+    assert claims_of(decode(item)) == ()
+    item["spec"]["resourceClaims"] = [
+        {"name": "a", "resourceClaimName": "ready"},
+        {"name": "b", "resourceClaimTemplateName": "template"},
+    ]
+    assert claims_of(decode(item)) == ("team/ready",)
+    item["status"] = {
+        "phase": "Running",
+        "resourceClaimStatuses": [
+            {"name": "a", "resourceClaimName": "ready"},
+            {"name": "b", "resourceClaimName": "p-b-x7x"},
+            {"name": "c"},
+        ],
+        "extendedResourceClaimStatus": {"resourceClaimName": "p-extended", "requestMappings": []},
+    }
+    assert read_settings(decode(item), PodSettings())[0].claims == ("team/p-b-x7x", "team/p-extended", "team/ready")

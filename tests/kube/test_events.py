@@ -2,8 +2,7 @@
 
 import asyncio
 
-from fake_apiserver import FakeApiServer
-
+from kube.fake_apiserver import FakeApiServer
 from nvshare.kube.client import Api, Server
 from nvshare.kube.events import PodNote, Recorder
 
@@ -45,7 +44,7 @@ def quiet_recorder(clock: Clock) -> Recorder:
     return Recorder(Api(Server(host="127.0.0.1", port=1, token_path=None, tls=False)), "node-1", clock=clock)
 
 
-def test_the_same_thing_is_said_once_in_ten_minutes() -> None:
+def test_the_same_thing_is_posted_at_once_in_ten_minutes() -> None:
     clock = Clock()
     recorder = quiet_recorder(clock)
     assert [recorder.note(note()), recorder.note(note()), recorder.note(note(message="other"))] == [True, False, True]
@@ -68,7 +67,7 @@ def test_memory_for_repetitions_is_bounded() -> None:
     for number in range(10_000):
         clock.now += 1
         recorder.note(note(pod=f"u{number}"))
-    assert len(recorder._said) <= 4096
+    assert len(recorder._posted_at) <= 4096
 
 
 def test_an_api_server_that_is_away_drops_events_and_nothing_else() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nvshare.cli.kubectl_nvshare import cli
+from nvshare.cli.ctl.kubectl_nvshare import cli
 
 GIB = 1 << 30
 
@@ -17,7 +17,7 @@ GIB = 1 << 30
 def gpu(uuid: str) -> dict[str, Any]:
     client = {
         "id": "00a1", "group": "pod/u", "label": "team/train", "name": "python", "pid": 7, "gpu": uuid,
-        "state": "waiting", "place": 2, "since_ns": 90 * 10**9, "memory_allocated": 3 * GIB, "limit": 4 * GIB,
+        "state": "waiting", "place": 2, "since_seconds": 90.0, "memory_allocated": 3 * GIB, "limit_bytes": 4 * GIB,
     }  # fmt: skip
     return {
         "uuid": uuid, "total_memory": 16 * GIB, "running_memory_usage": 2 * GIB, "available_memory": 12 * GIB,

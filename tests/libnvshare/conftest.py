@@ -1,17 +1,18 @@
 """Programs under the library: against a null driver and a fake scheduler, or on simulated GPUs with the real one."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake_scheduler import FakeScheduler
-from programs import NULL_DRIVER, Programs
-
+from libnvshare.fake_scheduler import FakeScheduler
+from libnvshare.programs import NULL_DRIVER, Programs
 from nvshare.simgpu.config import SimGpu
+
+
+def own_socket(tmp_path: Path) -> dict[str, str]:
+    """Where the test's scheduler may listen. A test that has none should not wait for it as long as a user would."""
+    return {"NVSHARE_SOCKET": str(tmp_path / "scheduler.sock"), "NVSHARE_JOIN_MS": "5000"}
 
 
 @pytest.fixture
@@ -27,14 +28,12 @@ def on_card(tmp_path: Path) -> Iterator[Programs]:
     directory = tmp_path / "gpus"
     directory.mkdir()
     card = SimGpu().with_values(directory=str(directory), gpus=1, memory="16Gi", scale=0.01)
-    with Programs(tmp_path, {**card.environment({}), "NVSHARE_SOCKET": str(tmp_path / "scheduler.sock")}) as started:
+    with Programs(tmp_path, {**card.environment({}), **own_socket(tmp_path)}) as started:
         yield started
 
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Iterator[Programs]:
     """Starts programs on the null driver; ends what a test leaves behind."""
-    with Programs(
-        tmp_path, {"LD_LIBRARY_PATH": str(NULL_DRIVER), "NVSHARE_SOCKET": str(tmp_path / "scheduler.sock")}
-    ) as started:
+    with Programs(tmp_path, {"LD_LIBRARY_PATH": str(NULL_DRIVER), **own_socket(tmp_path)}) as started:
         yield started

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from programs import CHECKS, GIB, Program, Programs
-
+from libnvshare.programs import CHECKS, GIB, Program, Programs
 from nvshare.simgpu.config import SimGpu
-from nvshare.simgpu.trace import Kind, Overlap, ProcessTrace, merge, overlaps, read_traces
+from nvshare.simgpu.trace import Kind, Overlap, ProcessTrace, overlaps, read_traces
 from support.daemon import Daemon
 
 WORK = (Kind.KERNEL, Kind.COPY, Kind.MEMSET)
@@ -76,9 +75,4 @@ def turns(traces: list[ProcessTrace], uuid: str) -> Iterator[tuple[str, int, int
         yield work[-1][2], current[0][0], max(until for _, until in current)
 
 
-def busy_ns(trace: ProcessTrace) -> int:
-    """How long the process had work on a card."""
-    return sum(end - begin for begin, end in merge((r.begin_ns, r.known_end_ns) for r in trace.of_kind(*WORK)))
-
-
-__all__ = ["GIB", "Machine", "busy_ns", "turns"]
+__all__ = ["GIB", "Machine", "turns"]

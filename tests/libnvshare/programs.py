@@ -1,21 +1,28 @@
 """Starting programs with the library preloaded, and talking to the one that does as it is told."""
 
 import os
+import platform
+import re
 import select
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
+
+from support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("NVSHARE_BUILD", ROOT / "build" / "native"))
 CHECKS = BUILD / "checks"
 NULL_DRIVER = BUILD / "null"
 LIBRARY = Path(os.environ.get("NVSHARE_LIBRARY", ROOT / "src" / "nvshare" / "_native" / "libnvshare.so"))
+NOT_INSTALLED = "/nonexistent/scheduler.sock"
+"""A socket in a directory that does not exist: nobody waits for a scheduler there."""
 OUT_OF_MEMORY = 2
 MIB = 1 << 20
 GIB = 1 << 30
+FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]  # the number of the system call
 REPORTS = ("ThreadSanitizer", "AddressSanitizer", "runtime error:")
 
 
@@ -63,9 +70,12 @@ class Program:
         assert result == "0", f"{line}: result {result} {values}; stderr: {self.said()}"
         return values
 
-    def is_silent(self, seconds: float) -> bool:
-        """True if no answer comes within the time."""
-        return not self.hear(seconds)
+    def waits(self, timeout: float = 20.0) -> bool:
+        """True once its first thread sleeps in a futex, as at the gate; False if it answers instead."""
+        syscall = Path(f"/proc/{self.process.pid}/syscall")
+        is_futex = re.compile(rf"{FUTEX} ").match
+        wait_until(lambda: self.hear(0) or is_futex(syscall.read_text()), "it waits or answers", timeout)
+        return not self.hear(0)
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
@@ -100,6 +110,26 @@ class Programs:
             check=False,
         )
 
+    def run_until(
+        self, is_enough: Callable[[], bool], *command: str | Path, timeout: float = 60.0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a program that goes on until its input ends, which is when it is enough."""
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            env={**self.environment, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            wait_until(lambda: is_enough() or process.poll() is not None, f"enough of {command}", timeout)
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+            process.wait()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
     def __enter__(self) -> Self:
         return self
 
@@ -109,12 +139,3 @@ class Programs:
             program.process.wait()
         for program in self.started:  # in a sanitizer build
             assert not any(word in program.said() for word in REPORTS), program.said()
-
-
-def wait_until(condition: object, timeout: float = 10.0, what: str = "it") -> None:
-    """Polls for what cannot be awaited: another process's file or log line."""
-    assert callable(condition)
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen within {timeout} s"
-        time.sleep(0.005)

@@ -4,8 +4,7 @@ import random
 import threading
 import time
 
-from fake_scheduler import FakeScheduler, Peer
-
+from libnvshare.fake_scheduler import FakeScheduler, Peer
 from nvshare.wire.messages import Contended, DropLock, LockOk, LockReleased, ReqLock
 
 

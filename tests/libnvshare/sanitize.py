@@ -18,8 +18,16 @@ OPTIONS = {
     },
 }
 # A Python that is not instrumented cannot load a sanitizer's runtime late.
-NOT_OURS = "not executes and not multiprocessing and not bare_clone and not without_cuda"
-TESTS = ["test_turns.py", "test_memory.py", "test_lives.py", "test_captures.py", "test_draining.py", "test_storm.py"]
+NOT_OURS = "not without_cuda"
+TESTS = [
+    "test_turns.py",
+    "test_memory.py",
+    "test_lives.py",
+    "test_captures.py",
+    "test_draining.py",
+    "test_storm.py",
+    "test_exit.py",
+]
 
 
 def run(sanitizer: str) -> int:
@@ -32,8 +40,9 @@ def run(sanitizer: str) -> int:
         *programs,
     ]
     subprocess.run(["make", "-s", "-C", str(ROOT / "native"), f"SAN={sanitizer}", *map(str, targets)], check=True)
-    for unit in ("lib_unit_gate", "lib_unit_ledger"):
-        subprocess.run([build / "checks" / unit], check=True)
+    for program in programs:
+        if program.name.startswith("lib_unit_"):
+            subprocess.run([program], check=True)
     environment = {**os.environ, "NVSHARE_BUILD": str(build), "NVSHARE_LIBRARY": str(targets[0]), **OPTIONS[sanitizer]}
     tests = [str(HERE / name) for name in TESTS]
     return subprocess.run(

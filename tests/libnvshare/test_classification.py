@@ -5,10 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+import interception
 
-import interception  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 LOOKUPS = Path(__file__).parent / "data" / "cudart-13.0-lookups.txt"
 

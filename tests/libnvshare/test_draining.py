@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from fake_scheduler import FakeScheduler, Peer
-from programs import GIB, OUT_OF_MEMORY, Program, Programs, wait_until
 
+from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.programs import GIB, OUT_OF_MEMORY, Program, Programs
 from nvshare.wire.messages import (
     Budget,
     Busy,
@@ -19,6 +19,7 @@ from nvshare.wire.messages import (
     SchedOn,
     UpdateLimit,
 )
+from support.waiting import wait_until
 
 KERNEL_US = 50_000_000  # half a second on a card a hundred times faster than life
 KERNEL_S = 0.5
@@ -27,9 +28,7 @@ KERNEL_S = 0.5
 def start(programs: Programs, scheduler: FakeScheduler, *, contended: bool = False) -> tuple[Program, Peer]:
     """A client that holds lock 1 and has used the legacy stream of its context."""
     program = programs.start()
-    program.say("init 0")
-    peer, _ = scheduler.welcome()
-    program.answer()
+    peer = scheduler.join(program)
     program.say("spin 1 1")
     peer.expect(ReqLock)
     peer.send(LockOk(0, contended, 1))
@@ -59,6 +58,10 @@ def destroyed_stream(program: Program) -> None:
     program.do("streamdestroy 0")
 
 
+def many_destroyed_streams(program: Program) -> None:
+    program.do(f"churn 600 {KERNEL_US}")  # the last one computes, the others have finished
+
+
 def per_thread_stream(program: Program) -> None:
     program.do(f"spinptds {KERNEL_US}")
 
@@ -80,6 +83,7 @@ WAYS = [
     blocking_stream,
     non_blocking_stream,
     destroyed_stream,
+    many_destroyed_streams,
     per_thread_stream,
     second_context,
     primary_context,
@@ -109,6 +113,20 @@ def test_a_holder_with_work_under_way_is_not_idle(on_card: Programs, scheduler: 
     assert time.monotonic() - began > KERNEL_S - 0.05
 
 
+def test_a_thread_at_the_gate_is_queued_by_the_release(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(on_card, scheduler)
+    program.do(f"spin {KERNEL_US} 4")
+    peer.settle(DropLock(0, 1, 10000, 1))
+    program.say("spin 1 1")
+    assert program.waits()
+    assert peer.heard(LockReleased) == []
+    assert peer.expect(LockReleased, 10) == LockReleased(0, True, 1)
+    asked = len(peer.heard(ReqLock))
+    peer.send(LockOk(0, False, 2))
+    assert program.answer()[0] == "0"
+    assert len(peer.heard(ReqLock)) == asked
+
+
 def test_a_scheduler_that_goes_in_the_middle_of_a_drain_leaves_the_lock_and_all_work(
     on_card: Programs, scheduler: FakeScheduler
 ) -> None:
@@ -117,8 +135,8 @@ def test_a_scheduler_that_goes_in_the_middle_of_a_drain_leaves_the_lock_and_all_
     program.do(f"spin {KERNEL_US} 4")
     peer.settle(DropLock(0, 1, 10000, 1))
     program.say("spin 1 1")
-    assert program.is_silent(0.1)  # at the gate, behind the drain
-    assert [message for message in peer.seen if isinstance(message, LockReleased)] == []
+    assert program.waits()  # at the gate, behind the drain
+    assert peer.heard(LockReleased) == []
     peer.close()
     assert program.answer()[0] == "0"  # nobody is left to give the lock to
     peer = scheduler.accept()
@@ -136,14 +154,13 @@ def test_a_scheduler_that_goes_in_the_middle_of_a_drain_leaves_the_lock_and_all_
 
 
 def test_what_a_pool_keeps_is_charged_and_what_it_lets_go_is_not(on_card: Programs, scheduler: FakeScheduler) -> None:
-    program, peer = start(on_card, scheduler)
+    program, _ = start(on_card, scheduler)
     address = int(program.do(f"async {GIB}")[0])
     free, total, _ = map(int, program.do("info"))
     assert total - free >= GIB
     program.do(f"freeasync {address}")
     program.do("sync")
     wait_until(lambda: program.do("info")[0] == str(total), what="the pool gives its memory back")
-    peer.drain_quiet(0.05)
 
 
 @pytest.mark.parametrize("how", ["graphalloc", "capturealloc"])

@@ -5,10 +5,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from programs import CHECKS, LIBRARY, NULL_DRIVER, Programs
 
+from libnvshare.programs import CHECKS, LIBRARY, NOT_INSTALLED, NULL_DRIVER, Programs
 from nvshare.simgpu.config import SimGpu
 
 HELLO = """
@@ -138,11 +139,12 @@ def test_every_lookup_of_libcudart_is_answered_as_the_driver_would(programs: Pro
     assert with_library.stdout == without.stdout
 
 
-def simulated(programs: Programs) -> dict[str, str]:
+def simulated(programs: Programs) -> dict[str, Any]:
     directory = programs.directory / "gpus"
     directory.mkdir(exist_ok=True)
     card = SimGpu().with_values(directory=str(directory), gpus=1, memory="16Gi", scale=0.01)
-    return {**card.environment({}), "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    source = str(Path(__file__).parents[2] / "src")
+    return {**card.environment({}), "PYTHONPATH": source, "NVSHARE_SOCKET": NOT_INSTALLED}
 
 
 NVML = """
@@ -164,6 +166,24 @@ for version in (None, pynvml.nvmlMemory_v2):
 def test_nvml_agrees_with_cuda_about_memory(programs: Programs) -> None:
     done = programs.run(sys.executable, "-c", NVML, **simulated(programs), NVSHARE_GPU_MEMORY_LIMIT="4Gi")
     assert done.stdout == "4 3 1\n4 3 1\n", done.stderr
+
+
+NVML_BEFORE_CUDA = """
+import pynvml
+pynvml.nvmlInit()
+card = pynvml.nvmlDeviceGetHandleByIndex(0)
+for version in (None, pynvml.nvmlMemory_v2):
+    memory = pynvml.nvmlDeviceGetMemoryInfo(card, version=version)
+    print(memory.total >> 30, memory.free >> 30, memory.used >> 30)
+"""
+
+
+def test_before_cuda_starts_nvml_shows_what_a_program_may_get_whatever_others_use(on_card: Programs) -> None:
+    other = on_card.start(NVSHARE_DISABLE="1")
+    other.do("init 0")
+    other.do(f"alloc {8 << 30}")
+    done = on_card.run(sys.executable, "-c", NVML_BEFORE_CUDA, NVSHARE_GPU_MEMORY_LIMIT="4Gi")
+    assert done.stdout == "4 4 0\n4 4 0\n", done.stderr
 
 
 BINDINGS = """
@@ -190,8 +210,10 @@ def test_cuda_bindings_run_under_it(programs: Programs) -> None:
 
 
 def test_the_unit_checks_of_the_pure_parts_pass() -> None:
-    for name in ("lib_unit_gate", "lib_unit_ledger"):
-        done = subprocess.run([CHECKS / name], capture_output=True, text=True, check=False)
+    units = sorted((Path(__file__).parents[1] / "native").glob("lib_unit_*.c"))
+    assert len(units) >= 3
+    for source in units:
+        done = subprocess.run([CHECKS / source.stem], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert "checks passed" in done.stdout
     assert NULL_DRIVER.is_dir()

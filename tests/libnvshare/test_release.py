@@ -1,15 +1,13 @@
 """The released library runs on machines older than the one that builds it."""
 
-import sys
 from pathlib import Path
 
 import pytest
-from programs import LIBRARY, Programs
+
+import release
+from libnvshare.programs import LIBRARY, Programs
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import release  # noqa: E402
 
 
 def test_the_reader_of_versions_agrees_with_what_this_machines_library_needs() -> None:

@@ -47,8 +47,7 @@ static void kinds_of_pointers(void)
     OK(cudaMallocHost(&host, N));
     OK(cudaPointerGetAttributes(&what, device));
     CHECK(what.device == 0 && what.devicePointer == device);
-    /* libnvshare, if it stands in between, gives managed memory for device memory. */
-    CHECK(what.type == (getenv("NVSHARE_SOCKET") == NULL ? cudaMemoryTypeDevice : cudaMemoryTypeManaged));
+    CHECK(what.type == cudaMemoryTypeDevice); /* also with libnvshare in between, which gives managed memory for it */
     OK(cudaPointerGetAttributes(&what, (char *)managed + 100));
     CHECK(what.type == cudaMemoryTypeManaged && what.hostPointer != NULL);
     OK(cudaPointerGetAttributes(&what, host));

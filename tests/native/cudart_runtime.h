@@ -2,7 +2,7 @@
 #ifndef CUDART_RUNTIME_H
 #define CUDART_RUNTIME_H
 
-#include "cudart_api.h"
+#include "runtime/cudart_api.h"
 
 #define RT(name, ...) cudaError_t name(__VA_ARGS__)
 

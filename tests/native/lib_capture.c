@@ -1,15 +1,18 @@
 /* Captures on two threads in all three modes, each checked against the first: lib_capture TIMES BYTES threads|legacy.
+ * They end after so many captures each, but not before the input ends.
  * "legacy": on one thread, with work on the legacy stream under way while a stream that waits for it captures.
  * Whatever a library in front of the driver does meanwhile, no capture may fail and no graph may differ. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "lib_check.h"
 #include "lib_driver.h"
 
-enum { MOST_NODES = 64, KERNELS = 20 };
+enum { MAX_NODES = 64, KERNELS = 20 };
 
 static CUcontext context;
 static CUfunction spin;
@@ -17,6 +20,7 @@ static CUdeviceptr memory;
 static long times;
 static int uses_legacy;
 static _Atomic int modes_seen[3];
+static _Atomic bool input_has_ended;
 
 static void launch(CUstream stream)
 {
@@ -46,8 +50,8 @@ static CUgraph capture(CUstream first, CUstream second, CUevent fork, CUevent jo
 
 static size_t shape(CUgraph graph, int *types)
 {
-    CUgraphNode nodes[MOST_NODES];
-    size_t count = MOST_NODES;
+    CUgraphNode nodes[MAX_NODES];
+    size_t count = MAX_NODES;
     EQUAL(cu.GraphGetNodes(graph, nodes, &count), 0);
     for (size_t i = 0; i < count; i++) {
         CUgraphNodeType type;
@@ -57,19 +61,27 @@ static size_t shape(CUgraph graph, int *types)
     return count;
 }
 
+static void wait_for_input_to_end(void)
+{
+    char nothing;
+    while (read(STDIN_FILENO, &nothing, 1) > 0)
+        ;
+    atomic_store(&input_has_ended, true);
+}
+
 static void *captures(void *flags)
 {
     CUstream first, second;
     CUevent fork, join;
-    int expected[MOST_NODES] = {0};
+    int expected[MAX_NODES] = {0};
     size_t expected_count = 0;
     EQUAL(cu.CtxSetCurrent(context), 0);
     EQUAL(cu.StreamCreate(&first, (unsigned)(uintptr_t)flags), 0);
     EQUAL(cu.StreamCreate(&second, (unsigned)(uintptr_t)flags), 0);
     EQUAL(cu.EventCreate(&fork, CU_EVENT_DISABLE_TIMING), 0);
     EQUAL(cu.EventCreate(&join, CU_EVENT_DISABLE_TIMING), 0);
-    for (long i = 0; i < times; i++) {
-        int types[MOST_NODES] = {0};
+    for (long i = 0; i < times || !atomic_load(&input_has_ended); i++) {
+        int types[MAX_NODES] = {0};
         CUgraphExec exec;
         launch(first); /* work under way on a stream that begins to capture */
         launch(second);
@@ -115,6 +127,7 @@ int main(int argc, char **argv)
     EQUAL(cu.MemAlloc(&ballast, strtoull(argv[2], NULL, 10)), 0);
     for (uintptr_t i = 0; i < (uintptr_t)count; i++) /* one thread's streams are blocking, the other's not */
         pthread_create(&threads[i], NULL, captures, (void *)(uintptr_t)(i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+    wait_for_input_to_end();
     for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     printf("captures by mode: %d %d %d\n", modes_seen[0], modes_seen[1], modes_seen[2]);

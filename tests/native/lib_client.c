@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -149,6 +151,22 @@ static void both(uint64_t us, double ms)
            sides[1].longest);
 }
 
+/* One thread on two GPUs: a kernel on the first, then one on the second, as a pipeline does. */
+static void alternate(uint64_t us, double ms)
+{
+    double end = now_ms() + ms;
+    long rounds = 0;
+    CUresult result = CUDA_SUCCESS;
+    for (; result == CUDA_SUCCESS && now_ms() < end; rounds++)
+        for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++) {
+            cu.CtxSetCurrent(contexts[i]);
+            result = launch_in(i, us, NULL);
+            if (result == CUDA_SUCCESS)
+                result = cu.CtxSynchronize();
+        }
+    printf("%d %ld\n", result, rounds);
+}
+
 struct hammer { long times; size_t bytes; long good, refused, bad; };
 
 static void *hammering(void *argument)
@@ -207,6 +225,29 @@ static void fill(int threads, size_t bytes)
     printf("0 %ld\n", filled);
 }
 
+/* An allocation in a thread of its own. Its answer is a line like any other, whenever it comes. */
+struct aside { char how[64]; size_t bytes; };
+
+static void *allocating_aside(void *argument)
+{
+    struct aside *aside = argument;
+    cu.CtxSetCurrent(contexts[0]);
+    allocate(aside->how, aside->bytes, 1);
+    fflush(stdout);
+    free(aside);
+    return NULL;
+}
+
+static void allocate_aside(const char *how, size_t bytes)
+{
+    pthread_t id;
+    struct aside *aside = calloc(1, sizeof *aside);
+    strncpy(aside->how, how, sizeof aside->how - 1);
+    aside->bytes = bytes;
+    pthread_create(&id, NULL, allocating_aside, aside);
+    pthread_detach(id);
+}
+
 static void copy(size_t n)
 {
     CUdeviceptr d;
@@ -237,6 +278,27 @@ static void close_everything(void)
     for (int fd = 3; fd < 4096; fd++)
         close(fd);
     printf("0\n");
+}
+
+/* Puts a socket of the program over every number in the range; what is sent to them arrives at its other end. */
+static int listening = -1;
+static void cover(int from, int to)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+        exit(4);
+    listening = pair[0];
+    for (int fd = from; fd < to; fd++)
+        if (fd != pair[0] && fd != pair[1])
+            dup2(pair[1], fd);
+    printf("0\n");
+}
+
+static void overheard(void)
+{
+    char bytes[4096];
+    ssize_t got = recv(listening, bytes, sizeof bytes, MSG_DONTWAIT);
+    printf("0 %zd\n", got < 0 ? 0 : got);
 }
 
 static void spin_many(uint64_t us, long times, int stream)
@@ -295,6 +357,73 @@ static void graph_alloc(size_t n, CUresult (*make)(size_t, CUgraph *))
     printf("%d\n", result);
 }
 
+/* A kernel that runs until the flag is set. */
+static uint64_t flag;
+
+static CUresult hold(CUstream stream)
+{
+    uint64_t *at = &flag, one = 1;
+    void *params[] = {&at, &one};
+    CUmodule module;
+    CUfunction wait;
+    CUresult result = cu.ModuleLoadData(&module, "");
+    if (result == CUDA_SUCCESS)
+        result = cu.ModuleGetFunction(&wait, module, "sim_wait_flag");
+    return result == CUDA_SUCCESS ? cu.LaunchKernel(wait, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL) : result;
+}
+
+static void set_flag(uint64_t value)
+{
+    __atomic_store_n(&flag, value, __ATOMIC_SEQ_CST);
+    printf("0\n");
+}
+
+/* Streams that are destroyed while they have work: `count` of them wait for the flag, the last one computes for `us`. Then the flag
+ * is set. */
+static void churn(int count, uint64_t us)
+{
+    CUresult result = CUDA_SUCCESS;
+    __atomic_store_n(&flag, 0, __ATOMIC_SEQ_CST);
+    for (int i = 0; i <= count && result == CUDA_SUCCESS; i++) {
+        CUstream stream;
+        result = cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        if (result == CUDA_SUCCESS)
+            result = i < count ? hold(stream) : launch(us, stream);
+        if (result == CUDA_SUCCESS)
+            result = cu.StreamDestroy(stream);
+    }
+    __atomic_store_n(&flag, 1, __ATOMIC_SEQ_CST);
+    printf("%d\n", result);
+}
+
+/* Makes pools at a location and allocates from each. */
+static void make_pools(int count, size_t bytes, int location)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {location, 0}};
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUmemoryPool pool;
+        CUdeviceptr d;
+        result = cu.MemPoolCreate(&pool, &props);
+        if (result == CUDA_SUCCESS)
+            result = cu.MemAllocFromPoolAsync(&d, bytes, pool, NULL);
+    }
+    printf("%d\n", result);
+}
+
+/* As a program that encodes video. */
+static void use_encoder(void)
+{
+    void *encoder = dlopen("libnvidia-encode.so.1", RTLD_NOW);
+    printf("%d\n", !encoder || !dlsym(encoder, "NvEncodeAPICreateInstance"));
+}
+
+static void ipc_handle(CUdeviceptr d)
+{
+    CUipcMemHandle handle;
+    printf("%d\n", cu.IpcGetMemHandle(&handle, d));
+}
+
 static void forked(void)
 {
     fflush(stdout);
@@ -307,6 +436,23 @@ static void forked(void)
         _exit(cu.MemAlloc(&d, 1 << 20));
     }
     printf("0 %d\n", (int)child);
+}
+
+/* The child takes the parent's place: it serves, and the parent waits for it. */
+static int serve(void);
+static void forked_to_serve(void)
+{
+    int status = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        current = context_count = 0;
+        init(0);
+        fflush(stdout);
+        _exit(serve());
+    }
+    waitpid(child, &status, 0);
+    printf("0 %d\n", status);
 }
 
 static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
@@ -326,13 +472,24 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "streamdestroy")) printf("%d\n", cu.StreamDestroy(streams[a]));
     else if (!strcmp(word, "spin")) spin_many(a, (long)b, (int)c - 1);
     else if (!strcmp(word, "loop")) loop(a, (double)b, c ? (int)c : 1, (int)d - 1);
-    else if (!strcmp(word, "both")) both(a, (double)b);
+    else if (!strcmp(word, "both") || !strcmp(word, "alternate")) (*word == 'b' ? both : alternate)(a, (double)b);
     else if (!strcmp(word, "sync")) printf("%d\n", cu.CtxSynchronize());
     else if (!strcmp(word, "copy")) copy(a);
     else if (!strcmp(word, "hammer")) hammer((int)a, (long)b, c);
     else if (!strcmp(word, "fill")) fill((int)a, b);
+    else if (!strncmp(word, "aside-", 6)) allocate_aside(word + 6, a);
     else if (!strcmp(word, "closeall")) close_everything();
-    else if (!strcmp(word, "fork")) forked();
+    else if (!strcmp(word, "cover")) cover((int)a, (int)b);
+    else if (!strcmp(word, "overheard")) overheard();
+    else if (!strncmp(word, "fork", 4)) word[4] ? forked_to_serve() : forked(); /* forkserve */
+    else if (!strcmp(word, "hold")) printf("%d\n", hold(NULL));
+    else if (!strcmp(word, "flag")) set_flag(a);
+    else if (!strcmp(word, "churn")) churn((int)a, b);
+    else if (!strcmp(word, "pools")) make_pools((int)a, b, (int)c);
+    else if (!strcmp(word, "setlimit")) printf("%d\n", cu.CtxSetLimit((CUlimit)a, b));
+    else if (!strcmp(word, "writevalue")) printf("%d\n", cu.StreamWriteValue32(NULL, a, 1, 0));
+    else if (!strcmp(word, "ipchandle")) ipc_handle(a);
+    else if (!strcmp(word, "encoder")) use_encoder();
     else if (!strcmp(word, "spinptds")) spin_per_thread(a);
     else if (!strcmp(word, "graphalloc")) graph_alloc(a, built);
     else if (!strcmp(word, "capturealloc")) graph_alloc(a, captured);
@@ -340,11 +497,10 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else allocate(word, a, b);
 }
 
-int main(int argc, char **argv)
+/* Until the input ends, or "exit CODE", which is returned. */
+static int serve(void)
 {
     char line[256], word[64];
-    if (lib_driver_find(argc > 1 ? argv[1] : "dlsym") != 0)
-        return 3;
     while (fgets(line, sizeof line, stdin)) {
         unsigned long long a = 0, b = 0, c = 0, d = 0;
         if (sscanf(line, "%63s %llu %llu %llu %llu", word, &a, &b, &c, &d) < 1)
@@ -355,4 +511,21 @@ int main(int argc, char **argv)
         fflush(stdout);
     }
     return 0;
+}
+
+/* With "slowexit" as argv[2]: serves on in an exit handler that runs after the library's and the driver's. */
+static void serve_in_exit_handler(void)
+{
+    printf("0 exiting\n");
+    fflush(stdout);
+    serve();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 2 && !strcmp(argv[2], "slowexit"))
+        atexit(serve_in_exit_handler);
+    if (lib_driver_find(argc > 1 ? argv[1] : "dlsym") != 0)
+        return 3;
+    return serve();
 }

@@ -25,6 +25,9 @@
     F(MemAllocManaged, cuMemAllocManaged, cuMemAllocManaged, 6000, (CUdeviceptr *, size_t, unsigned)) \
     F(MemAllocPitch, cuMemAllocPitch, cuMemAllocPitch_v2, 3020, (CUdeviceptr *, size_t *, size_t, size_t, unsigned)) \
     F(MemAllocAsync, cuMemAllocAsync, cuMemAllocAsync, 11020, (CUdeviceptr *, size_t, CUstream)) \
+    F(MemAllocFromPoolAsync, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, (CUdeviceptr *, size_t, CUmemoryPool, CUstream)) \
+    F(MemPoolCreate, cuMemPoolCreate, cuMemPoolCreate, 11020, (CUmemoryPool *, const CUmemPoolProps *)) \
+    F(CtxSetLimit, cuCtxSetLimit, cuCtxSetLimit, 3010, (CUlimit, size_t)) \
     F(MemFree, cuMemFree, cuMemFree_v2, 3020, (CUdeviceptr)) \
     F(MemFreeAsync, cuMemFreeAsync, cuMemFreeAsync, 11020, (CUdeviceptr, CUstream)) \
     F(MemCreate, cuMemCreate, cuMemCreate, 10020, (CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long)) \
@@ -39,6 +42,8 @@
     F(MemcpyDtoH, cuMemcpyDtoH, cuMemcpyDtoH_v2, 3020, (void *, CUdeviceptr, size_t)) \
     F(StreamCreate, cuStreamCreate, cuStreamCreate, 2000, (CUstream *, unsigned)) \
     F(StreamDestroy, cuStreamDestroy, cuStreamDestroy_v2, 4000, (CUstream)) \
+    F(StreamWriteValue32, cuStreamWriteValue32, cuStreamWriteValue32_v2, 11070, (CUstream, CUdeviceptr, unsigned, unsigned)) \
+    F(IpcGetMemHandle, cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, (CUipcMemHandle *, CUdeviceptr)) \
     F(StreamSynchronize, cuStreamSynchronize, cuStreamSynchronize, 2000, (CUstream)) \
     F(StreamWaitEvent, cuStreamWaitEvent, cuStreamWaitEvent, 3020, (CUstream, CUevent, unsigned)) \
     F(StreamBeginCapture, cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010, (CUstream, CUstreamCaptureMode)) \

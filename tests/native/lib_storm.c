@@ -1,8 +1,11 @@
-/* Everything at once: lib_storm THREADS MILLISECONDS SEED. Threads launch, copy, set, allocate, make and destroy
- * streams, in an order drawn by lot. Whether their work ran only when it might is for the card's trace to say. */
+/* Everything at once: lib_storm THREADS SEED [exit]. Threads launch, copy, set, allocate, make and destroy
+ * streams, in an order drawn by lot, until the input ends. With "exit" the program exits while they are at it, and an exit
+ * handler waits for them, as the end of a thread pool does. Whether their work ran only when it might is for the card's trace to say. */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "lib_check.h"
 #include "lib_driver.h"
@@ -11,15 +14,8 @@ enum { BYTES = 65536 };
 
 static CUcontext contexts[2];
 static CUfunction spin[2];
-static double end_ms;
+static _Atomic bool is_over;
 static unsigned seed;
-
-static double now_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec * 1e-6;
-}
 
 struct storm {
     unsigned state;
@@ -77,7 +73,7 @@ static void *storming(void *number)
     EQUAL(cu.CtxSetCurrent(contexts[0]), 0);
     EQUAL(cu.StreamCreate(&storm.stream, (unsigned)(uintptr_t)number % 2), 0);
     EQUAL(cu.MemAlloc(&storm.memory, BYTES), 0);
-    while (now_ms() < end_ms) {
+    while (!atomic_load(&is_over)) {
         switch (lot(&storm, 8)) {
         case 0: launch(&storm, NULL); break;
         case 1: passing_stream(&storm); break;
@@ -97,13 +93,28 @@ static void *storming(void *number)
     return NULL;
 }
 
+static pthread_t threads[32];
+static int count;
+
+static void wait_for_threads(void)
+{
+    char nothing;
+    while (read(STDIN_FILENO, &nothing, 1) > 0)
+        ;
+    atomic_store(&is_over, true);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
 int main(int argc, char **argv)
 {
-    pthread_t threads[32];
-    if (argc < 4 || lib_driver_find("procaddress") != 0)
+    bool exits = argc > 3 && !strcmp(argv[3], "exit");
+    if (exits)
+        atexit(wait_for_threads); /* before the library's own handler is known, so it runs after it */
+    if (argc < 3 || lib_driver_find("procaddress") != 0)
         return 2;
-    int count = atoi(argv[1]);
-    seed = (unsigned)atoi(argv[3]);
+    count = atoi(argv[1]);
+    seed = (unsigned)atoi(argv[2]);
     EQUAL(cu.Init(0), 0);
     for (int i = 0; i < 2; i++) {
         CUmodule module;
@@ -111,11 +122,11 @@ int main(int argc, char **argv)
         EQUAL(cu.ModuleLoadData(&module, ""), 0);
         EQUAL(cu.ModuleGetFunction(&spin[i], module, "sim_spin_us"), 0);
     }
-    end_ms = now_ms() + atof(argv[2]);
     for (uintptr_t i = 0; i < (uintptr_t)count; i++)
         pthread_create(&threads[i], NULL, storming, (void *)i);
-    for (int i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
+    if (exits)
+        exit(DONE());
+    wait_for_threads();
     for (int i = 0; i < 2; i++) {
         EQUAL(cu.CtxSetCurrent(contexts[i]), 0);
         EQUAL(cu.CtxSynchronize(), 0);

@@ -1,11 +1,11 @@
 /* The ledger's tables, the accounts and the pacing. */
 #include <string.h>
 
-#include "account.h"
-#include "ledger.h"
+#include "base/quantity.h"
+#include "client/account.h"
+#include "gate/pacing.h"
 #include "lib_check.h"
-#include "pacing.h"
-#include "quantity.h"
+#include "memory/ledger.h"
 #include "wire.h"
 
 #define GIB (UINT64_C(1) << 30)
@@ -22,17 +22,17 @@ static void a_table_agrees_with_a_plain_array(void)
 {
     enum { KEYS = 3000, STEPS = 300000 };
     static uint64_t model[KEYS];
-    struct nvs_table table = {0};
+    struct nvs_ledger table = {0};
     size_t alive = 0;
     for (int step = 0; step < STEPS; step++) {
         uint64_t i = random_number() % KEYS, key = (i + 1) * 512;
-        struct nvs_entry taken, put = {.key = key, .bytes = random_number() | 1, .kind = NVS_KIND_MEMORY};
+        struct nvs_ledger_entry taken, put = {.key = key, .bytes = random_number() | 1, .kind = NVS_KIND_MEMORY};
         if (random_number() % 2) {
             alive += model[i] == 0;
             model[i] = put.bytes;
-            CHECK(nvs_table_put(&table, &put));
+            CHECK(nvs_ledger_put(&table, &put));
         } else {
-            EQUAL(nvs_table_take(&table, NVS_KIND_MEMORY, key, &taken), model[i] != 0);
+            EQUAL(nvs_ledger_take(&table, NVS_KIND_MEMORY, key, &taken), model[i] != 0);
             CHECK(!model[i] || taken.bytes == model[i]);
             alive -= model[i] != 0;
             model[i] = 0;
@@ -40,29 +40,27 @@ static void a_table_agrees_with_a_plain_array(void)
         CHECK(table.count == alive);
     }
     for (uint64_t i = 0; i < KEYS; i++) {
-        struct nvs_entry *entry = nvs_table_find(&table, NVS_KIND_MEMORY, (i + 1) * 512);
+        struct nvs_ledger_entry *entry = nvs_ledger_find(&table, NVS_KIND_MEMORY, (i + 1) * 512);
         CHECK(model[i] ? entry && entry->bytes == model[i] : !entry);
-        CHECK(!nvs_table_find(&table, NVS_KIND_ARRAY, (i + 1) * 512)); /* kinds do not mix */
+        CHECK(!nvs_ledger_find(&table, NVS_KIND_ARRAY, (i + 1) * 512)); /* kinds do not mix */
     }
-    nvs_table_clear(&table);
 }
 
-static void add_up(const struct nvs_entry *entry, void *sum) { *(uint64_t *)sum += entry->bytes; }
+static void add_up(const struct nvs_ledger_entry *entry, void *sum) { *(uint64_t *)sum += entry->bytes; }
 
 static void a_sweep_takes_exactly_its_owners(void)
 {
-    struct nvs_table table = {0};
+    struct nvs_ledger table = {0};
     uint64_t sum = 0, rest = 0;
     for (uint64_t i = 1; i <= 5000; i++)
-        CHECK(nvs_table_put(&table, &(struct nvs_entry){.key = i * 64, .bytes = i, .owner = i % 3, .kind = NVS_KIND_MEMORY}));
-    nvs_table_sweep(&table, NVS_KIND_MEMORY, 1, add_up, &sum);
+        CHECK(nvs_ledger_put(&table, &(struct nvs_ledger_entry){.key = i * 64, .bytes = i, .owner = i % 3, .kind = NVS_KIND_MEMORY}));
+    nvs_ledger_sweep(&table, NVS_KIND_MEMORY, 1, add_up, &sum);
     for (uint64_t i = 1; i <= 5000; i++) {
-        struct nvs_entry *entry = nvs_table_find(&table, NVS_KIND_MEMORY, i * 64);
+        struct nvs_ledger_entry *entry = nvs_ledger_find(&table, NVS_KIND_MEMORY, i * 64);
         EQUAL(entry != NULL, i % 3 != 1);
         rest += entry ? entry->bytes : 0;
     }
     EQUAL(sum + rest, 5000ull * 5001 / 2);
-    nvs_table_clear(&table);
 }
 
 static void without_a_limit_the_card_is_the_end(void)
@@ -125,19 +123,19 @@ static void a_recall_takes_what_is_unused_and_then_each_free(void)
 
 static void pacing_settles_between_a_quarter_and_half_a_second(void)
 {
-    struct nvs_pace pace = {0};
+    struct nvs_pacing pace = {0};
     int64_t now = 1, kernel = 3000000; /* 3 ms each */
     for (int i = 0; i < 40; i++)
-        now += (int64_t)nvs_pace_learn(&pace, now, 1) * kernel;
+        now += (int64_t)nvs_pacing_learn(&pace, now, 1) * kernel;
     CHECK(pace.window * kernel >= 90 * 1000000 && pace.window * kernel <= 250 * 1000000);
     for (int i = 0; i < 4; i++, now += 60 * kernel * pace.window) /* suddenly 60 times longer */
-        nvs_pace_learn(&pace, now, 1);
+        nvs_pacing_learn(&pace, now, 1);
     CHECK(pace.window <= 2);
     for (int i = 0; i < 20; i++)
-        nvs_pace_learn(&pace, now += 2000, 1);
-    EQUAL(pace.window, NVS_PACE_MOST);
+        nvs_pacing_learn(&pace, now += 2000, 1);
+    EQUAL(pace.window, NVS_PACING_MOST);
     for (int i = 0; i < 40; i++) /* eight streams of 3 ms kernels, one after the other: each has an eighth of the time */
-        now += (int64_t)nvs_pace_learn(&pace, now, 8) * kernel;
+        now += (int64_t)nvs_pacing_learn(&pace, now, 8) * kernel;
     CHECK(pace.window * kernel * 8 <= 260 * 1000000);
 }
 
@@ -152,11 +150,11 @@ static void quantities_are_kubernetes_quantities(void)
     static const char *const bad[] = {"", "Gi", ".", "-1", "1 Gi", "0x10", "1GB", "inf", "nan", "8gi", "1..2", "4Gi ", "1e", "512m", "1e-99999999999"};
     uint64_t bytes;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        CHECK(nvs_parse_quantity(good[i].text, &bytes));
+        CHECK(nvs_quantity_parse(good[i].text, &bytes));
         EQUAL(bytes, good[i].bytes);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(!nvs_parse_quantity(bad[i], &bytes));
+        CHECK(!nvs_quantity_parse(bad[i], &bytes));
 }
 
 int main(void)

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "cudart_check.h"
-#include "nvml_api.h"
+#include "nvml/nvml_api.h"
 
 #define NV(name, ...) nvmlReturn_t name(__VA_ARGS__)
 

@@ -24,6 +24,8 @@ static void lookup(void)
     OK(cuGetProcAddress_v2, "cuStreamGetCaptureInfo", &a, 11030, 0, &status);
     OK(cuGetProcAddress_v2, "cuStreamGetCaptureInfo", &b, 12030, 0, &status);
     TRUE_(a == (void *)cuStreamGetCaptureInfo_v2 && b == (void *)cuStreamGetCaptureInfo_v3);
+    OK(cuGetProcAddress_v2, "cuGraphInstantiate", &a, 13000, 0, &status);
+    TRUE_(a == (void *)cuGraphInstantiate_v2);
     OK(cuGetProcAddress_v2, "cuMemAlloc", &a, 2000, 0, &status);
     TRUE_(a == NULL && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     OK(cuGetProcAddress_v2, "cuNoSuchThing", &a, 13000, 0, &status);
@@ -170,6 +172,7 @@ static void context_settings(void)
     OK(cuCtxGetApiVersion, context, &number);
     TRUE_(number == 3020);
     OK(cuCtxSetLimit, CU_LIMIT_STACK_SIZE, 4096);
+    IS(CUDA_ERROR_OUT_OF_MEMORY, cuCtxSetLimit, CU_LIMIT_MALLOC_HEAP_SIZE, (size_t)1 << 46); /* it is the card's memory */
     OK(cuCtxGetLimit, &limit, CU_LIMIT_STACK_SIZE);
     TRUE_(limit == 4096);
     IS(CUDA_ERROR_NOT_SUPPORTED, cuCtxGetLimit, &limit, (CUlimit)99);
@@ -191,7 +194,7 @@ static void context_settings(void)
     OK(cuCtxDestroy_v2, context);
 }
 
-/* A kernel that fails spoils its context for good, and only that. */
+/* A kernel that fails makes its context unusable, and only its own. */
 static void failing_kernel(void)
 {
     CUcontext context = NULL, other = NULL;
@@ -209,9 +212,8 @@ static void failing_kernel(void)
 static void not_simulated(void)
 {
 #define FN(symbol, name, since, streams)
-#define ALIAS(symbol, name, since, streams)
 #define NO(symbol, name, since, streams) { CUresult symbol(void); IS(CUDA_ERROR_NOT_SUPPORTED, symbol); }
-#include "functions.def"
+#include "driver/functions.def"
 }
 
 int main(void)

@@ -145,7 +145,7 @@ static void what_is_refused(void)
     IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream, &graph);
     OK(cuMemFreeAsync, outside, stream);
     OK(cuStreamSynchronize, stream);
-    TRUE_(available() == before); /* what the spoilt capture had, too */
+    TRUE_(available() == before); /* also what the invalid capture had */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Graphs and stream capture, with the rules: what is refused while a stream captures, and what it spoils. */
+/* Graphs and stream capture, with the rules: which calls are refused while a stream captures, and which make the capture invalid. */
 #include "simgpu_check.h"
 
 static CUdeviceptr cell;
@@ -277,17 +277,17 @@ static void graph_within_a_capture(void)
     OK(cuGraphDestroy, outer);
 }
 
-/* Runs a call that must be refused with `refusal` in a fresh capture of `stream` and must spoil it. */
-#define SPOILS(stream, mode, refusal, function, ...) \
+/* Runs a call that must be refused with `refusal` in a fresh capture of `stream` and must make it invalid. */
+#define INVALIDATES(stream, mode, refusal, function, ...) \
     do { \
-        CUgraph spoilt_ = (CUgraph)8; \
+        CUgraph graph_ = (CUgraph)8; \
         OK(cuStreamBeginCapture_v2, stream, mode); \
         OK(cuLaunchKernel, kernel("captured"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL); \
         IS(refusal, function, ##__VA_ARGS__); \
         TRUE_(status_of(stream) == CU_STREAM_CAPTURE_STATUS_INVALIDATED); \
         IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuLaunchKernel, kernel("captured"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL); \
-        IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream, &spoilt_); \
-        TRUE_(spoilt_ == NULL && status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE); \
+        IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture, stream, &graph_); \
+        TRUE_(graph_ == NULL && status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE); \
     } while (0)
 /* One that is allowed and leaves the capture good. */
 #define ALLOWED(stream, mode, function, ...) \
@@ -312,17 +312,17 @@ static void forbidden_calls(CUcontext context)
     OK(cuEventCreate, &plain, 0);
     OK(cuEventRecord, plain, b);
     OK(cuEventSynchronize, plain);
-    SPOILS(a, RELAXED, UNSUPPORTED, cuStreamSynchronize, a);
-    SPOILS(a, RELAXED, UNSUPPORTED, cuStreamQuery, a);
-    SPOILS(a, RELAXED, UNSUPPORTED, cuCtxSynchronize);
-    SPOILS(a, RELAXED, UNSUPPORTED, cuCtxSynchronize_v2, context);
-    SPOILS(a, GLOBAL, UNSUPPORTED, cuMemAlloc_v2, &pointer, 16);
-    SPOILS(a, THREAD_LOCAL, UNSUPPORTED, cuMemAlloc_v2, &pointer, 16);
-    SPOILS(a, GLOBAL, UNSUPPORTED, cuEventQuery, plain);
-    SPOILS(a, GLOBAL, UNSUPPORTED, cuMemcpyDtoH_v2, &pointer, cell, 4);
-    SPOILS(blocking, RELAXED, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamSynchronize, NULL);
-    SPOILS(blocking, RELAXED, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8Async, cell, 0, 4, NULL);
-    SPOILS(a, RELAXED, CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent, a, plain, 0);
+    INVALIDATES(a, RELAXED, UNSUPPORTED, cuStreamSynchronize, a);
+    INVALIDATES(a, RELAXED, UNSUPPORTED, cuStreamQuery, a);
+    INVALIDATES(a, RELAXED, UNSUPPORTED, cuCtxSynchronize);
+    INVALIDATES(a, RELAXED, UNSUPPORTED, cuCtxSynchronize_v2, context);
+    INVALIDATES(a, GLOBAL, UNSUPPORTED, cuMemAlloc_v2, &pointer, 16);
+    INVALIDATES(a, THREAD_LOCAL, UNSUPPORTED, cuMemAlloc_v2, &pointer, 16);
+    INVALIDATES(a, GLOBAL, UNSUPPORTED, cuEventQuery, plain);
+    INVALIDATES(a, GLOBAL, UNSUPPORTED, cuMemcpyDtoH_v2, &pointer, cell, 4);
+    INVALIDATES(blocking, RELAXED, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamSynchronize, NULL);
+    INVALIDATES(blocking, RELAXED, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8Async, cell, 0, 4, NULL);
+    INVALIDATES(a, RELAXED, CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent, a, plain, 0);
     ALLOWED(a, RELAXED, cuMemAlloc_v2, &pointer, 16);
     OK(cuMemFree_v2, pointer);
     ALLOWED(a, RELAXED, cuEventQuery, plain);

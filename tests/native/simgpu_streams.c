@@ -242,6 +242,12 @@ static void values_in_memory(void)
     TRUE_(cell[0] == 9);
     IS(BAD_VALUE, cuStreamWaitValue64, stream, at + 4, 0, 0);
     OK(cuMemFreeHost, cell);
+    OK(cuMemAllocManaged, &at, 64, CU_MEM_ATTACH_GLOBAL);
+    IS(BAD_VALUE, cuStreamWriteValue32, stream, at, 1, 0); /* managed memory is refused */
+    IS(BAD_VALUE, cuStreamWaitValue64_v2, stream, at, 0, 0);
+    operations[0].writeValue.address = at;
+    IS(BAD_VALUE, cuStreamBatchMemOp, stream, 2, operations, 0);
+    OK(cuMemFree_v2, at);
     OK(cuStreamDestroy_v2, stream);
 }
 

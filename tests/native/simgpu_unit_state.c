@@ -1,6 +1,7 @@
 /* The shared state by itself: residency against a simple model, and processes killed in the middle of changing it. */
 #define _GNU_SOURCE
-#include "paging.h"
+#include "state/node.h"
+#include "state/paging.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -7,6 +7,12 @@
  *   spin US         one kernel of so many simulated microseconds                   -> simulated milliseconds
  *   kernel NAME     one kernel of that name            -> simulated milliseconds
  *   prefetch        the last allocation to the card    -> simulated milliseconds
+ *   evict           the last allocation to the host    -> simulated milliseconds
+ *   remote          advises that the last allocation stays on the host -> result
+ *   bring           like prefetch, without waiting     -> result
+ *   halves XY       each half of the last allocation to the card (i), to the host (o) or nowhere (-), at once on two
+ *                   streams -> simulated milliseconds
+ *   both            prefetch, and on another stream a pass as soon as possible -> simulated milliseconds
  *   start N         like pass, without waiting         -> 0
  *   export          a handle of the last allocation    -> the handle in hexadecimal, or an error number
  *   import HANDLE   memory of another process          -> result; it is the last allocation from then on
@@ -20,6 +26,7 @@
 #define _GNU_SOURCE
 #include "cuda_api.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +99,56 @@ static void prefetch(unsigned long unused)
     MUST(cuMemPrefetchAsync(last, last_bytes, 0, NULL));
 }
 
+static void evict(unsigned long unused)
+{
+    (void)unused;
+    MUST(cuMemPrefetchAsync(last, last_bytes, CU_DEVICE_CPU, NULL));
+}
+
+/* Both streams wait for the gate, so that they begin at the same time; the default stream waits for both. */
+static void on_two_streams(void (*work)(CUstream stream, int which, const char *how), const char *how)
+{
+    static CUstream streams[2];
+    static CUevent done[2];
+    float ms;
+    ++opened;
+    for (int i = 0; i < 2; i++) {
+        if (streams[i] == NULL) {
+            MUST(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+            MUST(cuEventCreate(&done[i], 0));
+        }
+        MUST(cuStreamWaitValue64(streams[i], (CUdeviceptr)(uintptr_t)&gate, opened, CU_STREAM_WAIT_VALUE_GEQ));
+        if (i == 0)
+            MUST(cuEventRecord(begin, streams[0]));
+        work(streams[i], i, how);
+        MUST(cuEventRecord(done[i], streams[i]));
+        MUST(cuStreamWaitEvent(NULL, done[i], 0));
+    }
+    MUST(cuEventRecord(end, NULL));
+    open_gate();
+    MUST(cuEventSynchronize(end));
+    MUST(cuEventElapsedTime(&ms, begin, end));
+    printf("%.3f\n", (double)ms);
+}
+
+static void move_half(CUstream stream, int which, const char *how)
+{
+    size_t half = last_bytes / 2;
+    if (how[which] != '-')
+        MUST(cuMemPrefetchAsync(last + (size_t)which * half, half, how[which] == 'i' ? 0 : CU_DEVICE_CPU, stream));
+}
+
+static void prefetch_and_pass(CUstream stream, int which, const char *how)
+{
+    unsigned long long address = last, bytes = last_bytes;
+    void *params[] = {&address, &bytes};
+    (void)how;
+    if (which == 0)
+        MUST(cuMemPrefetchAsync(last, last_bytes, 0, stream));
+    else
+        MUST(cuLaunchKernel(touch, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
 static void print_uuid(int ordinal)
 {
     CUuuid uuid;
@@ -152,10 +209,30 @@ static void fork_child(void)
     printf("%d\n", result);
 }
 
+/* The commands that move memory; false if it is none of them. */
+static bool move_memory(const char *command)
+{
+    if (strcmp(command, "prefetch") == 0)
+        timed(prefetch, 0);
+    else if (strcmp(command, "evict") == 0)
+        timed(evict, 0);
+    else if (strcmp(command, "remote") == 0)
+        printf("%d\n", (int)cuMemAdvise(last, last_bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU));
+    else if (strcmp(command, "bring") == 0)
+        printf("%d\n", (int)cuMemPrefetchAsync(last, last_bytes, 0, NULL));
+    else if (strcmp(command, "both") == 0)
+        on_two_streams(prefetch_and_pass, "");
+    else
+        return false;
+    return true;
+}
+
 static void obey(const char *command, unsigned long long number)
 {
     size_t available, total;
-    if (strcmp(command, "managed") == 0 || strcmp(command, "native") == 0) {
+    if (move_memory(command)) {
+        return;
+    } else if (strcmp(command, "managed") == 0 || strcmp(command, "native") == 0) {
         last_bytes = number;
         printf("%d\n", (int)(command[0] == 'm' ? cuMemAllocManaged(&last, number, CU_MEM_ATTACH_GLOBAL) : cuMemAlloc_v2(&last, number)));
     } else if (strcmp(command, "free") == 0) {
@@ -164,8 +241,6 @@ static void obey(const char *command, unsigned long long number)
         timed(launch, number);
     } else if (strcmp(command, "spin") == 0) {
         timed(launch_spin, number);
-    } else if (strcmp(command, "prefetch") == 0) {
-        timed(prefetch, 0);
     } else if (strcmp(command, "start") == 0) {
         launch(number);
         printf("0\n");
@@ -210,6 +285,8 @@ int main(void)
         char name[64] = "", handle[129] = "";
         if (sscanf(line, "import %128s", handle) == 1) {
             import_memory(handle);
+        } else if (sscanf(line, "halves %63s", name) == 1) {
+            on_two_streams(move_half, name);
         } else if (sscanf(line, "kernel %63s", name) == 1) {
             MUST(cuModuleGetFunction(&named, module, name));
             timed(launch_named, 0);

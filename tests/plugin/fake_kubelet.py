@@ -21,6 +21,7 @@ class FakeKubelet(api_grpc.RegistrationServicer):
         self.socket = directory / "kubelet.sock"
         self.registrations: list[api.RegisterRequest] = []
         self.devices: dict[str, str] = {}
+        self.history: list[int] = []
         self.options: api.DevicePluginOptions | None = None
         self.stub: Any = None
         self._server: Any = None
@@ -32,7 +33,7 @@ class FakeKubelet(api_grpc.RegistrationServicer):
         for path in self.directory.iterdir():
             path.unlink()
         self._server = grpc.aio.server()
-        api_grpc.add_RegistrationServicer_to_server(self, self._server)
+        api_grpc.add_RegistrationServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         self._server.add_insecure_port(f"unix://{self.socket}")
         await self._server.start()
 
@@ -65,7 +66,7 @@ class FakeKubelet(api_grpc.RegistrationServicer):
 
     async def Register(self, request: api.RegisterRequest, context: Any) -> api.Empty:  # noqa: N802
         channel = grpc.aio.insecure_channel(f"unix://{self.directory / request.endpoint}")
-        self.stub = api_grpc.DevicePluginStub(channel)
+        self.stub = api_grpc.DevicePluginStub(channel)  # type: ignore[no-untyped-call]
         try:
             self.options = await self.stub.GetDevicePluginOptions(api.Empty(), timeout=2)
         except grpc.aio.AioRpcError as error:
@@ -81,11 +82,13 @@ class FakeKubelet(api_grpc.RegistrationServicer):
     async def _follow(self, stub: Any) -> None:
         try:
             async for answer in stub.ListAndWatch(api.Empty()):
-                async with self._changed:
-                    self.devices = {device.ID: device.health for device in answer.devices}
-                    self._changed.notify_all()
+                await self._offer({device.ID: device.health for device in answer.devices})
         except (grpc.aio.AioRpcError, asyncio.CancelledError):
             pass
+        await self._offer({})
+
+    async def _offer(self, devices: dict[str, str]) -> None:
         async with self._changed:
-            self.devices = {}
+            self.devices = devices
+            self.history.append(self.allocatable)
             self._changed.notify_all()

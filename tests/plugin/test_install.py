@@ -48,10 +48,13 @@ def test_a_mapped_library_lives_on(library: Path, run_dir: Path) -> None:
 def test_directories_left_by_a_runtime_are_repaired_and_the_mounted_one_kept(library: Path, run_dir: Path) -> None:
     (run_dir / "lib/libnvshare.so").mkdir(parents=True)
     (run_dir / "lib/ld.so.preload").mkdir()
-    mounted = (run_dir / "lib").stat().st_ino
-    install(library, run_dir)
+    mounted = os.open(run_dir / "lib", os.O_RDONLY | os.O_DIRECTORY)  # held, so that no other gets its inode
+    try:
+        install(library, run_dir)
+        assert os.path.samestat(os.fstat(mounted), (run_dir / "lib").stat())
+    finally:
+        os.close(mounted)
     assert (run_dir / "lib/libnvshare.so").is_file()
-    assert (run_dir / "lib").stat().st_ino == mounted
 
 
 def test_a_link_in_the_librarys_place_is_not_followed(library: Path, run_dir: Path, tmp_path: Path) -> None:
@@ -68,6 +71,26 @@ def test_a_link_in_the_librarys_place_is_not_followed(library: Path, run_dir: Pa
 def test_a_removed_host_directory_is_said_with_its_remedy(library: Path, tmp_path: Path) -> None:
     with pytest.raises(HostDirGoneError, match="restart"):
         install(library, tmp_path / "nowhere")
+
+
+def test_a_directory_removed_between_two_looks_at_it_is_made_again(
+    library: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_mkdir = os.mkdir
+    removed: list[str] = []
+
+    def mkdir_then_remove(path: str, mode: int = 0o777) -> None:
+        try:
+            real_mkdir(path, mode)
+        except FileExistsError:
+            Path(path).rmdir()
+            removed.append(path)
+            raise
+
+    (run_dir / "lib").mkdir()
+    monkeypatch.setattr(os, "mkdir", mkdir_then_remove)
+    assert install(library, run_dir) == [run_dir / "lib/libnvshare.so", run_dir / "lib/ld.so.preload"]
+    assert len(removed) == 1
 
 
 def test_installing_again_touches_nothing(tmp_path: Path) -> None:

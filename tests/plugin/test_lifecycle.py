@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 import grpc
 import pytest
-from fake_kubelet import FakeKubelet
 
 from nvshare.inventory.gpus import Gpu
 from nvshare.plugin.api import deviceplugin_pb2 as api
@@ -17,6 +17,7 @@ from nvshare.plugin.container import Options
 from nvshare.plugin.lifecycle import Lifecycle
 from nvshare.plugin.service import DevicePlugin
 from nvshare.plugin.slots import POLICIES, offers
+from plugin.fake_kubelet import FakeKubelet
 
 
 @pytest.fixture
@@ -77,11 +78,15 @@ def test_slots_are_offered_and_options_told_both_ways(directory: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_kubelet_that_comes_later_is_waited_for(directory: Path) -> None:
+def test_a_kubelet_that_comes_later_is_waited_for(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
     async def story() -> None:
         kubelet = FakeKubelet(directory)
         async with alive(make_plugin(), directory):
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(10):
+                while "Waiting for kubelet" not in caplog.text:
+                    await asyncio.sleep(0)
             await kubelet.start()
             await kubelet.until(lambda: kubelet.allocatable == 20)
         await kubelet.stop()
@@ -90,18 +95,23 @@ def test_a_kubelet_that_comes_later_is_waited_for(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("leave_socket", [False, True], ids=["ended", "killed"])
-def test_a_kubelet_restart_is_survived_within_two_seconds(directory: Path, leave_socket: bool) -> None:
+def test_a_kubelet_restart_is_survived(directory: Path, leave_socket: bool) -> None:
     async def story() -> None:
-        async with node(directory, make_plugin()) as kubelet:
-            for restart in range(1, 4):
+        plugin = make_plugin()
+        async with node(directory, plugin) as kubelet:
+            for is_noticed in (True, False, True, False):
                 await kubelet.until(lambda: kubelet.allocatable == 20)
                 await kubelet.stop(leave_socket=leave_socket)
-                await asyncio.sleep(0.2 * restart)
+                async with asyncio.timeout(10):
+                    while is_noticed and plugin.streams:
+                        await asyncio.sleep(0.001)
+                kubelet.history.clear()
                 await kubelet.start()
-                await kubelet.until(lambda: kubelet.allocatable == 20, seconds=2)
-                for _ in range(5):  # it must stay: an old stream's late end would drop it to nothing
-                    await asyncio.sleep(0.1)
-                    assert kubelet.allocatable == 20
+                await kubelet.until(lambda: kubelet.allocatable == 20)
+                # It must stay: an old stream's late end would drop it to nothing. So the next change is one of ours.
+                await kubelet.drop_plugin()
+                await kubelet.until(lambda: kubelet.history[1:] == [0, 20])
+                assert kubelet.history == [20, 0, 20]
 
     asyncio.run(story())
 
@@ -131,10 +141,10 @@ def test_health_reaches_kubelet_and_so_does_recovery(directory: Path) -> None:
         plugin = make_plugin()
         async with node(directory, plugin) as kubelet:
             await kubelet.until(lambda: kubelet.allocatable == 20)
-            await plugin.set_unfit(frozenset({"GPU-1"}))
+            await plugin.set_unhealthy(frozenset({"GPU-1"}))
             await kubelet.until(lambda: kubelet.allocatable == 10)
             assert len(kubelet.devices) == 20
-            await plugin.set_unfit(frozenset())
+            await plugin.set_unhealthy(frozenset())
             await kubelet.until(lambda: kubelet.allocatable == 20)
             assert len(kubelet.registrations) == 1
 
@@ -170,7 +180,8 @@ async def advice(kubelet: FakeKubelet, wish: api.ContainerPreferredAllocationReq
 async def allocate(kubelet: FakeKubelet, slots: list[str]) -> api.ContainerAllocateResponse:
     wish = api.ContainerAllocateRequest(devices_ids=slots)
     answer = await kubelet.stub.Allocate(api.AllocateRequest(container_requests=[wish]))
-    return answer.container_responses[0]
+    made: api.ContainerAllocateResponse = answer.container_responses[0]
+    return made
 
 
 def test_a_strange_slot_fails_allocate_but_not_the_advice(directory: Path) -> None:
@@ -205,12 +216,15 @@ def test_sixteen_gpus_of_a_hundred_slots_are_offered_and_allocate_is_quick(direc
     async def story() -> None:
         async with node(directory, make_plugin(16, 100)) as kubelet:
             await kubelet.until(lambda: kubelet.allocatable == 1600)
-            took = []
+            floor, took = [], []
             for number in range(50):
+                began = time.perf_counter()
+                await kubelet.stub.GetDevicePluginOptions(api.Empty())  # a call that computes nothing
+                floor.append(time.perf_counter() - began)
                 began = time.perf_counter()
                 await allocate(kubelet, [f"GPU-{number % 16}__{number}"])
                 took.append(time.perf_counter() - began)
             # The best of fifty: a busy machine must not fail the test, a slow plugin must.
-            assert min(took) < 0.005, f"Allocate took {min(took) * 1000:.1f} ms at best"
+            assert min(took) < 10 * min(floor), f"Allocate took {min(took) * 1000:.1f} ms at best"
 
     asyncio.run(story())

@@ -12,16 +12,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from fake_kubelet import FakeKubelet
 
-from nvshare.simgpu.config import SimGpu, library_directory
+from nvshare.plugin.served_gpus import DRA_DRIVER, GpuServedError, ServedGpus
+from nvshare.simgpu.config import SimGpu
 from nvshare.simgpu.events import RECOVERED, inject_xid
+from plugin.fake_kubelet import FakeKubelet
 
 SOURCES = Path(__file__).parents[2] / "src"
 PROGRAM = [sys.executable, "-m", "nvshare.plugin.main"]
-needs_simulation = pytest.mark.skipif(
-    not (library_directory() / "libnvidia-ml.so.1").exists(), reason="the C parts are not built (make native)"
-)
 
 
 @pytest.fixture
@@ -35,7 +33,12 @@ def place() -> Iterator[Path]:
 
 
 def command(place: Path, *flags: str) -> list[str]:
-    ways = {"--run-dir": place / "run", "--kubelet-dir": place / "kubelet", "--library": place / "libnvshare.so"}
+    ways = {
+        "--run-dir": place / "run",
+        "--kubelet-dir": place / "kubelet",
+        "--library": place / "libnvshare.so",
+        "--served-dir": place / "served",
+    }
     return [*PROGRAM, *(f"{flag}={path}" for flag, path in ways.items()), *flags]
 
 
@@ -59,11 +62,11 @@ async def node(
     finally:
         if program.returncode is None:
             program.kill()
-        await program.communicate()
+        _, said = await program.communicate()
+        print(said.decode())  # pytest shows it if the test failed
         await kubelet.stop()
 
 
-@needs_simulation
 def test_an_xid_error_takes_a_gpus_slots_away_and_recovery_brings_them_back(place: Path) -> None:
     async def story() -> None:
         async with node(place, "--probe-seconds=0.2") as (kubelet, _):
@@ -81,7 +84,6 @@ def test_an_xid_error_takes_a_gpus_slots_away_and_recovery_brings_them_back(plac
     asyncio.run(story())
 
 
-@needs_simulation
 def test_settings_decide_what_is_offered(place: Path) -> None:
     async def story() -> None:
         flags = ("--gpus=0,2", "--virtual-devices=3", "--virtual-devices-per-gpu=2=5")
@@ -91,7 +93,6 @@ def test_settings_decide_what_is_offered(place: Path) -> None:
     asyncio.run(story())
 
 
-@needs_simulation
 def test_the_library_is_put_back_when_the_directory_is_cleared(place: Path) -> None:
     async def story() -> None:
         library = place / "run" / "lib" / "libnvshare.so"
@@ -101,13 +102,13 @@ def test_the_library_is_put_back_when_the_directory_is_cleared(place: Path) -> N
                 shutil.rmtree(place / "run" / "lib", ignore_errors=True)  # it may be put back meanwhile
                 async with asyncio.timeout(10):
                     while not library.is_file():
+                        assert program.returncode is None
                         await asyncio.sleep(0.01)
             assert program.returncode is None
 
     asyncio.run(story())
 
 
-@needs_simulation
 def test_sigterm_ends_it_cleanly(place: Path) -> None:
     async def story() -> None:
         async with node(place) as (kubelet, program):
@@ -121,6 +122,20 @@ def test_sigterm_ends_it_cleanly(place: Path) -> None:
     asyncio.run(story())
 
 
+def test_further_signals_do_not_disturb_the_end(place: Path) -> None:
+    async def story() -> None:
+        async with node(place) as (kubelet, program):
+            await kubelet.until(lambda: kubelet.allocatable == 20, 20)
+            ended = asyncio.ensure_future(program.communicate())
+            while not ended.done():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(program.pid, signal.SIGTERM)  # send_signal may take the exit status from asyncio
+                await asyncio.sleep(0.001)
+            assert program.returncode == 0, ended.result()[1].decode()
+
+    asyncio.run(story())
+
+
 def refusal(place: Path, *flags: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(place, *flags), env=env, capture_output=True, text=True, timeout=60, check=False)
 
@@ -129,16 +144,15 @@ def test_a_node_without_a_driver_is_said_in_one_line(place: Path) -> None:
     done = refusal(place, env={"PYTHONPATH": str(SOURCES), "PATH": "/usr/bin:/bin"})
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("[NVSHARE][ERROR]: NVML cannot be used")
+    assert line.startswith("[NVSHARE][ERROR]: cannot use NVML")
 
 
-@needs_simulation
 @pytest.mark.parametrize(
     ("flags", "gpus", "said"),
     [
-        ((), 0, "there is no GPU on this node"),
-        (("--gpus=7",), 1, "there is no GPU '7' here"),
-        (("--virtual-devices-per-gpu=0=0",), 1, "no GPU is left to offer"),
+        ((), 0, "this node has no GPU"),
+        (("--gpus=7",), 1, "this node has no GPU '7'"),
+        (("--virtual-devices-per-gpu=0=0",), 1, "there is no GPU to offer"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_one_line(
@@ -148,3 +162,21 @@ def test_settings_that_cannot_be_are_refused_in_one_line(
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert said in line
+
+
+def test_a_gpu_is_not_offered_by_the_dra_driver_as_well(place: Path) -> None:
+    driver = ServedGpus(place / "served", DRA_DRIVER)
+
+    async def story() -> str:
+        async with node(place) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable == 20, 20)
+            uuid = min(kubelet.devices).partition("__")[0]
+            with pytest.raises(GpuServedError):
+                driver.take([uuid])
+            return uuid
+
+    driver.take([asyncio.run(story())])
+    done = refusal(place, env=environment(place, gpus=2))
+    driver.release()
+    assert done.returncode == 1
+    assert "is offered by nvshare-dra-driver" in done.stderr.splitlines()[-1]

@@ -5,6 +5,7 @@ import contextlib
 import random
 import socket
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -20,11 +21,14 @@ ABSURD = (1 << 56) + 1
 REGISTER_SIZE = len(encode(registration()))
 
 
+PATIENCE_S = 1
+
+
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """One scheduler for all: whatever one test did to it, the next finds it in order."""
     place = tmp_path_factory.mktemp("d")
-    with Daemon(place, "--http", "127.0.0.1:0", "--patience-seconds", "1") as made:
+    with Daemon(place, "--http", "127.0.0.1:0", "--patience-seconds", str(PATIENCE_S)) as made:
         yield made
 
 
@@ -75,6 +79,7 @@ SAYS: dict[str, tuple[list[bytes | wire.Message], str]] = {
     "a release before REGISTER": ([wire.LockReleased(0, False, 1)], "LockReleased before Register"),
     "memory before REGISTER": ([wire.MemUpdate(0, 0, 0, 0)], "MemUpdate before Register"),
     "a question before REGISTER": ([wire.BudgetAsk(0, 1, 1)], "BudgetAsk before Register"),
+    "a PING before REGISTER": ([wire.Ping(0)], "Ping before Register"),
     "a second REGISTER": ([registration(entry()), registration(entry())], "second Register"),
     "a GPU that it did not register": ([registration(entry()), wire.ReqLock(1, 0, 0, 0)], "GPU 1, but 1 were"),
     "a GPU although it registered none": ([registration(), wire.ReqLock(0, 0, 0, 0)], "GPU 0, but 0 were"),
@@ -131,13 +136,11 @@ def test_a_slow_peer_whose_frames_do_get_finished_is_not_closed(daemon: Daemon, 
     question = encode(wire.BudgetAsk(0, 1, 0))
     with daemon.client().register() as peer:
         peer.send_bytes(question[:5])
-        for _ in range(4):
+        end = time.monotonic() + 1.5 * PATIENCE_S
+        while time.monotonic() < end:
             peer.send_bytes(question[5:] + question[:5])
             peer.expect(wire.Budget)
-            peer.socket.settimeout(0.35)
-            with pytest.raises(TimeoutError):
-                peer.hear()
-            peer.socket.settimeout(20)
+            time.sleep(PATIENCE_S / 20)  # a slow peer, but far from its limit: the machine may be slow too
         peer.send_bytes(question[5:])
         peer.expect(wire.Budget)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from nvshare import admin
-from nvshare.cli import operator
+from nvshare.cli import operator_client
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
-from nvshare.scheduler.control import Control
 from nvshare.scheduler.engine import Engine
-from nvshare.scheduler.journal import Journal
+from nvshare.scheduler.observe.journal import Journal
+from nvshare.scheduler.operator.control import Control
 
 POD = "9c8d2e0a-3a5f-4f4e-8d5c-0f6c3d1b2a7e"
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -48,7 +48,7 @@ def order(place: Path, node: Node, request: admin.Request) -> None:
         path = str(place / "control.sock")
         server = await asyncio.start_unix_server(Control(engine, Journal(100)).serve, path)
         try:
-            await asyncio.to_thread(operator.ask_for, admin.Done, path, request)
+            await asyncio.to_thread(operator_client.ask_for, admin.Done, path, request)
         finally:
             server.close()
 
@@ -90,6 +90,6 @@ REFUSED: dict[str, tuple[str, str]] = {
 def test_what_is_refused(tmp_path: Path, target: str, said: str) -> None:
     node = node_of_pods()
     before = {group.key: group.limit for group in node.groups.values()}
-    with pytest.raises(operator.RefusedError, match=said):
+    with pytest.raises(operator_client.RefusedError, match=said):
         order(tmp_path, node, admin.SetLimit(target, 2 * GIB))
     assert {group.key: group.limit for group in node.groups.values()} == before

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
@@ -100,7 +101,7 @@ def test_a_user_who_fills_its_share_with_silence_leaves_room_for_others(open_pla
             capture_output=True,
             timeout=30,
         )
-        assert other.stdout == b"2\n", other.stderr
+        assert other.stdout == b"answered\n", other.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
@@ -115,13 +116,15 @@ def test_the_last_places_are_for_those_who_have_few(open_place: Path) -> None:
         for _ in range(20):
             stack.enter_context(daemon.client().register())
         daemon.client().wait_closed()
-        daemon.log.wait_for(r"the last of 24 connections \(max-clients\) are for others than uid/0")
+        daemon.log.wait_for(
+            r"the last eighth of 24 connections \(max-clients\) is reserved for others than uid/0, which has 20"
+        )
         second = subprocess.run(
             [sys.executable, "-c", OTHER_USER, daemon.socket, encode(registration(entry())).hex()],
             capture_output=True,
             timeout=30,
         )
-        assert second.stdout == b"2\n", second.stderr
+        assert second.stdout == b"answered\n", second.stderr
         other.communicate()
 
 
@@ -133,7 +136,7 @@ os.setresuid(65534, 65534, 65534)
 peer = socket.socket(socket.AF_UNIX)
 peer.connect(sys.argv[1])
 peer.sendall(bytes.fromhex(sys.argv[2]))
-print(peer.recv(100)[2])
+print('answered' if peer.recv(100) else sys.exit(1))
 """
 
 
@@ -171,7 +174,7 @@ os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
 run = b"f" * 16
-clients = [WireClient(sys.argv[1]).register(entry(5), run=run) for _ in range(100)]
+clients = [WireClient(sys.argv[1]).register(entry(5), run=run) for _ in range(400)]
 clients[0].take_lock()
 words = b"".join(encode(wire.MemUpdate(0, 0, number, 0)) for number in range(5000))
 
@@ -188,10 +191,10 @@ os._exit(0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
-def test_a_hundred_flooding_processes_of_one_user_hardly_delay_another(open_place: Path) -> None:
+def test_flooding_processes_of_one_user_hardly_delay_another_and_stay_connected(open_place: Path) -> None:
     environment = clean_environment()
     environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])
-    with Daemon(open_place, "--log-level", "warning") as daemon:
+    with Daemon(open_place, "--log-level", "warning", "--patience-seconds", "2") as daemon:
         with daemon.client().register() as one, daemon.client().register() as other:
             flooders = subprocess.Popen(
                 [sys.executable, "-c", FLOODERS, daemon.socket],
@@ -201,10 +204,33 @@ def test_a_hundred_flooding_processes_of_one_user_hardly_delay_another(open_plac
             )
             assert flooders.stdout is not None
             assert flooders.stdout.readline() == b"flooding\n"
-            usual = hand_over(one, other, 21)
+            began, usual = time.monotonic(), []
+            while time.monotonic() < began + 4:  # longer than a peer may take for a frame
+                usual.append(hand_over(one, other, 21))
             flooders.communicate()
         daemon.assert_alive()
-    assert usual < 0.25
+    assert median(usual) < 0.05
+    assert "half a frame" not in daemon.log.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_gpus_that_one_user_invents_do_not_lock_out_another(open_place: Path) -> None:
+    with Daemon(open_place) as daemon:
+        stay = OTHER_USER + "sys.stdin.read()"
+        liars = []
+        for start in (100, 200, 300):
+            frame = encode(registration(*[entry(start + number) for number in range(64)])).hex()
+            liar = subprocess.Popen(
+                [sys.executable, "-c", stay, daemon.socket, frame], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            assert liar.stdout is not None
+            liars.append((liar, liar.stdout.readline()))
+        assert [said for _, said in liars] == [b"answered\n", b"answered\n", b""]
+        daemon.log.wait_for("the programs of uid/65534 name more than 128 GPUs")
+        with daemon.client().register(*[entry(number) for number in range(16)]) as honest:
+            honest.take_lock(gpu=15)
+        for liar, _ in liars:
+            liar.communicate()
 
 
 def test_unanswered_questions_are_bounded(daemon: Daemon) -> None:
@@ -215,14 +241,16 @@ def test_unanswered_questions_are_bounded(daemon: Daemon) -> None:
         daemon.client().register() as other,
         daemon.client().register(entry(5, swappable=3 * GIB), **limited) as mute,
         daemon.client().register(entry(5), **limited) as asker,
+        ThreadPoolExecutor() as pool,
     ):
         assert mute.id
         asker.hear_all()
         before = daemon.memory_bytes()
+        # It reads meanwhile: a client that does not read is closed.
+        answers = pool.submit(lambda: [asker.hear_until(wire.Budget).ask for _ in range(5_000)])
         asker.send_bytes(b"".join(encode(wire.BudgetAsk(0, number, 3 * GIB)) for number in range(100, 5_100)))
         assert hand_over(one, other, 21) < 0.5
-        answers = [asker.hear_until(wire.Budget).ask for _ in range(5_000)]
-        assert sorted(answers) == list(range(100, 5_100))
+        assert sorted(answers.result()) == list(range(100, 5_100))
         assert daemon.memory_bytes() - before < 20e6
 
 
@@ -243,7 +271,7 @@ def test_made_up_gpus_are_bounded_and_forgotten(daemon: Daemon) -> None:
         with daemon.client() as third:
             third.send(registration(*some(200)))
             third.wait_closed()
-        daemon.log.wait_for("more than 128 GPUs are named")
+        daemon.log.wait_for("name more than 128 GPUs")
         assert len(daemon.status()["gpus"]) == 65
         first.take_lock(gpu=63)
         real.take_lock()

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from nvshare import translation
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
 from nvshare.core.model import SECOND, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
-from nvshare.scheduler import translation
-from nvshare.scheduler.identity import Peer
-from nvshare.scheduler.step import Step, clients_of, describe
-from nvshare.scheduler.story import summary_of
+from nvshare.journal import Step
+from nvshare.scheduler.clients.identity import Peer, registrant_of
+from nvshare.scheduler.observe.step_text import clients_of, describe
+from nvshare.scheduler.observe.story import summary_of
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import Decoder, encode
 from support.client import GIB, entry, registration
@@ -138,7 +139,7 @@ class Chaos:
         (heard,) = Decoder(wire.FROM_CLIENT).feed(encode(message))
         assert isinstance(heard, wire.Register)
         self.clients[self.ids] = Receiver(translation.gpus_of(heard))
-        return translation.registration(self.ids, peer, heard)
+        return translation.registration(registrant_of(self.ids, peer, heard.run), heard)
 
     def leaves(self) -> ev.Event:
         if not self.clients:

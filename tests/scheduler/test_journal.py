@@ -7,8 +7,8 @@ from pathlib import Path
 from nvshare.core.actions import AdmitClient, GiveLock
 from nvshare.core.events import AlarmRang, ClientLeft, ClientRegistered, LockRequested
 from nvshare.core.model import NO_MEMORY, Claim
-from nvshare.scheduler.journal import PARTS_PER_STEP, Journal, JournalFile
-from nvshare.scheduler.step import Step
+from nvshare.journal import Step
+from nvshare.scheduler.observe.journal import PARTS_PER_STEP, Journal, JournalFile
 from support.client import GIB, gpu_name
 from support.fixtures import StartDaemon
 
@@ -45,7 +45,8 @@ def test_steps_about_many_things_count_for_as_many() -> None:
 
 
 def test_followers_hear_of_new_steps_until_they_stop() -> None:
-    journal, heard = Journal(10), []
+    journal = Journal(10)
+    heard: list[Step] = []
     stop = journal.follow(heard.append)
     journal.observe(step(1))
     stop()
@@ -83,6 +84,16 @@ def test_a_file_that_has_grown_is_kept_once_and_started_anew(tmp_path: Path) -> 
     assert path.stat().st_size <= 2000
     assert (tmp_path / "journal.1").stat().st_size <= 2000
     assert sorted(one.name for one in tmp_path.iterdir()) == ["journal", "journal.1"]
+
+
+def test_a_file_that_loses_lines_is_said_once_a_minute(tmp_path: Path) -> None:
+    said: list[str] = []
+    file = JournalFile(Path("/dev/full"), 1 << 20, said.append)
+    for number in range(5):
+        file.observe(step(number))
+    file.close()
+    assert file.lost == 5
+    assert said == ["The journal file /dev/full loses lines: No space left on device; 1 lost so far"]
 
 
 def test_a_restarted_scheduler_goes_on_in_the_same_file(tmp_path: Path) -> None:

@@ -4,12 +4,18 @@ import errno
 import io
 import json
 import os
+import re
+import time
+from pathlib import Path
+
+import pytest
 
 from nvshare.core.actions import GiveLock
 from nvshare.core.events import LockRequested
 from nvshare.core.model import NO_MEMORY
-from nvshare.scheduler.log import MOST_LINES_A_SECOND, Log
-from nvshare.scheduler.step import Step
+from nvshare.journal import Step
+from nvshare.scheduler.observe import log as log_module
+from nvshare.scheduler.observe.log import MAX_LINES_A_SECOND, Log
 from support.client import GIB, gpu_name
 from support.fixtures import StartDaemon
 
@@ -42,6 +48,13 @@ def test_a_step_is_a_line() -> None:
     assert lines(log) == ["[NVSHARE][INFO]: Lock given to client 6ccb on GPU-1"]
 
 
+def test_lines_in_a_file_begin_with_the_time(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as file:
+        log_of(stream=file).info("something")
+    line = (tmp_path / "log").read_text()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} \[NVSHARE\]\[INFO\]: something\n", line)
+
+
 def test_above_fifty_lines_a_second_the_rest_is_a_summary() -> None:
     log = log_of()
     for _ in range(1000):
@@ -49,9 +62,35 @@ def test_above_fifty_lines_a_second_the_rest_is_a_summary() -> None:
     log.flush_summary()
     said = lines(log)
     # The machine's second may have turned on the way, and with it the ration.
-    assert MOST_LINES_A_SECOND < len(said) <= 3 * MOST_LINES_A_SECOND
+    assert MAX_LINES_A_SECOND < len(said) <= 3 * MAX_LINES_A_SECOND
     left_out = sum(int(line.split()[-2]) for line in said if "In the last second also: " in line)
     assert left_out + sum("Lock given" in line for line in said) == 1000
+
+
+def test_a_step_that_is_left_out_is_not_put_into_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 7.0)
+    described: list[Step] = []
+
+    def describe(step: Step) -> list[str]:
+        described.append(step)
+        return ["one", "two"]
+
+    monkeypatch.setattr(log_module, "describe", describe)
+    log = log_of()
+    for _ in range(1000):
+        log.observe(step())
+    log.flush_summary()
+    assert len(described) == MAX_LINES_A_SECOND // 2
+    assert lines(log)[-1].endswith(f"also: {1000 - len(described)} steps")
+
+
+def test_a_step_of_many_lines_has_no_more_of_them_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 7.0)
+    monkeypatch.setattr(log_module, "describe", lambda step: ["line"] * 1000)
+    log = log_of()
+    log.observe(step())
+    log.flush_summary()
+    assert lines(log)[MAX_LINES_A_SECOND:] == ["[NVSHARE][INFO]: In the last second also: 1 steps"]
 
 
 def test_the_summary_comes_even_if_nothing_follows() -> None:

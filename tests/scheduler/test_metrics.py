@@ -8,10 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nvshare.core.actions import EndTurn
 from nvshare.core.events import AlarmRang
+from nvshare.core.model import SECOND
 from nvshare.core.snapshot import Snapshot
-from nvshare.scheduler.clients import Clients
-from nvshare.scheduler.metrics import BOUNDS_S, MOST_GPUS, Metrics
-from nvshare.scheduler.step import Step
+from nvshare.journal import Step
+from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
+from nvshare.scheduler.observe.metrics import BOUNDS_S, MAX_GPUS, Metrics
 from nvshare.wire import messages as wire
 from support.client import GIB, entry, gpu_name
 from support.daemon import Daemon
@@ -104,12 +105,28 @@ def ended(gpu: str) -> Step:
 
 
 def test_gpus_beyond_all_measure_share_one_label_until_there_is_room() -> None:
-    metrics = Metrics(Clients(most=10, most_per_group=10))
-    for number in range(3 * MOST_GPUS):
+    metrics = Metrics(ConnectionAdmission(max_connections=10, max_per_account=10))
+    for number in range(3 * MAX_GPUS):
         metrics.observe(ended(f"GPU-{number}"))
-    assert len(metrics.holds) == MOST_GPUS + 1
-    assert metrics.revocations["other"] == 2 * MOST_GPUS
+    assert len(metrics.holds) == MAX_GPUS + 1
+    assert metrics.revocations["other"] == 2 * MAX_GPUS
     list(metrics.families(EMPTY))
     assert set(metrics.holds) == {"other"}
     metrics.observe(ended("GPU-new"))
     assert metrics.revocations["GPU-new"] == 1
+
+
+def test_moved_memory_is_counted_and_shown(daemon: Daemon) -> None:
+    with daemon.client().register(version=wire.MOVES_SINCE) as client:
+        client.take_lock(10 * GIB)
+        client.send(wire.Moved(0, True, 2 * GIB, SECOND // 4), wire.Moved(0, False, 3 * GIB, SECOND // 2))
+        daemon.log.wait_for("moved 3.00 GiB to")
+        (status,) = daemon.status()["gpus"][0]["clients"]
+        assert status["moved"] == {
+            "in_bytes": 3 * GIB,
+            "in_seconds": 0.5,
+            "out_bytes": 2 * GIB,
+            "out_seconds": 0.25,
+        }
+        assert daemon.metric("nvshare_moved_bytes_total", gpu=GPU, direction="out") == 2 * GIB
+        assert daemon.metric("nvshare_move_seconds_total", gpu=GPU, direction="in") == 0.5

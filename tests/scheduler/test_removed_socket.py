@@ -1,13 +1,13 @@
 """A cleared directory: whoever is connected stays, newcomers find the scheduler again."""
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.daemon import Daemon
+from support.waiting import wait_until
 
 
 def clear(directory: Path) -> None:
@@ -26,10 +26,7 @@ def test_a_removed_socket_is_made_anew_and_nobody_is_lost(daemon: Daemon, how: C
     with daemon.client().register() as client:
         for _ in range(3):
             how(path.parent)
-            deadline = time.monotonic() + 10
-            while not path.is_socket():
-                assert time.monotonic() < deadline, "the socket did not come back"
-                time.sleep(0.01)
+            wait_until(path.is_socket, "the socket is back")
             with daemon.client().register() as newcomer:
                 newcomer.take_lock()
         client.take_lock()

@@ -1,11 +1,14 @@
 """Start-up that cannot succeed: one line that says what to do, exit code 2, nothing broken or left behind."""
 
+import errno
+import os
 import socket
 import stat
 from pathlib import Path
 
 import pytest
 
+from nvshare.scheduler.instance_lock import InstanceLock
 from support.daemon import Daemon, run_scheduler
 from support.fixtures import StartDaemon
 
@@ -38,7 +41,7 @@ CASES = {
     "a journal that is a directory": (["--journal-file", "/tmp"], {}, "cannot write the journal file"),
     "an address that is not here": (["--http", "192.0.2.1:9402"], {}, "cannot serve http at"),
     "a host's name that cannot be": (["--http", "a..b:9402"], {}, "cannot serve http at"),
-    "Kubernetes outside a cluster": (["--kubernetes=on"], {}, "no pod with a service account"),
+    "Kubernetes outside a cluster": (["--kubernetes=on"], {}, "not a pod with a service account"),
 }
 
 
@@ -61,7 +64,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
-    assert "choose another place" in refused(*ways(tmp_path))
+    assert "choose another directory" in refused(*ways(tmp_path))
 
 
 def test_a_socket_path_that_is_a_directory_with_things_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ def test_a_shared_directory_is_not_closed_to_others_for_the_operators_sake(tmp_p
     shared.chmod(0o1777)
     (shared / "somebody's").write_text("")
     options = [f"--socket={tmp_path}/run/s.sock", f"--operator-socket={shared}/control.sock", "--nvml=off"]
-    assert "a directory of its own" in refused(*options, "--kubernetes=off")
+    assert "use a private directory" in refused(*options, "--kubernetes=off")
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 
 
@@ -88,6 +91,29 @@ def test_an_open_directory_that_holds_nothing_else_is_closed(tmp_path: Path, sta
     daemon = start_daemon()
     assert stat.S_IMODE(operator.stat().st_mode) == 0o700
     daemon.ctl("status")
+
+
+def test_an_open_directory_with_the_operators_limits_in_it_is_closed(tmp_path: Path, start_daemon: StartDaemon) -> None:
+    """systemd opens a RuntimeDirectory again at every start of the service."""
+    first = start_daemon()
+    with first.client().register(name=b"limited"):
+        first.ctl("limit", "limited", "4Gi")
+    first.stop()
+    operator = tmp_path / "operator"
+    assert (operator / "limits.json").exists()
+    operator.chmod(0o755)
+    start_daemon().ctl("status")
+    assert stat.S_IMODE(operator.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_an_open_directory_with_another_users_file_is_refused(tmp_path: Path) -> None:
+    operator = tmp_path / "operator"
+    operator.mkdir()
+    operator.chmod(0o1777)
+    (operator / "limits.json").write_text("{}")
+    os.chown(operator / "limits.json", 65534, 65534)
+    assert "use a private directory" in refused(*ways(tmp_path))
 
 
 def test_the_directory_of_the_clients_socket_is_left_as_it_is(tmp_path: Path, start_daemon: StartDaemon) -> None:
@@ -115,3 +141,31 @@ def test_help_names_every_setting_and_how_else_to_set_it() -> None:
     assert "NVSHARE_SWITCH_TIME_MODE" in done.stdout
     assert "SIGTERM" in done.stdout
     assert run_scheduler("--version").stdout.startswith("nvshare ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a file system of its own")
+def test_a_full_disk_costs_a_warning_and_not_the_start(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    place = tmp_path / "operator"
+    place.mkdir()
+    fill = f"mount -t tmpfs -o size=4k,mode=700 none {place} && head -c 4096 /dev/zero > {place}/control.sock.lock.full"
+    daemon = start_daemon(wrapper=("unshare", "--mount", "bash", "-c", f'{fill}; exec "$0" "$@"'))
+    with daemon.client().register() as client:
+        client.take_lock()
+    daemon.log.wait_for(r"cannot write .*control.sock.lock: No space left on device. The scheduler works without it")
+    assert "Traceback" not in daemon.log.text
+
+
+def test_a_scheduler_that_could_not_write_its_epoch_still_had_a_predecessor(tmp_path: Path) -> None:
+    socket_path = tmp_path / "operator" / "control.sock"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", no_space)
+        first = InstanceLock(socket_path)
+        first.release()
+    second = InstanceLock(socket_path)
+    assert (first.had_predecessor, second.had_predecessor) == (False, True)
+    assert second.epoch >= first.epoch
+    second.release()
+
+
+def no_space(*arguments: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

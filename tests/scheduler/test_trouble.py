@@ -13,13 +13,16 @@ from typing import Any, cast
 
 import pytest
 
-from nvshare.core.events import ClientRegistered
+from nvshare import admin
+from nvshare.cli import operator_client
+from nvshare.core.events import ClientLeft, ClientRegistered, GpuFound
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
 from nvshare.inventory.gpus import Sample
 from nvshare.inventory.nvml import GpuLostError
 from nvshare.scheduler.engine import Engine
-from nvshare.scheduler.measure import Measurements
+from nvshare.scheduler.sources import nvml_poll
+from nvshare.scheduler.sources.nvml_poll import NvmlPoll
 from nvshare.wire import messages as wire
 from support.client import WireClient
 from support.daemon import clean_environment
@@ -28,7 +31,7 @@ from support.log import LogReader
 
 
 def test_with_few_descriptors_fewer_clients_are_let_in_and_those_work(start_daemon: StartDaemon) -> None:
-    few = ("bash", "-c", 'ulimit -n 128; exec "$0" "$@"')
+    few = ("bash", "-c", 'ulimit -n 192; exec "$0" "$@"')
     daemon = start_daemon("--http", "127.0.0.1:0", wrapper=few)
     with contextlib.ExitStack() as stack:
         inside = [stack.enter_context(daemon.client().register()) for _ in range(32)]
@@ -72,7 +75,7 @@ def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
 
 
 def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(tmp_path: Path) -> None:
-    mistake = "import nvshare.core.gpu as g; g.Gpu.note_idle = lambda self, now, seat: 1 // 0"
+    mistake = "import nvshare.core.turns as t; t.Turns.work_finished = lambda self, now, seat: 1 // 0"
     process = start(tmp_path, mistake)
     assert process.stderr is not None
     log = LogReader(process.stderr)
@@ -88,6 +91,19 @@ def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(
     assert not (tmp_path / "run" / "s.sock").exists()
 
 
+def test_a_failure_of_the_core_ends_the_scheduler_even_if_an_operator_caused_it(tmp_path: Path) -> None:
+    mistake = "import nvshare.core.node as n; n.Node.handle = lambda *a: 1 // 0"
+    process = start(tmp_path, mistake)
+    assert process.stderr is not None
+    log = LogReader(process.stderr)
+    log.wait_for("listens at")
+    with contextlib.suppress(operator_client.UnreachableError):
+        operator_client.ask(f"{tmp_path}/op/c.sock", admin.SetScheduling(on=False))
+    assert process.wait(20) == 70
+    log.wait_end()
+    log.wait_for(r"\[NVSHARE\]\[ERROR\]: internal error, ending: ZeroDivisionError")
+
+
 class FakeNvml:
     """NVML whose answer to one question is given from outside."""
 
@@ -95,30 +111,32 @@ class FakeNvml:
         self.asked = threading.Event()
         self.answer = threading.Event()
         self.error: Exception | None = None
+        self.questions = 0
 
     def sample(self, gpu: str) -> Sample:
         self.asked.set()
+        self.questions += 1
         self.answer.wait(20)
         if self.error is not None:
             raise self.error
         return Sample({77: 3 * GIB}, 3 * GIB, 16 * GIB)
 
 
-def measuring(nvml: FakeNvml) -> tuple[Node, Measurements]:
+def measuring(nvml: FakeNvml) -> tuple[Node, NvmlPoll]:
     node = Node(Settings(), epoch=1)
     engine = Engine(node, asyncio.get_running_loop())
-    measurements = Measurements(engine, cast("Any", nvml))
-    engine.observers.append(measurements.observe)
+    poll = NvmlPoll(engine, cast("Any", nvml))
+    engine.observers_of[ClientRegistered].append(poll.observe)
     engine.post(ClientRegistered(1, "process/1", "x", "x", (Claim("g", 16 * GIB),)))
-    return node, measurements
+    return node, poll
 
 
 def test_a_driver_that_hangs_keeps_neither_the_loop_nor_the_end_waiting() -> None:
     nvml = FakeNvml()
 
     async def main() -> None:
-        _, measurements = measuring(nvml)
-        task = asyncio.create_task(measurements.run())
+        _, poll = measuring(nvml)
+        task = asyncio.create_task(poll.run())
         while not nvml.asked.is_set():
             await asyncio.sleep(0.001)
         task.cancel()
@@ -132,19 +150,58 @@ def test_a_driver_that_hangs_keeps_neither_the_loop_nor_the_end_waiting() -> Non
 
 
 @pytest.mark.parametrize("error", [None, GpuLostError("fallen off the bus")])
-def test_what_the_driver_says_reaches_the_core_and_a_lost_gpu_ends_nothing(error: Exception | None) -> None:
+def test_what_the_driver_says_reaches_the_core_and_a_lost_gpu_ends_nothing(
+    error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml_poll, "INTERVAL_S", 0.001)
     nvml = FakeNvml()
     nvml.error = error
     nvml.answer.set()
 
     async def main() -> int:
-        node, measurements = measuring(nvml)
-        task = asyncio.create_task(measurements.run())
-        while not nvml.asked.is_set() or (error is None and not node.gpus["g"].foreign):
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.01)
+        node, poll = measuring(nvml)
+        task = asyncio.create_task(poll.run())
+        async with asyncio.timeout(20):
+            while nvml.questions < 2 or (error is None and not node.gpus["g"].memory.foreign):
+                await asyncio.sleep(0.001)
         assert not task.done()
         task.cancel()
-        return node.gpus["g"].foreign
+        return node.gpus["g"].memory.foreign
 
     assert asyncio.run(main()) == (3 * GIB if error is None else 0)
+
+
+class LeavingNvml:
+    """NVML that lists a process until the test says that it is gone."""
+
+    def __init__(self) -> None:
+        self.processes = {77: 3 * GIB}
+        self.questions = 0
+
+    def sample(self, gpu: str) -> Sample:
+        self.questions += 1
+        return Sample(dict(self.processes), sum(self.processes.values()), 16 * GIB)
+
+
+def test_the_memory_of_a_client_that_exits_is_foreign_only_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_poll, "INTERVAL_S", 0.001)
+    nvml = LeavingNvml()
+
+    async def main() -> None:
+        node = Node(Settings(), epoch=1)
+        engine = Engine(node, asyncio.get_running_loop())
+        poll = NvmlPoll(engine, cast("Any", nvml))
+        engine.observers_of[ClientRegistered].append(poll.observe)
+        engine.post(GpuFound("g", 16 * GIB, 0, "card"))
+        engine.post(ClientRegistered(1, "process/1", "x", "x", (Claim("g", 16 * GIB),), pid=77))
+        engine.post(ClientLeft(1))
+        task = asyncio.create_task(poll.run())
+        async with asyncio.timeout(20):
+            while node.gpus["g"].memory.foreign != 3 * GIB or nvml.questions < 10:
+                await asyncio.sleep(0.001)
+            nvml.processes.clear()
+            while node.gpus["g"].memory.foreign:
+                await asyncio.sleep(0.001)
+        task.cancel()
+
+    asyncio.run(main())

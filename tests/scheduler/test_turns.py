@@ -1,5 +1,7 @@
 """Turns as clients see them, over the socket: the user's own scenarios at the level of messages."""
 
+import pytest
+
 from nvshare.wire import messages as wire
 from support.client import GIB, entry, gpu_name
 from support.daemon import Daemon
@@ -59,15 +61,20 @@ def test_memory_that_grows_sends_the_newest_back_to_the_queue(daemon: Daemon) ->
         new.expect(wire.LockOk)
 
 
-def test_an_idle_holder_gives_way_at_once_when_the_switch_is_cheap(daemon: Daemon) -> None:
+@pytest.mark.parametrize(("waiting_gib", "is_cheap"), [(2, True), (10, False)])
+def test_an_idle_holder_gives_way_at_once_only_when_the_switch_is_cheap(
+    daemon: Daemon, waiting_gib: int, is_cheap: bool
+) -> None:
     with daemon.client().register() as idle, daemon.client().register() as waits:
         lock = idle.take_lock(14 * GIB)
-        waits.request(2 * GIB)
+        waits.request(
+            waiting_gib * GIB
+        )  # 14 + 2 GiB are on the card together, though over the safe limit: nothing moves
         waits.expect(wire.WaitForMem)
         assert idle.expect(wire.Contended).contended
         idle.send(wire.Idle(0))
-        dropped = idle.expect(wire.DropLock)
-        assert (dropped.lock, dropped.reason) == (lock, wire.DropReason.IDLE)
+        drops = [wire.DropLock(0, wire.DropReason.IDLE, 10_000, lock)] if is_cheap else []
+        assert idle.hear_all() == drops
         idle.release(lock)
         waits.expect(wire.MemAvailable)
         waits.expect(wire.LockOk)
@@ -124,3 +131,74 @@ def test_two_processes_of_a_run_share_its_limit_exactly(daemon: Daemon) -> None:
             pass
         assert second.budget < 2 * GIB
         assert second.others == 3 * GIB
+
+
+def test_a_client_that_asks_whether_the_scheduler_is_there_is_answered_and_keeps_its_place(daemon: Daemon) -> None:
+    with daemon.client().register() as holder, daemon.client().register() as waiter:
+        lock = holder.take_lock(10 * GIB)
+        waiter.request(10 * GIB)
+        waiter.expect(wire.WaitForMem)
+        waiter.send(wire.Ping(0), wire.Ping(0))
+        assert [waiter.hear(), waiter.hear()] == [wire.Pong(0), wire.Pong(0)]
+        holder.release(lock)
+        waiter.expect(wire.MemAvailable)
+        waiter.expect(wire.LockOk)
+
+
+def test_a_stopped_program_costs_the_others_one_turn_and_gets_the_next_one_after_it_has_spoken(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon("--switch-time-mode=fixed", "--switch-time-fixed=1", "--grace-seconds=1")
+    with daemon.client().register() as stopped, daemon.client().register() as other:
+        lock = stopped.take_lock(10 * GIB)
+        mine = other.take_lock(10 * GIB)
+        other.socket.settimeout(2.5)
+        with pytest.raises(TimeoutError):
+            other.hear()  # Nobody waits for what it holds.
+        assert [seat["state"] for seat in daemon.status()["gpus"][0]["clients"]] == ["silent", "running"]
+        stopped.release(lock, again=True)
+        stopped.hear_until(wire.WaitForMem)
+        other.release(other.hear_until(wire.DropLock).lock)
+        assert stopped.hear_until(wire.LockOk).lock > mine
+
+
+def test_connections_that_claim_to_run_with_more_than_there_is_stop_nobody(start_daemon: StartDaemon) -> None:
+    """Each claim would hold the card for a grace time if it were believed, and no turn here waits that long."""
+    daemon = start_daemon("--switch-time-mode=fixed", "--switch-time-fixed=1", "--grace-seconds=60")
+    lie = {"swappable": wire.MAX_BYTES, "state": wire.ClaimState.UNSHARED}
+    with daemon.client().register() as one, daemon.client().register() as other:
+        lock = one.take_lock(10 * GIB)
+        other.request(10 * GIB)
+        for holder, next_one in [(one, other), (other, one)]:
+            with daemon.client().register(entry(**lie)) as liar:
+                assert liar.expect(wire.LockOk).lock == liar.expect(wire.DropLock).lock
+                liar.expect(wire.WaitForMem)
+                assert holder.hear_until(wire.DropLock).lock == lock
+                holder.release(lock, again=True)
+                lock = next_one.hear_until(wire.LockOk).lock
+
+
+def test_a_holder_that_connects_again_goes_on_if_nobody_waits_and_else_waits_like_everybody(daemon: Daemon) -> None:
+    first = daemon.client().register()
+    lock = first.take_lock(10 * GIB)
+    first.close()
+    claim = {"state": wire.ClaimState.HOLDING, "swappable": 10 * GIB}
+    with daemon.client().register(entry(lock=lock, **claim)) as second, daemon.client().register() as other:
+        lock = second.expect(wire.LockOk).lock
+        other.request(10 * GIB)
+        other.expect(wire.WaitForMem)
+        second.close()
+        other.hear_until(wire.LockOk)
+        with daemon.client().register(entry(lock=lock, **claim)) as third:
+            assert third.expect(wire.DropLock).lock == lock
+            third.expect(wire.WaitForMem)
+
+
+def test_ping_is_enough_to_be_queued_again(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--switch-time-mode=fixed", "--switch-time-fixed=1", "--grace-seconds=1")
+    with daemon.client().register() as stopped, daemon.client().register() as other:
+        stopped.take_lock(10 * GIB)
+        other.take_lock(10 * GIB)
+        stopped.send(wire.Ping(0))
+        stopped.hear_until(wire.Pong)
+        stopped.expect(wire.WaitForMem)

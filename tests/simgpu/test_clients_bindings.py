@@ -1,6 +1,7 @@
 """NVIDIA's own Python binding of the driver API, cuda-bindings, on the simulated driver, unchanged."""
 
 from nvshare.simgpu.trace import Copy, Kind
+from simgpu.node import Node
 
 HELPERS = '''
 import ctypes
@@ -28,7 +29,7 @@ ok(cu.cuCtxSetCurrent(context))
 '''
 
 
-def test_devices_and_memory(node) -> None:
+def test_devices_and_memory(node: Node) -> None:
     node.python(
         HELPERS
         + """
@@ -64,7 +65,7 @@ ok(cu.cuMemFree(managed))
     assert {Copy.HTOD, Copy.DTOD, Copy.DTOH} <= copies
 
 
-def test_launches_streams_and_events(node) -> None:
+def test_launches_streams_and_events(node: Node) -> None:
     node.python(
         HELPERS
         + """
@@ -98,7 +99,7 @@ ok(cu.cuStreamSynchronize(stream))
     assert spin.end_ns - spin.begin_ns >= 990_000_000  # 100 s of simulated time at a hundredth
 
 
-def test_capture_and_graphs(node) -> None:
+def test_capture_and_graphs(node: Node) -> None:
     node.python(
         HELPERS
         + """
@@ -123,7 +124,7 @@ ok(cu.cuGraphExecDestroy(executable)); ok(cu.cuGraphDestroy(graph))
     )
 
 
-def test_virtual_memory_management_and_pools(node) -> None:
+def test_virtual_memory_management_and_pools(node: Node) -> None:
     node.python(
         HELPERS
         + """

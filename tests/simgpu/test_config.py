@@ -32,6 +32,8 @@ def test_sizes_are_read_as_kubernetes_writes_them() -> None:
         ("compute_capability", "8"),
         ("slice", "2 ms"),
         ("touch", "some"),
+        ("card", "rtx"),
+        ("prefetch", "maybe"),
         ("trace", "maybe"),
         ("kernels", "matmul=soon"),
         ("colour", "red"),
@@ -70,12 +72,12 @@ def test_the_environment_of_a_child_names_the_settings_and_the_libraries() -> No
 
 
 def test_every_setting_the_simulator_reads_is_in_the_table_and_the_other_way_round() -> None:
-    sources = "\n".join(path.read_text() for path in (ROOT / "native" / "simgpu").glob("*.c"))
+    sources = "\n".join(path.read_text() for path in (ROOT / "native" / "simgpu").rglob("*.c"))
     read = set(re.findall(r'"(NVSHARE_SIM_[A-Z_]+)"', sources))
     assert {setting.variable for setting in SETTINGS.values()} == read
 
 
 def test_the_documented_table_of_settings_is_the_real_one() -> None:
-    page = (ROOT / "docs" / "simulated-clients.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| `(NVSHARE_SIM_\w+)` \| (.+) \|$", page, re.MULTILINE)
-    assert rows == [(name, setting.variable, setting.meaning) for name, setting in SETTINGS.items()]
+    page = (ROOT / "docs" / "simulated-gpu.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `(NVSHARE_SIM_\w+)` \| (?:(.+) )?\| (.+) \|$", page, re.MULTILINE)
+    assert rows == [(name, one.variable, one.default, one.meaning) for name, one in SETTINGS.items()]

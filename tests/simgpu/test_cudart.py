@@ -9,6 +9,7 @@ import pytest
 
 from nvshare.simgpu.config import library_directory
 from nvshare.simgpu.trace import Kind
+from simgpu.node import Node, Sanitized
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -30,23 +31,25 @@ def without_stream_suffix(name: str) -> str:
 
 @pytest.mark.parametrize("major", MAJORS)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_runtime_program_behaves_as_on_a_real_card(node, checks: Path, program: str, major: str) -> None:
+def test_a_runtime_program_behaves_as_on_a_real_card(node: Node, checks: Path, program: str, major: str) -> None:
     node.run(checks / f"cudart{major}_{program}")
 
 
 @pytest.mark.parametrize("major", MAJORS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_runtime_program_sees_no_difference_with_libnvshare_in_between(
-    node, checks: Path, tmp_path: Path, program: str, major: str
+    node: Node, checks: Path, tmp_path: Path, program: str, major: str
 ) -> None:
     library = library_directory().parent / "libnvshare.so"
-    nobody = {"NVSHARE_SOCKET": str(tmp_path / "no-daemon.sock")}
+    nobody = {"NVSHARE_SOCKET": str(tmp_path / "none" / "scheduler.sock")}
     node.run("env", f"LD_PRELOAD={library}", checks / f"cudart{major}_{program}", **nobody)
 
 
 @pytest.mark.parametrize("major", MAJORS)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_runtime_program_is_clean_under_the_sanitizers(node, sanitized, program: str, major: str) -> None:
+def test_a_runtime_program_is_clean_under_the_sanitizers(
+    node: Node, sanitized: Sanitized, program: str, major: str
+) -> None:
     sanitized.run(node, f"cudart{major}_{program}")
 
 
@@ -95,7 +98,7 @@ def test_a_program_without_a_driver_is_told_so() -> None:
     assert out.stdout.split() == ["35", "0", "0", "0"]
 
 
-def test_kernels_and_memory_of_a_runtime_program_are_in_the_trace(node, checks: Path) -> None:
+def test_kernels_and_memory_of_a_runtime_program_are_in_the_trace(node: Node, checks: Path) -> None:
     node.run(checks / "cudart12_launch")
     (trace,) = node.traces()
     assert {kernel.name for kernel in trace.kernels()} == {"scale", "sim_spin_us", "sim_wait_flag"}

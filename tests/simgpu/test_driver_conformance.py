@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nvshare.simgpu.config import library_directory
+from simgpu.node import MakeNode
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("devices", "memory", "copies", "streams", "graphs", "graph_memory")
@@ -39,12 +40,12 @@ def thread_checks() -> Path:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_call_gives_the_result_cuda_gives(make_node, checks: Path, program: str) -> None:
+def test_every_call_gives_the_result_cuda_gives(make_node: MakeNode, checks: Path, program: str) -> None:
     make_node().run(checks / f"simgpu_{program}")
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, "unit_state", "stress"])
-def test_the_sanitizers_find_nothing(make_node, sanitized_checks: Path, program: str) -> None:
+def test_the_sanitizers_find_nothing(make_node: MakeNode, sanitized_checks: Path, program: str) -> None:
     make_node().run(
         "env",
         f"LD_LIBRARY_PATH={sanitized_checks / 'out' / 'sim'}",
@@ -54,7 +55,7 @@ def test_the_sanitizers_find_nothing(make_node, sanitized_checks: Path, program:
     )
 
 
-def test_every_exported_function_is_called(make_node, checks: Path, tmp_path: Path) -> None:
+def test_every_exported_function_is_called(make_node: MakeNode, checks: Path, tmp_path: Path) -> None:
     covered = tmp_path / "covered"
     for program in PROGRAMS:
         make_node().run(checks / f"simgpu_{program}", COVERED=str(covered))
@@ -62,12 +63,16 @@ def test_every_exported_function_is_called(make_node, checks: Path, tmp_path: Pa
 
 
 def test_the_list_of_functions_is_what_is_exported() -> None:
-    listed = re.findall(r"^(?:FN|NO)\((\w+),", (ROOT / "native/simgpu/functions.def").read_text(), re.MULTILINE)
+    listed = re.findall(r"^(?:FN|NO)\((\w+),", (ROOT / "native/simgpu/driver/functions.def").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(exported(library_directory() / "libcuda.so.1"))
     assert sorted(listed) == sorted(exported(ROOT / "build" / "native" / "null" / "libcuda.so.1"))
 
 
-def test_all_that_a_cuda_13_runtime_looks_up_is_found_except_graphics(make_node) -> None:
+def test_programs_can_be_linked_with_the_driver() -> None:
+    assert (library_directory() / "libcuda.so").resolve() == (library_directory() / "libcuda.so.1").resolve()
+
+
+def test_all_that_a_cuda_13_runtime_looks_up_is_found_except_graphics(make_node: MakeNode) -> None:
     lookups = Path(__file__).parents[1] / "libnvshare" / "data" / "cudart-13.0-lookups.txt"
     missing = make_node().python(
         f"""
@@ -96,15 +101,15 @@ def test_every_default_stream_function_has_its_per_thread_twin() -> None:
     assert takes_a_stream - twins == set()
 
 
-def test_threads_with_everything_at_once_come_to_no_harm(make_node, checks: Path) -> None:
+def test_threads_with_everything_at_once_come_to_no_harm(make_node: MakeNode, checks: Path) -> None:
     make_node(gpus=2).run(checks / "simgpu_stress", STRESS_SECONDS="2")
 
 
-def test_the_threads_do_not_race(make_node, thread_checks: Path) -> None:
+def test_the_threads_do_not_race(make_node: MakeNode, thread_checks: Path) -> None:
     program = thread_checks / "checks" / "simgpu_stress"
     library = thread_checks / "out" / "sim"
     make_node(gpus=2).run("env", f"LD_LIBRARY_PATH={library}", program, STRESS_SECONDS="3", TSAN_OPTIONS="exitcode=66")
 
 
-def test_the_shared_state_survives_kills_and_evicts_the_least_recently_used(make_node, checks: Path) -> None:
+def test_the_shared_state_survives_kills_and_evicts_the_least_recently_used(make_node: MakeNode, checks: Path) -> None:
     make_node().run(checks / "simgpu_unit_state")

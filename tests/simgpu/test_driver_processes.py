@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from nvshare.simgpu.config import library_directory
+from simgpu.node import MakeNode
 from support.simgpu_worker import GIB, MIB, Worker
+from support.waiting import wait_until
 
 CONTEXT = 256 * MIB
 
 
-def test_a_hundred_processes_come_and_go_by_sigkill_and_the_card_is_empty(make_node, checks: Path) -> None:
+def test_a_hundred_processes_come_and_go_by_sigkill_and_the_card_is_empty(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, memory="64Gi", scale=0.01)
     with Worker(node, checks) as witness:
         before = witness.used()
@@ -35,7 +37,7 @@ def test_a_hundred_processes_come_and_go_by_sigkill_and_the_card_is_empty(make_n
         assert witness.simulated_s("pass 1") == pytest.approx(0.382, rel=0.1)  # and it still works
 
 
-def test_memory_of_a_dead_process_is_there_for_the_next_one_at_once(make_node, checks: Path) -> None:
+def test_memory_of_a_dead_process_is_there_for_the_next_one_at_once(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, memory="16Gi", scale=0.01)
     with Worker(node, checks) as survivor:
         other = Worker(node, checks)
@@ -45,7 +47,7 @@ def test_memory_of_a_dead_process_is_there_for_the_next_one_at_once(make_node, c
         assert survivor.ask(f"native {12 * GIB}") == "0"
 
 
-def test_a_process_killed_while_it_computes_does_not_hold_the_others_up(make_node, checks: Path) -> None:
+def test_a_process_killed_while_it_computes_does_not_hold_the_others_up(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, scale=0.01)
     with Worker(node, checks) as survivor:
         other = Worker(node, checks)
@@ -57,7 +59,7 @@ def test_a_process_killed_while_it_computes_does_not_hold_the_others_up(make_nod
         assert time.monotonic() - started < 5
 
 
-def test_a_process_that_is_stopped_while_it_computes_is_passed_over(make_node, checks: Path) -> None:
+def test_a_process_that_is_stopped_while_it_computes_is_passed_over(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, scale=0.01)
     with Worker(node, checks) as survivor:
         other = Worker(node, checks)
@@ -71,7 +73,7 @@ def test_a_process_that_is_stopped_while_it_computes_is_passed_over(make_node, c
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
-def test_processes_in_different_namespaces_share_the_card(make_node, checks: Path) -> None:
+def test_processes_in_different_namespaces_share_the_card(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, memory="16Gi", scale=0.01, trace=1)
     apart = ("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--ipc")
     with Worker(node, checks, *apart) as first, Worker(node, checks, *apart) as second:
@@ -84,14 +86,12 @@ def test_processes_in_different_namespaces_share_the_card(make_node, checks: Pat
         for worker in (first, second):
             assert float(worker.answer()) > 2000
         first.kill()
-        deadline = time.monotonic() + 10
-        while second.used() != CONTEXT and time.monotonic() < deadline:
-            time.sleep(0.01)  # the namespace's init has to die with its parent first
-        assert second.used() == CONTEXT
+        # Not at once: the namespace's init has to die with its parent first.
+        wait_until(lambda: second.used() == CONTEXT, "the first one's memory is free")
     assert len({trace.pid_namespace for trace in node.traces()}) == 2
 
 
-def test_a_forked_child_is_refused_and_does_not_keep_its_parent_alive(make_node, checks: Path) -> None:
+def test_a_forked_child_is_refused_and_does_not_keep_its_parent_alive(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, scale=0.01)
     with Worker(node, checks) as witness:
         parent = Worker(node, checks)
@@ -104,7 +104,9 @@ def test_a_forked_child_is_refused_and_does_not_keep_its_parent_alive(make_node,
         parent.process.communicate()
 
 
-def test_the_first_process_decides_the_settings_and_they_hold_while_anyone_is_there(make_node, checks: Path) -> None:
+def test_the_first_process_decides_the_settings_and_they_hold_while_anyone_is_there(
+    make_node: MakeNode, checks: Path
+) -> None:
     node, smaller = make_node(gpus=1, memory="8Gi"), make_node(gpus=1, memory="2Gi")
     with Worker(node, checks) as first:
         with Worker(smaller, checks) as second:
@@ -115,7 +117,7 @@ def test_the_first_process_decides_the_settings_and_they_hold_while_anyone_is_th
         assert alone.ask("uuid 0") == uuid
 
 
-def test_visible_devices_are_chosen_by_index_and_by_uuid(make_node, checks: Path) -> None:
+def test_visible_devices_are_chosen_by_index_and_by_uuid(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=3)
     with Worker(node, checks) as all_of_them:
         uuids = [all_of_them.ask(f"uuid {index}") for index in range(3)]
@@ -127,7 +129,9 @@ def test_visible_devices_are_chosen_by_index_and_by_uuid(make_node, checks: Path
 
 
 @pytest.mark.parametrize("size", [1000, 30 * MIB])
-def test_device_memory_is_shared_by_handle_and_managed_memory_is_not(make_node, checks: Path, size: int) -> None:
+def test_device_memory_is_shared_by_handle_and_managed_memory_is_not(
+    make_node: MakeNode, checks: Path, size: int
+) -> None:
     node = make_node(gpus=1, memory="1Gi")
     with Worker(node, checks) as owner, Worker(node, checks) as guest:
         assert owner.ask(f"managed {size}") == "0"
@@ -154,26 +158,10 @@ def test_a_directory_that_cannot_be_used_is_named(checks: Path) -> None:
     assert "/no/such/place/node: No such file or directory" in done.stderr
 
 
-def test_many_processes_start_at_once(make_node, checks: Path) -> None:
+def test_many_processes_start_at_once(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, memory="64Gi")
     started = [node.start(checks / "simgpu_worker") for _ in range(40)]
     for child in started:
         out, err = child.communicate("info\n", timeout=60)
         assert child.returncode == 0, err
         assert out.startswith("ready")
-
-
-def test_a_launch_costs_less_than_150_ns_of_cpu(make_node) -> None:
-    bench = Path(__file__).resolve().parents[2] / "build" / "native" / "bench" / "launch_sim"
-    node = make_node(gpus=1)
-    costs = []
-    for _ in range(5):
-        out = subprocess.run(
-            [bench, "200000"],
-            env=node.environment(NVSHARE_SIM_KERNEL_US="1"),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        costs.append(float(out.split('"caller_cpu_ns": ')[1].split(",")[0]))
-    assert min(costs) < 150

@@ -13,6 +13,7 @@ import pytest
 
 from nvshare.simgpu.config import library_directory
 from nvshare.simgpu.events import RECOVERED, inject_xid
+from simgpu.node import MakeNode, Node, Sanitized
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """
@@ -37,8 +38,8 @@ def end(child: "subprocess.Popen[str]") -> None:
     child.communicate()
 
 
-def uuids(node) -> list[str]:
-    return json.loads(
+def uuids(node: Node) -> list[str]:
+    found: list[str] = json.loads(
         node.python("""
             import json
             from pynvml import *
@@ -46,13 +47,14 @@ def uuids(node) -> list[str]:
             print(json.dumps([nvmlDeviceGetUUID(nvmlDeviceGetHandleByIndex(i)) for i in range(nvmlDeviceGetCount())]))
         """)
     )
+    return found
 
 
-def test_every_function_answers_as_nvml_does(node, checks: Path) -> None:
+def test_every_function_answers_as_nvml_does(node: Node, checks: Path) -> None:
     node.run(checks / "nvml_calls")
 
 
-def test_every_function_is_clean_under_the_sanitizers(node, sanitized) -> None:
+def test_every_function_is_clean_under_the_sanitizers(node: Node, sanitized: Sanitized) -> None:
     sanitized.run(node, "nvml_calls")
 
 
@@ -64,7 +66,7 @@ def test_every_function_is_called_by_the_check() -> None:
     assert sorted(name for name in exported if not re.search(rf"\b{name}\b", calls)) == []
 
 
-def test_devices_are_found_by_index_uuid_and_bus(node) -> None:
+def test_devices_are_found_by_index_uuid_and_bus(node: Node) -> None:
     node.python("""
         from pynvml import *
         nvmlInit()
@@ -93,7 +95,7 @@ def test_devices_are_found_by_index_uuid_and_bus(node) -> None:
     """)
 
 
-def test_the_card_describes_itself(make_node) -> None:
+def test_the_card_describes_itself(make_node: MakeNode) -> None:
     make_node(gpus=1, memory="24Gi", name="NVIDIA Test 9000", compute_capability="9.0").python("""
         from pynvml import *
         nvmlInit()
@@ -131,7 +133,7 @@ def test_the_card_describes_itself(make_node) -> None:
     """)
 
 
-def test_memory_and_processes_are_those_of_the_programs_on_the_card(node) -> None:
+def test_memory_and_processes_are_those_of_the_programs_on_the_card(node: Node) -> None:
     watcher = """
         from pynvml import *
         nvmlInit()
@@ -155,7 +157,7 @@ def test_memory_and_processes_are_those_of_the_programs_on_the_card(node) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
-def test_a_process_in_another_pid_namespace_is_listed_by_the_readers_pid(node) -> None:
+def test_a_process_in_another_pid_namespace_is_listed_by_the_readers_pid(node: Node) -> None:
     child = node.start("unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", textwrap.dedent(HOLDER))
     ready(child)
     pid = node.python("""
@@ -170,7 +172,7 @@ def test_a_process_in_another_pid_namespace_is_listed_by_the_readers_pid(node) -
     end(child)
 
 
-def test_a_working_card_shows_its_utilisation(make_node) -> None:
+def test_a_working_card_shows_its_utilisation(make_node: MakeNode) -> None:
     node = make_node(gpus=1, trace=0)
     out = node.python("""
         import ctypes, os, time
@@ -202,7 +204,7 @@ def test_a_working_card_shows_its_utilisation(make_node) -> None:
     assert 90 <= int(out) <= 100
 
 
-def test_an_injected_xid_wakes_a_waiting_set_once(node) -> None:
+def test_an_injected_xid_wakes_a_waiting_set_once(node: Node) -> None:
     card, other = uuids(node)
     waiter = node.start_python("""
         from pynvml import *
@@ -232,7 +234,7 @@ def test_an_injected_xid_wakes_a_waiting_set_once(node) -> None:
     end(waiter)
 
 
-def test_a_fatal_xid_asks_for_a_reset_until_the_card_has_recovered(node) -> None:
+def test_a_fatal_xid_asks_for_a_reset_until_the_card_has_recovered(node: Node) -> None:
     reader = node.start_python("""
         import sys
         from pynvml import *
@@ -265,7 +267,7 @@ def test_a_fatal_xid_asks_for_a_reset_until_the_card_has_recovered(node) -> None
     assert reader.returncode == 0
 
 
-def test_a_forked_child_starts_nvml_anew(node) -> None:
+def test_a_forked_child_starts_nvml_anew(node: Node) -> None:
     node.python("""
         import os
         from pynvml import *

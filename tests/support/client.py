@@ -45,7 +45,7 @@ def entry(number: int = 0, **fields: Any) -> wire.GpuEntry:
 def registration(*entries: wire.GpuEntry, **fields: Any) -> wire.Register:
     values: dict[str, Any] = {
         "gpu": 0,
-        "version": wire.PROTOCOL_VERSION,
+        "version": wire.MOVES_SINCE - 1,  # it is not asked to move memory
         "priority": 0,
         "own_limit": 0,
         "run": bytes(16),
@@ -65,6 +65,7 @@ class WireClient:
         self.id = 0
         self._decoder = Decoder(wire.FROM_SCHEDULER)
         self._heard: deque[wire.Message] = deque()
+        self.capacities: list[wire.Capacity] = []
         self._asks = 0
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(timeout)
@@ -116,12 +117,15 @@ class WireClient:
     # Hearing.
 
     def hear(self) -> wire.Message:
-        """The next message; ConnectionError if the scheduler closed, TimeoutError if nothing comes."""
+        """The next message, but not a CAPACITY: those are in `capacities`. ConnectionError if the scheduler closed,
+        TimeoutError if nothing comes."""
         while not self._heard:
             data = self.socket.recv(1 << 16)
             if not data:
                 raise ConnectionResetError("the scheduler closed the connection")
-            self._heard.extend(self._decoder.feed(data))
+            messages = self._decoder.feed(data)
+            self.capacities += [message for message in messages if isinstance(message, wire.Capacity)]
+            self._heard.extend(message for message in messages if not isinstance(message, wire.Capacity))
         return self._heard.popleft()
 
     def expect(self, kind: type[M]) -> M:

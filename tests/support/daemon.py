@@ -1,7 +1,6 @@
 """The real nvshare-scheduler as a process of its own, on sockets in a test's own directory."""
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -56,10 +55,10 @@ class Daemon:
     def _await_ready(self, hears: socket.socket) -> None:
         pidfd = os.pidfd_open(self.process.pid)
         try:
-            readable, _, _ = select.select([hears, pidfd], [], [], READY_S)
+            readable, _, _ = select.select([hears.fileno(), pidfd], [], [], READY_S)
         finally:
             os.close(pidfd)
-        if hears not in readable:
+        if hears.fileno() not in readable:
             self.kill()
             raise AssertionError(f"the scheduler did not start:\n{self.log.text}")
         assert hears.recv(100) == b"READY=1"
@@ -110,11 +109,12 @@ class Daemon:
     def status(self) -> dict[str, Any]:
         """`nvsharectl status -o json`, by way of the socket."""
         from nvshare import admin
-        from nvshare.cli import operator, render
+        from nvshare.cli import operator_client
+        from nvshare.status_document import status_document
 
-        answer = operator.ask(self.operator_socket, admin.GetStatus())
+        answer = operator_client.ask(self.operator_socket, admin.GetStatus())
         assert isinstance(answer, admin.Status)
-        return dict(json.loads(render.as_json(render.status_values(answer))))
+        return status_document(answer)
 
     @property
     def http(self) -> str:
@@ -149,7 +149,7 @@ class Daemon:
 
 def call_ctl(*words: str) -> tuple[int, str, str]:
     """nvsharectl's console script, called: its exit code, standard output and standard error."""
-    from nvshare.cli import nvsharectl
+    from nvshare.cli.ctl import nvsharectl
 
     before, sys.argv = sys.argv, ["nvsharectl", *words]
     try:
@@ -165,7 +165,7 @@ def call_ctl(*words: str) -> tuple[int, str, str]:
 def run_ctl(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """nvsharectl as a process."""
     return subprocess.run(
-        [sys.executable, "-m", "nvshare.cli.nvsharectl", *words],
+        [sys.executable, "-m", "nvshare.cli.ctl.nvsharectl", *words],
         capture_output=True,
         text=True,
         timeout=60,

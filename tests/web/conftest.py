@@ -1,6 +1,7 @@
 """A real scheduler that serves HTTP, and players at it."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
@@ -30,20 +30,19 @@ class Scheduler:
 
 def start(folder: Path, *options: str, http: str = "127.0.0.1:0") -> Scheduler:
     """Start one and wait until it says that it is ready."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox, socket.socket() as probe:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox:
         inbox.bind(str(folder / "n"))
         inbox.settimeout(30)
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
         paths = (str(folder / "c" / "s.sock"), str(folder / "o" / "c.sock"))
         command = [sys.executable, "-m", "nvshare.scheduler.main", "--socket", paths[0], "--operator-socket", paths[1]]
-        command += ["--http", http.replace(":0", f":{port}"), "--nvml", "off", *options]
+        command += ["--http", http, "--nvml", "off", *options]
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "NOTIFY_SOCKET": str(folder / "n")}
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(command, env=environment, stderr=log)
         assert inbox.recv(100) == b"READY=1"
-    return Scheduler(*paths, port, process)
+    served = re.search(r"http at \S*:(\d+)", (folder / "log").read_text())
+    assert served is not None
+    return Scheduler(*paths, int(served[1]), process)
 
 
 @pytest.fixture

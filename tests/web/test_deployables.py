@@ -4,15 +4,18 @@ import configparser
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
-from players import Player
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from nvshare.config import OPTIONS, load
+from web.players import Player
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "nvshare.json").read_text())
@@ -23,7 +26,7 @@ def exported(scheduler: Any) -> set[str]:
     """Every family that a scrape gives while somebody runs."""
     with Player(scheduler.socket, "somebody", gib=1) as somebody:
         somebody.ask()
-        assert somebody.runs.wait(10)
+        assert somebody.runs.wait(30)
         text = urllib.request.urlopen(f"{scheduler.url}/metrics", timeout=20).read().decode()
     return {family.name for family in text_string_to_metric_families(text)}
 
@@ -43,6 +46,26 @@ def used() -> set[str]:
 
 def test_the_dashboard_has_every_metric_and_no_other(scheduler: Any) -> None:
     assert used() == exported(scheduler)
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((DEPLOY / "prometheus" / "nvshare.rules.yaml").read_text())["groups"]
+    return list(group["rules"])
+
+
+def test_alerts_ask_only_for_metrics_and_labels_that_there_are(scheduler: Any) -> None:
+    names = {name for rule in rules() for name in re.findall(r"nvshare_[a-z_]+", rule["expr"])}
+    assert {re.sub(r"_(total|bucket|sum|count)$", "", name) for name in names} <= exported(scheduler)
+    of_client = {"gpu", "client", "group", "name", "pid"}
+    for rule in rules():
+        labels = of_client if "nvshare_client_" in rule["expr"] else {"gpu"}
+        assert set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"]))) <= labels, rule["alert"]
+        assert rule["labels"]["severity"] in ("info", "warning")
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_accepts_the_alerts() -> None:
+    subprocess.run(["promtool", "check", "rules", str(DEPLOY / "prometheus" / "nvshare.rules.yaml")], check=True)
 
 
 def test_panels_do_not_overlap_and_have_names_of_their_own() -> None:

@@ -47,6 +47,12 @@ EXAMPLES: dict[str, m.Message] = {
     "budget_ask": m.BudgetAsk(0, 9, 3 << 30),
     "budget_recall": m.BudgetRecall(0, 8, 0),
     "budget_return": m.BudgetReturn(0, 8, 2 << 30, 2 << 30),
+    "ping": m.Ping(0),
+    "pong": m.Pong(0),
+    "capacity": m.Capacity(1, 15 << 30, 400 << 20),
+    "move_in": m.MoveIn(1, 7 << 32 | 258, 9 << 30),
+    "move_out": m.MoveOut(0, 7 << 32 | 258, 5 << 29),
+    "moved": m.Moved(1, True, 5 << 29, 223_000_000),
     "long_wait": m.LongWait(0, 3, 2, 30_000, 61_000, b"team/pod".ljust(m.NAME_BYTES, b"\0")),
 }
 

@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from examples import EXAMPLES, register
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import astuple
@@ -13,6 +12,7 @@ from msgspec.structs import astuple
 from nvshare.wire import messages as m
 from nvshare.wire.codec import ENTRY_LAYOUT, LAYOUTS, Decoder, WireError, encode, packer
 from nvshare.wire.layout import Layout
+from wire.examples import EXAMPLES, register
 
 ENTRY = EXAMPLES["register_one_gpu"].entries[0]  # type: ignore[attr-defined]
 

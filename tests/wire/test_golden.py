@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from examples import EXAMPLES, c_assignments, c_name
 
 from nvshare.wire import messages as m
 from nvshare.wire.codec import Decoder, encode
+from wire.examples import EXAMPLES, c_assignments, c_name
 
 GOLDEN = Path(__file__).parent / "golden"
 CURRENT = GOLDEN / f"v{m.PROTOCOL_VERSION}.txt"
@@ -47,9 +47,9 @@ def test_a_frame_may_come_a_byte_at_a_time(name: str) -> None:
     frame = encode(EXAMPLES[name])
     for byte in frame[:-1]:
         assert decoder.feed(bytes([byte])) == []
-        assert decoder.is_mid_frame
+        assert decoder.rest
     assert decoder.feed(frame[-1:]) == [EXAMPLES[name]]
-    assert not decoder.is_mid_frame
+    assert not decoder.rest
 
 
 def test_frames_may_come_all_at_once_and_split_anywhere() -> None:
@@ -146,6 +146,6 @@ def test_c_reads_the_golden_frames(name: str, c_program: Path) -> None:
 
 def test_the_header_is_not_stale() -> None:
     root = WIRE_H.parents[2]
-    command = [sys.executable, root / "tools" / "wire_header.py", "--check"]
+    command = [sys.executable, str(root / "tools" / "wire_header.py"), "--check"]
     environment = {"PYTHONPATH": str(root / "src"), "PATH": "/usr/bin:/bin"}
     assert subprocess.run(command, check=False, env=environment).returncode == 0

@@ -4,12 +4,12 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/settings.sh"
 
-stamp="$CLUSTER_BIN/.helm-$HELM_VERSION"
+stamp="$CLUSTER_TOOLS/.helm-$HELM_VERSION"
 [ -e "$stamp" ] && exit 0
-command -v go >/dev/null || { echo "cluster: go is needed to build helm (apt-get install golang, or set CLUSTER_BIN)" >&2; exit 1; }
-mkdir -p "$CLUSTER_BIN"
+command -v go >/dev/null || { echo "cluster: go is needed to build helm (apt-get install golang, or set CLUSTER_TOOLS)" >&2; exit 1; }
+mkdir -p "$CLUSTER_TOOLS"
 echo "cluster: building helm $HELM_VERSION"
-CGO_ENABLED=0 GOWORK=off GOMAXPROCS="${GOMAXPROCS:-2}" GOBIN="$CLUSTER_BIN" nice -n 10 \
+CGO_ENABLED=0 GOWORK=off GOMAXPROCS="${GOMAXPROCS:-2}" GOBIN="$CLUSTER_TOOLS" nice -n 10 \
   go install -trimpath -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=$HELM_VERSION
             -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34" \
   "helm.sh/helm/v3/cmd/helm@$HELM_VERSION"

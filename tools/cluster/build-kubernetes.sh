@@ -20,10 +20,18 @@ mkdir -p "$work" "$CLUSTER_BIN"
 cd "$work"
 export CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=mod GOMAXPROCS="${GOMAXPROCS:-2}"
 
+minor="${KUBERNETES_VERSION#v1.}"
+minor="${minor%%.*}"
 staging_version="v0.${KUBERNETES_VERSION#v1.}"
-source_mod=$(cd "$(mktemp -d)" && go mod download -json "k8s.io/kubernetes@$KUBERNETES_VERSION" |
-  sed -n 's/^\t"GoMod": "\(.*\)",\{0,1\}$/\1/p')
-[ -n "$source_mod" ] || { echo "cluster: Kubernetes $KUBERNETES_VERSION is not to be had from the module proxy" >&2; exit 1; }
+# The proxy is another machine: a download may fail for a moment. With -json go writes its error to standard output.
+fetched=""
+for _ in 1 2 3; do
+  if fetched=$(cd "$(mktemp -d)" && go mod download -json "k8s.io/kubernetes@$KUBERNETES_VERSION"); then break; fi
+  echo "cluster: cannot download k8s.io/kubernetes@$KUBERNETES_VERSION: $fetched" >&2
+  fetched=""
+done
+source_mod=$(sed -n 's/^\t"GoMod": "\(.*\)",\{0,1\}$/\1/p' <<<"$fetched")
+[ -n "$source_mod" ] || { echo "cluster: Kubernetes $KUBERNETES_VERSION is not available from the module proxy" >&2; exit 1; }
 
 programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl"
 sed -e 's|^module .*|module nvshare.test/cluster|' \
@@ -39,7 +47,7 @@ for program in $programs; do
   echo "cluster: building $program $KUBERNETES_VERSION"
   nice -n 10 go build -trimpath -o "$CLUSTER_BIN/$program" \
     -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$KUBERNETES_VERSION
-              -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34" \
+              -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$minor" \
     "k8s.io/kubernetes/cmd/$program"
 done
 touch "$stamp"

@@ -1,6 +1,7 @@
 """A real one-node Kubernetes cluster on this machine, as root: `cluster.py up | down | restart NAME`.
 
-etcd and containerd come from Debian's packages, Kubernetes from build-kubernetes.sh. Each component is a child with a
+Kubernetes comes from build-kubernetes.sh; etcd and containerd are Debian's, or from build-runtime.sh for releases that
+need newer ones. Each component is a child with a
 log of its own; pids are kept in a file with the program's name, so that `down` ends what `up` started and nothing else.
 Everything lives under one directory, except what kubelet hard-codes (/var/lib/kubelet) and one address on `lo`."""
 
@@ -18,7 +19,7 @@ from pathlib import Path
 from components import PAUSE_IMAGE, command_lines, write_configuration
 from images import import_image, pause_image
 from pki import make as make_pki
-from settings import BIN, CONTAINERD_SOCKET, KUBECONFIG, KUBELET_ROOT, LOGS, NODE, PKI, RUN, SERVICE_IP
+from settings import BIN, CONTAINERD_SOCKET, KUBECONFIG, KUBELET_ROOT, LOGS, NODE, PKI, RUN, RUNTIME_BIN, SERVICE_IP
 
 PIDS = RUN / "pids.json"
 _READY_S = 90.0
@@ -132,7 +133,7 @@ def kubectl(*args: str, check: bool = True, text: str | None = None) -> str:
 
 def ctr(*args: str) -> str:
     """Run containerd's own tool in the namespace that kubelet uses."""
-    command = ["ctr", "--address", str(CONTAINERD_SOCKET), "-n", "k8s.io", *args]
+    command = [str(RUNTIME_BIN / "ctr"), "--address", str(CONTAINERD_SOCKET), "-n", "k8s.io", *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
 
 

@@ -4,7 +4,21 @@ import json
 import sys
 from pathlib import Path
 
-from settings import BIN, CONTAINERD_SOCKET, KUBELET_ROOT, LOGS, NODE, PKI, POD_RANGE, RUN, SERVICE_IP, SERVICE_RANGE
+from settings import (
+    BIN,
+    CONTAINERD_SOCKET,
+    ETCD,
+    FEATURE_GATES,
+    KUBELET_ROOT,
+    LOGS,
+    NODE,
+    PKI,
+    POD_RANGE,
+    RUN,
+    RUNTIME_BIN,
+    SERVICE_IP,
+    SERVICE_RANGE,
+)
 
 PAUSE_IMAGE = "localhost/nvshare-test/pause:1"
 
@@ -21,6 +35,8 @@ def write_configuration(runtime: Path) -> None:
 
 def _containerd(runtime: Path) -> str:
     # restrict_oom_score_adj: without it a sandbox asks for a score below what this process may give.
+    # runtime_path: containerd looks for its shim in the PATH first, where Debian's may be.
+    shim = f'runtime_path = "{BIN}/containerd-shim-runc-v2"' if RUNTIME_BIN == BIN else ""
     return f"""version = 2
 root = "{RUN}/containerd/root"
 state = "{RUN}/containerd/state"
@@ -36,6 +52,7 @@ state = "{RUN}/containerd/state"
     default_runtime_name = "runc"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
+      {shim}
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         BinaryName = "{runtime}"
 """
@@ -88,17 +105,8 @@ def _audit_policy() -> dict[str, object]:
 def command_lines() -> dict[str, list[str]]:
     """The components in the order in which they start."""
     return {
-        "etcd": [
-            "/usr/bin/etcd",
-            f"--data-dir={RUN}/etcd",
-            "--listen-client-urls=http://127.0.0.1:22379",
-            "--advertise-client-urls=http://127.0.0.1:22379",
-            "--listen-peer-urls=http://127.0.0.1:22380",
-            "--initial-advertise-peer-urls=http://127.0.0.1:22380",
-            "--initial-cluster=default=http://127.0.0.1:22380",
-            "--unsafe-no-fsync",
-        ],
-        "containerd": ["/usr/bin/containerd", f"--config={RUN}/containerd.toml"],
+        "etcd": _etcd(),
+        "containerd": [str(RUNTIME_BIN / "containerd"), f"--config={RUN}/containerd.toml"],
         "kube-apiserver": _apiserver(),
         "kube-controller-manager": [
             str(BIN / "kube-controller-manager"),
@@ -108,6 +116,7 @@ def command_lines() -> dict[str, list[str]]:
             "--use-service-account-credentials=true",
             "--bind-address=127.0.0.1",
             "--leader-elect=false",
+            *_feature_gates(),
             "--node-monitor-grace-period=60s",
             "--controllers=*,-node-ipam-controller",
         ],
@@ -116,6 +125,7 @@ def command_lines() -> dict[str, list[str]]:
             f"--kubeconfig={PKI}/scheduler.kubeconfig",
             "--bind-address=127.0.0.1",
             "--leader-elect=false",
+            *_feature_gates(),
         ],
         "kubelet": [
             str(BIN / "kubelet"),
@@ -123,8 +133,26 @@ def command_lines() -> dict[str, list[str]]:
             f"--kubeconfig={PKI}/kubelet.kubeconfig",
             f"--root-dir={KUBELET_ROOT}",
             f"--hostname-override={NODE}",
+            *_feature_gates(),
         ],
     }
+
+
+def _etcd() -> list[str]:
+    return [
+        str(ETCD),
+        f"--data-dir={RUN}/etcd",
+        "--listen-client-urls=http://127.0.0.1:22379",
+        "--advertise-client-urls=http://127.0.0.1:22379",
+        "--listen-peer-urls=http://127.0.0.1:22380",
+        "--initial-advertise-peer-urls=http://127.0.0.1:22380",
+        "--initial-cluster=default=http://127.0.0.1:22380",
+        "--unsafe-no-fsync",
+    ]
+
+
+def _feature_gates() -> list[str]:
+    return [f"--feature-gates={FEATURE_GATES}"] if FEATURE_GATES else []
 
 
 def _apiserver() -> list[str]:
@@ -149,6 +177,7 @@ def _apiserver() -> list[str]:
         f"--audit-policy-file={RUN}/audit-policy.json",
         f"--audit-log-path={LOGS}/audit.log",
         "--allow-privileged=true",
+        *_feature_gates(),
     ]
 
 

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from settings import CACHE, CONTAINERD_SOCKET
+from settings import CACHE, CONTAINERD_SOCKET, RUNTIME_BIN
 
 _PAUSE = """
 #include <signal.h>
@@ -73,7 +73,16 @@ def pause_image(name: str) -> Path:
 
 def import_image(archive: Path) -> None:
     """Give an archive's images to kubelet."""
-    command = ["ctr", "--address", str(CONTAINERD_SOCKET), "-n", "k8s.io", "images", "import", str(archive)]
+    command = [
+        str(RUNTIME_BIN / "ctr"),
+        "--address",
+        str(CONTAINERD_SOCKET),
+        "-n",
+        "k8s.io",
+        "images",
+        "import",
+        str(archive),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"cannot import {archive}: {done.stderr}")

@@ -1,13 +1,33 @@
-"""Where the test cluster lives; the same names as settings.sh, which the build scripts use."""
+"""Where the test cluster lives. The names that the build scripts use too come from settings.sh."""
 
-import os
 import socket
+import subprocess
 from pathlib import Path
 
-_XDG = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-CACHE = Path(os.environ.get("CLUSTER_CACHE", _XDG / "nvshare-cluster"))
-BIN = Path(os.environ.get("CLUSTER_BIN", CACHE / "bin"))
-RUN = Path(os.environ.get("CLUSTER_RUN", "/tmp/nvshare-cluster"))
+_SETTINGS = Path(__file__).with_name("settings.sh")
+
+
+def _shell_settings() -> dict[str, str]:
+    """What settings.sh exports; its message and exit status if a value is wrong."""
+    done = subprocess.run(["bash", "-c", '. "$0" && env -0', _SETTINGS], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.returncode)
+    return dict(line.partition("=")[::2] for line in done.stdout.split("\0"))
+
+
+_SHELL = _shell_settings()
+CACHE = Path(_SHELL["CLUSTER_CACHE"])
+BIN = Path(_SHELL["CLUSTER_BIN"])
+TOOLS = Path(_SHELL["CLUSTER_TOOLS"])
+"""Programs that do not depend on the release: helm."""
+RUN = Path(_SHELL["CLUSTER_RUN"])
+KUBERNETES_MINOR = int(_SHELL["KUBERNETES"].partition(".")[2])
+FEATURE_GATES = _SHELL["CLUSTER_FEATURE_GATES"]
+RUNTIME_BIN = BIN if _SHELL["CONTAINERD_VERSION"] else Path("/usr/bin")
+"""Where containerd and ctr are: built for this release, or Debian's."""
+ETCD = (BIN if _SHELL["ETCD_VERSION"] else Path("/usr/bin")) / "etcd"
+HAS_SHARED_CLAIMS = KUBERNETES_MINOR >= 36 or "DRAConsumableCapacity=true" in FEATURE_GATES
+"""Whether the cluster has what the DRA driver needs."""
 LOGS = RUN / "logs"
 PKI = RUN / "pki"
 KUBECONFIG = PKI / "admin.kubeconfig"

@@ -1,9 +1,23 @@
-# Settings shared by the cluster's scripts; each can be overridden from the environment.
-: "${KUBERNETES_VERSION:=v1.34.4}"
+# Settings shared by the cluster's scripts and by settings.py; each can be overridden from the environment.
+#
+# KUBERNETES selects the release. From 1.36 on, containerd 2 and etcd are built as well: Debian's containerd 1.6 gives no
+# CDI devices to kubelet, and Debian's etcd 3.4 is older than what those releases expect.
+: "${KUBERNETES:=1.34}"
+case "$KUBERNETES" in
+  1.34) : "${KUBERNETES_VERSION:=v1.34.4}" "${CONTAINERD_VERSION:=}" "${ETCD_VERSION:=}" ;;
+  1.36) : "${KUBERNETES_VERSION:=v1.36.3}" "${CONTAINERD_VERSION:=v2.4.2}" "${ETCD_VERSION:=v3.6.6}" ;;
+  1.37) : "${KUBERNETES_VERSION:=v1.37.1}" "${CONTAINERD_VERSION:=v2.4.2}" "${ETCD_VERSION:=v3.6.6}" ;;
+  *) echo "cluster: KUBERNETES=$KUBERNETES is unknown; it is one of 1.34, 1.36, 1.37" >&2; exit 2 ;;
+esac
 : "${HELM_VERSION:=v3.19.0}"
-# What is built once and kept: programs, images.
+# Of all Kubernetes programs: `Name=true,Name=false`. With DRAConsumableCapacity and DRAExtendedResource, and
+# CONTAINERD_VERSION=v2.4.2, most stories of the DRA driver run on 1.34 too.
+: "${CLUSTER_FEATURE_GATES:=}"
+# What is built once and kept: programs, images. The programs of each release have a directory of their own.
 : "${CLUSTER_CACHE:=${XDG_CACHE_HOME:-$HOME/.cache}/nvshare-cluster}"
-: "${CLUSTER_BIN:=$CLUSTER_CACHE/bin}"
+: "${CLUSTER_TOOLS:=$CLUSTER_CACHE/bin}"
+: "${CLUSTER_BIN:=$CLUSTER_CACHE/bin-$KUBERNETES_VERSION}"
 # What one cluster run leaves behind: logs, keys, etcd's data. Removed by a successful stop, kept after a failure.
 : "${CLUSTER_RUN:=/tmp/nvshare-cluster}"
-export KUBERNETES_VERSION HELM_VERSION CLUSTER_CACHE CLUSTER_BIN CLUSTER_RUN
+export KUBERNETES KUBERNETES_VERSION CLUSTER_FEATURE_GATES CONTAINERD_VERSION ETCD_VERSION HELM_VERSION
+export CLUSTER_CACHE CLUSTER_TOOLS CLUSTER_BIN CLUSTER_RUN

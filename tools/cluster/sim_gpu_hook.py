@@ -1,9 +1,11 @@
 """Brings simulated GPUs into a container that asks for them, by editing what runc is about to read.
 
 It does what NVIDIA's container runtime does for real ones: looks at NVIDIA_VISIBLE_DEVICES, adds the driver's libraries
-where the dynamic linker looks, and makes only the named GPUs visible. A real GPU is hidden by its device file; a
-simulated one by the environment, which is why processes that are put into a running container are edited as well. The
-libraries and the cards' state come from one directory, filled by the test; nvshare itself knows nothing of all this.
+where the dynamic linker looks, and makes only the named GPUs visible. The CDI devices of simulated GPUs (`cdi_file`)
+set one variable for each GPU, because several devices may be given to one container. A real GPU is hidden by its device
+file; a simulated one by the environment, which is why processes that are put into a running container are edited as
+well. The libraries and the cards' state come from one directory, filled by the test; nvshare itself knows nothing of
+all this.
 
     sim_gpu_hook.py container BUNDLE/config.json
     sim_gpu_hook.py process PROCESS.json"""
@@ -15,6 +17,7 @@ from typing import Any
 
 SIM = Path("/var/lib/nvshare-sim")
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+CDI_VARIABLE = "SIMULATED_GPU_"
 TARGETS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 
 
@@ -31,7 +34,8 @@ def edit_container(spec: dict[str, Any]) -> None:
 def edit_process(process: dict[str, Any]) -> bool:
     """The environment; False when the process asks for no GPU."""
     environment = dict(entry.partition("=")[::2] for entry in process.get("env", []))
-    visible = environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    given = sorted(value for name, value in environment.items() if name.startswith(CDI_VARIABLE))
+    visible = ",".join(given) or environment.get("NVIDIA_VISIBLE_DEVICES", "")
     if visible in ("", "void", "none"):
         return False
     settings = json.loads((SIM / "environment.json").read_text()) | {"NVSHARE_SIM_DIR": str(SIM / "state")}
@@ -39,6 +43,14 @@ def edit_process(process: dict[str, Any]) -> bool:
         settings["CUDA_VISIBLE_DEVICES"] = visible
     process["env"] = process.get("env", []) + [f"{name}={value}" for name, value in settings.items()]
     return True
+
+
+def cdi_file(uuids: list[str]) -> dict[str, object]:
+    """The CDI specification of the node's GPUs, as `nvidia-ctk cdi generate --device-name-strategy=uuid` makes it."""
+    devices = [
+        {"name": uuid, "containerEdits": {"env": [f"{CDI_VARIABLE}{uuid.replace('-', '_')}={uuid}"]}} for uuid in uuids
+    ]
+    return {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
 
 
 def _bind(source: Path, target: str, mode: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""nvshare: the user's front door. Each command is loaded only when it is used, so that `run` starts at once."""
+"""nvshare: the command for users. Each subcommand is imported only when it is used, so that `run` starts fast."""
 
 import importlib
 import sys
@@ -6,20 +6,24 @@ import sys
 import click
 
 from nvshare import __version__
-from nvshare.cli.failure import EXIT_FAILED, EXIT_USAGE, FrontError
+from nvshare.cli.errors import EXIT_FAILED, EXIT_USAGE, CommandError
+from nvshare.cli.group import Group, accept_any_locale
+from nvshare.printable import printable
 
 COMMANDS = {
-    "run": "nvshare.cli.run:run",
-    "demo": "nvshare.cli.demo:demo",
-    "simulate": "nvshare.cli.simulate:simulate",
-    "doctor": "nvshare.cli.doctor:doctor",
-    "docker-args": "nvshare.cli.docker:docker_args",
-    "completion": "nvshare.cli.front_completion:completion",
+    "run": "nvshare.cli.run.command:run",
+    "ps": "nvshare.cli.ctl.ps:ps",
+    "demo": "nvshare.cli.demo.command:demo",
+    "simulate": "nvshare.cli.simulate.command:simulate",
+    "doctor": "nvshare.cli.doctor.command:doctor",
+    "install-service": "nvshare.cli.install_service:install_service",
+    "docker-args": "nvshare.cli.run.docker_args:docker_args",
+    "completion": "nvshare.cli.completion:completion",
 }
 
 
-class _Lazy(click.Group):
-    """Commands by name, imported when asked for."""
+class _Lazy(Group):
+    """Commands by name, imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -36,18 +40,20 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="nvshare")
 def cli() -> None:
-    """Several CUDA programs share one GPU, each as if it had the whole card.
+    """Run several CUDA programs on one GPU. Each program sees the whole GPU.
 
     \b
-    nvshare run -- python train.py     run a program so that it shares
-    nvshare demo                       see it work, without a GPU
-    nvshare doctor                     is this machine ready?
-    nvsharectl status                  who runs, who waits (the operator's tool)
+    nvshare run -- python train.py     run a program that shares its GPU
+    nvshare ps                         show which programs run and which wait
+    nvshare demo                       run a demonstration, without a GPU
+    nvshare doctor                     check this machine
+    nvsharectl status                  show the GPUs and the programs
     """
 
 
 def main() -> None:
     """The console script: every failure is one line on stderr and its own exit code."""
+    accept_any_locale()
     try:
         sys.exit(cli.main(prog_name="nvshare", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -55,7 +61,7 @@ def main() -> None:
         sys.exit(0)
     except click.ClickException as error:
         _fail(error.format_message(), EXIT_USAGE)
-    except FrontError as error:
+    except CommandError as error:
         _fail(str(error), error.code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
@@ -65,7 +71,7 @@ def main() -> None:
 
 
 def _fail(text: str, code: int) -> None:
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    line = " ".join(printable(text, instead=" ").split())
     sys.stderr.write(f"nvshare: {line}\n")
     sys.exit(code)
 

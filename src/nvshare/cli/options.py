@@ -1,19 +1,20 @@
 """Options that several commands share."""
 
 import functools
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from nvshare.cli.launch import Terms
-from nvshare.core.policies import LEAST_PRIORITY, MOST_PRIORITY
-from nvshare.kube.annotations import MOST_WEIGHT
-from nvshare.kube.quantity import QuantityError, parse_bytes
+from nvshare.cli.run.environment import ProgramSettings
+from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
+from nvshare.kube.annotations import MAX_WEIGHT
+from nvshare.quantity import QuantityError, parse_bytes
 from nvshare.wire.messages import NAME_BYTES
 
-LEAST_BYTES = 1 << 20
-"""Nobody limits a program to less than a mebibyte."""
+MIN_BYTES = 1 << 20
+"""A smaller limit is taken for a typing error."""
 
 
 class _Size(click.ParamType):  # type: ignore[type-arg]
@@ -26,12 +27,28 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
             size = parse_bytes(str(value))
         except QuantityError as error:
             self.fail(f"{value!r} {error}", param, ctx)
-        if 0 < size < LEAST_BYTES:
-            self.fail(f"{value!r} is {size} bytes, too little to be meant; was {value}Gi meant?", param, ctx)
+        if 0 < size < MIN_BYTES:
+            self.fail(f"{value!r} is {size} bytes, less than the minimum of 1Mi; did you mean {value}Gi?", param, ctx)
         return size
 
 
 SIZE = _Size()
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg]
+    """A duration as people write it: 90s, 10m, 2h, 7d."""
+
+    name = "DURATION"
+    _SECONDS: ClassVar = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", str(value), re.ASCII)
+        if match is None:
+            self.fail(f"{value!r} is not a duration such as 90s, 10m, 2h or 7d", param, ctx)
+        return float(match[1]) * self._SECONDS[match[2]]
+
+
+DURATION = _Duration()
 
 
 def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -40,25 +57,36 @@ def _name(context: click.Context, parameter: click.Parameter, value: str | None)
     return value
 
 
-def terms_options(command: Callable[..., None]) -> Callable[..., None]:
-    """--limit, --priority, --weight and --name, given to the command as `terms`."""
+def program_options(command: Callable[..., None]) -> Callable[..., None]:
+    """--limit, --priority, --weight, --name and --preallocate, given to the command as `settings`."""
 
-    @click.option("--limit", type=SIZE, help="GPU memory at most on each GPU, e.g. 4Gi; 0 is none.")
+    @click.option("--limit", type=SIZE, help="Memory limit on each GPU, e.g. 4Gi; 0 means no limit.")
     @click.option(
         "--priority",
-        type=click.IntRange(LEAST_PRIORITY, MOST_PRIORITY),
-        help="Above 0: goes before others under the scheduler's policy `priority`.",
+        type=click.IntRange(MIN_PRIORITY, MAX_PRIORITY),
+        help="Place in the queue, with the policy `priority`; higher goes first. Default: 0.",
     )
     @click.option(
         "--weight",
-        type=click.IntRange(1, MOST_WEIGHT),
-        help="GPU time in proportion under the policy `fair`; 100 is usual.",
+        type=click.IntRange(1, MAX_WEIGHT),
+        help="Share of GPU time, with the policy `fair`. Default: 100.",
     )
-    @click.option("--name", callback=_name, help="What the program is called in `nvsharectl status` and `top`.")
+    @click.option("--name", callback=_name, help="Name of the program in `nvsharectl status` and `top`.")
+    @click.option(
+        "--preallocate",
+        is_flag=True,
+        help="Let TensorFlow and JAX allocate most of the GPU when they start, as they do by default.",
+    )
     @functools.wraps(command)
     def wrapped(
-        *args: Any, limit: int | None, priority: int | None, weight: int | None, name: str | None, **kwargs: Any
+        *args: Any,
+        limit: int | None,
+        priority: int | None,
+        weight: int | None,
+        name: str | None,
+        preallocate: bool,
+        **kwargs: Any,
     ) -> None:
-        command(*args, terms=Terms(limit, priority, weight, name), **kwargs)
+        command(*args, settings=ProgramSettings(limit, priority, weight, name, preallocate=preallocate), **kwargs)
 
     return wrapped

@@ -1,10 +1,10 @@
-"""What is to be done. The core says it, somebody else does it; the last group is for those who watch."""
+"""What the caller of the core has to do. The last group is for observers; nothing is sent for it."""
 
 from typing import Literal
 
 from nvshare.record import Record
 
-DropCause = Literal["quantum", "growth", "idle"]
+DropCause = Literal["quantum", "growth", "idle", "claim", "silent"]
 TurnEnd = Literal["released", "revoked", "left", "off"]
 
 
@@ -28,6 +28,8 @@ class SwitchScheduling(Action, frozen=True):
 
 
 class GiveLock(Action, frozen=True):
+    """`contended`: see TellContended."""
+
     client: int
     gpu: str
     lock: int
@@ -36,6 +38,8 @@ class GiveLock(Action, frozen=True):
 
 
 class DropLock(Action, frozen=True):
+    """Cause `claim`: the client registered with a lock that it cannot have now. `silent`: it counts as hung."""
+
     client: int
     gpu: str
     lock: int
@@ -43,7 +47,7 @@ class DropLock(Action, frozen=True):
 
 
 class QueueClient(Action, frozen=True):
-    """Tell a client that it waits, and at which place."""
+    """Tell a client that it waits, and its place in the queue."""
 
     client: int
     gpu: str
@@ -51,20 +55,24 @@ class QueueClient(Action, frozen=True):
 
 
 class AnnounceRoom(Action, frozen=True):
-    """Tell a waiting client that its lock comes."""
+    """Tell a waiting client that there is room for it; its lock follows."""
 
     client: int
     gpu: str
 
 
 class TellContended(Action, frozen=True):
+    """Tell a holder whether the GPU is contended: whether it has to report its pauses (WorkFinished, WorkResumed).
+
+    A GPU is contended while a client waits for it, and in mode adaptive also while not all of its clients fit."""
+
     client: int
     gpu: str
     contended: bool
 
 
 class ReportLongWait(Action, frozen=True):
-    """Tell a client, and whoever watches, that it has waited long, and for whom."""
+    """Tell a client and the observers that it has waited long, and who holds the GPU."""
 
     client: int
     gpu: str
@@ -82,6 +90,9 @@ class UpdateLimit(Action, frozen=True):
 
 
 class GiveBudget(Action, frozen=True):
+    """The client may use `budget` bytes in all. `ask` is the number of the question that this answers, 0 if none;
+    `others` is what the other processes of the group use. With serial 0 the budget does not change."""
+
     client: int
     gpu: str
     serial: int
@@ -91,23 +102,61 @@ class GiveBudget(Action, frozen=True):
 
 
 class RecallBudget(Action, frozen=True):
+    """Ask a client to return what it does not use of its budget beyond `keep` bytes."""
+
     client: int
     gpu: str
     serial: int
     keep: int
 
 
-# For those who watch; nothing is sent.
+class MoveIn(Action, frozen=True):
+    """The client has a lock, and memory of its may be on the host: it should bring at most `most` bytes to the GPU."""
+
+    client: int
+    gpu: str
+    lock: int
+    most: int
+
+
+class MoveOut(Action, frozen=True):
+    """When the client has released this lock, it should move `need` bytes to the host: others need the space."""
+
+    client: int
+    gpu: str
+    lock: int
+    need: int
+
+
+class TellCapacity(Action, frozen=True):
+    """The client may use `room` bytes of the card in all, and each of its contexts takes `context_bytes` of them."""
+
+    client: int
+    gpu: str
+    room: int
+    context_bytes: int
+
+
+# For observers; nothing is sent.
 
 
 class EndTurn(Action, frozen=True):
-    """A lock is no longer held. `revoked`: its holder never answered."""
+    """A lock is no longer held. `revoked`: its holder did not release it within the grace time."""
 
     client: int
     gpu: str
     lock: int
     held_ns: int
     end: TurnEnd
+
+
+class ReportBlocked(Action, frozen=True):
+    """A client waits: its turn would evict memory of `holder`, and the host cannot take `pinned` bytes of that."""
+
+    client: int
+    gpu: str
+    holder: int
+    pinned: int
 
 
 class ReportLimit(Action, frozen=True):
@@ -120,6 +169,6 @@ class ReportLimit(Action, frozen=True):
 
 
 class Refuse(Action, frozen=True):
-    """An operator's wish cannot be met; nothing changed."""
+    """An operator's command is refused; nothing changed."""
 
     reason: str

@@ -1,6 +1,6 @@
-"""What can happen. Everything the core learns comes in as one of these, in the past tense."""
+"""What can happen. All that the core knows it has learned from one of these."""
 
-from nvshare.core.model import Claim, Memory, Mode
+from nvshare.core.model import DEFAULT_WEIGHT, Claim, HostRoom, Memory, ModeName, ProcessMemory
 from nvshare.record import Record
 
 
@@ -12,7 +12,8 @@ class Event(Record, frozen=True):
 
 
 class ClientRegistered(Event, frozen=True):
-    """A process joined. `group` (pod, container, one `nvshare run`) shares a limit; `label` is its readable name."""
+    """A process registered. The processes of a `group` (pod, container, one `nvshare run`) share a limit; `label` is
+    the readable name of the group."""
 
     client: int
     group: str
@@ -21,15 +22,31 @@ class ClientRegistered(Event, frozen=True):
     claims: tuple[Claim, ...]
     own_limit: int = 0
     priority: int = 0
-    weight: int = 100
+    weight: int = DEFAULT_WEIGHT
     pid: int = 0
+    uid: int | None = None
+    moves_memory: bool = False
+    """It does what MoveIn and MoveOut say."""
 
 
 class ClientLeft(Event, frozen=True):
-    """A process ended, closed its connection or was cut off."""
+    """A process ended, closed its connection or was disconnected."""
 
     client: int
     reason: str = "closed"
+
+
+class ClientSilent(Event, frozen=True):
+    """A client that waits, or holds a contended lock, has not been heard for so long that it counts as hung. Only of
+    clients that would have said something if they could."""
+
+    client: int
+
+
+class ClientHeard(Event, frozen=True):
+    """A client said that it is there, and nothing else."""
+
+    client: int
 
 
 class LockRequested(Event, frozen=True):
@@ -39,6 +56,8 @@ class LockRequested(Event, frozen=True):
 
 
 class LockReleased(Event, frozen=True):
+    """`again`: the client has more work and wants another lock."""
+
     client: int
     gpu: str
     lock: int
@@ -51,8 +70,18 @@ class MemoryChanged(Event, frozen=True):
     memory: Memory
 
 
+class MemoryMoved(Event, frozen=True):
+    """A client moved memory between the GPU and the host, as it was asked to."""
+
+    client: int
+    gpu: str
+    to_host: bool
+    moved: int
+    took_ns: int
+
+
 class WorkFinished(Event, frozen=True):
-    """All that a holder submitted is done."""
+    """All work that a holder submitted has finished."""
 
     client: int
     gpu: str
@@ -64,7 +93,7 @@ class WorkResumed(Event, frozen=True):
 
 
 class BudgetAsked(Event, frozen=True):
-    """A client needs `need` bytes in all; 0 only asks what the others use."""
+    """A client needs `need` bytes in all; 0 only asks what the others use. `ask` is the number of the question."""
 
     client: int
     gpu: str
@@ -73,6 +102,8 @@ class BudgetAsked(Event, frozen=True):
 
 
 class BudgetReturned(Event, frozen=True):
+    """The answer to the recall with this serial: the budget that the client has now, and what it uses."""
+
     client: int
     gpu: str
     serial: int
@@ -91,7 +122,7 @@ class QuantumSet(Event, frozen=True):
 
 
 class ModeSet(Event, frozen=True):
-    mode: Mode
+    mode: ModeName
     gpu: str | None = None
 
 
@@ -102,7 +133,7 @@ class SchedulingSwitched(Event, frozen=True):
 
 
 class LimitSet(Event, frozen=True):
-    """The operator's limit for a group on each GPU; None takes it back, 0 is none."""
+    """The operator's limit for a group on each GPU; None removes it, 0 means unlimited."""
 
     group: str
     limit: int | None
@@ -114,7 +145,10 @@ class LimitSet(Event, frozen=True):
 class PodChanged(Event, frozen=True):
     """A pod as the API server has it now. None: no such annotation, no such variable in its spec.
 
-    `container_limits` are those of single containers, by the spec, that differ from the pod's `spec_limit`."""
+    `container_limits` are those of single containers, by the spec, that differ from the pod's `spec_limit`.
+    `claims` are the ResourceClaims that it has, by label.
+    `keeps_limit`: there is an annotation, it cannot be read, and the caller does not know the value before it, which
+    stays in force."""
 
     pod: str
     label: str
@@ -123,6 +157,8 @@ class PodChanged(Event, frozen=True):
     priority: int | None = None
     weight: int | None = None
     container_limits: tuple[int, ...] = ()
+    keeps_limit: bool = False
+    claims: tuple[str, ...] = ()
 
 
 class PodRemoved(Event, frozen=True):
@@ -130,23 +166,52 @@ class PodRemoved(Event, frozen=True):
 
 
 class PodsListed(Event, frozen=True):
-    """All pods of this node are known; what clients claim of their limits no longer counts."""
+    """All pods of this node are known; limits that clients claim no longer count."""
+
+
+class ClaimPrepared(Event, frozen=True):
+    """Pods may use a ResourceClaim on this node from now on; `limits` are bytes by GPU, for all its pods together."""
+
+    uid: str
+    label: str
+    limits: dict[str, int]
+    priority: int | None = None
+    weight: int | None = None
+
+
+class ClaimEnded(Event, frozen=True):
+    """No pod uses the claim any more."""
+
+    uid: str
 
 
 # From the machine.
 
 
 class GpuFound(Event, frozen=True):
+    """`index` and `name` (the model) are NVML's, for people."""
+
     gpu: str
     size: int
+    index: int | None = None
+    name: str = ""
 
 
 class MemoryMeasured(Event, frozen=True):
-    """What NVML sees: memory of processes that are not clients; what one context costs (None: not known)."""
+    """What NVML reports: the memory of processes that are not clients; the size of a context (None: not known);
+    the processes of clients that report unswappable memory, as far as NVML knows their memory."""
 
     gpu: str
     foreign: int
     context_bytes: int | None = None
+    processes: tuple[ProcessMemory, ...] = ()
+
+
+class HostMemoryMeasured(Event, frozen=True):
+    """What the host can take of clients' memory. Only of clients that have had a turn: the others have nothing on the
+    GPU."""
+
+    rooms: tuple[HostRoom, ...]
 
 
 class AlarmRang(Event, frozen=True):

@@ -1,226 +1,193 @@
-"""One GPU: who runs, who waits, when to switch.
+"""One GPU: its parts, and what follows at each step.
 
-Theory of operation. A seat (a client at this GPU) is at rest, waiting or running; the running hold numbered locks and
-are staying or dropping (core.room says what that means and when a client fits). `note_*` methods record what a client
-said. `settle` then looks only at the state and the time and does what follows, so late alarms, double alarms and
-reordered messages need no code of their own:
+Theory of operation. `turns` and `memory` hold the state and are told the facts. `decide` then looks only at the state
+and the time and does what follows, so late alarms, double alarms and reordered messages need no code of their own:
 
-    revoke      a dropping lock whose grace is over: its client counts as waiting from now on
-    shed        while those who stay do not fit and are more than one: the newest goes
-    switch      the quantum is over and somebody waits: the longest running go until the first in the queue fits
-    take back   an idle holder goes when that lets the first in the queue in and pays
-    admit       the first in the queue, as long as it fits or would be alone; others may pass it, a few times
+    preemption      who must give the lock back: overdue, grown, at the end of the quantum, idle
+    admission       who of the waiting comes in
+    notices         who is told what
 
-The quantum. One timer, started when the first of a running set comes in, and again when a switch lets the next in;
-whoever fits beside comes in without touching it. If nobody waits when it ends, nobody is disturbed, and whoever comes
-later and does not fit triggers the switch at once."""
+The parts are handed to each other here; each uses only the public side of the others."""
 
-from nvshare.core import adaptive
-from nvshare.core.actions import Action, AnnounceRoom, GiveLock, QueueClient, ReportLongWait, TellContended
-from nvshare.core.model import GIB, Seat
+from nvshare.core.actions import Action
+from nvshare.core.admission import Admission
+from nvshare.core.consistency import check
+from nvshare.core.events import GpuFound, MemoryMeasured, MemoryMoved
+from nvshare.core.host_memory import HostMemory
+from nvshare.core.lock_numbers import LockNumbers
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import NEVER, QuantumRule, Settings
+from nvshare.core.notices import Notices
+from nvshare.core.policies import POLICIES
+from nvshare.core.preemption import Preemption
+from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
-NEVER = 1 << 63
-"""Later than any deadline."""
 
+class Gpu:
+    """The parts of one GPU. `out` is the list of actions of the present step. `unheard` are the node's clients with
+    a silent seat on any GPU."""
 
-class Gpu(Turns):
-    """What follows at one GPU. `out` is the list of actions of the present step."""
+    def __init__(self, uuid: str, settings: Settings, numbers: LockNumbers, unheard: set[int]) -> None:
+        self.uuid = uuid
+        self.memory = MemoryPlanner(settings)
+        self.turns = Turns(uuid, settings, numbers, self.memory, unheard)
+        self._unheard = unheard
+        self.index: int | None = None
+        """NVML's, and in `name` the model; for people."""
+        self.name = ""
+        self._is_measured = False
+        """Memory was measured in this step: everybody is told what it may use."""
+        self.deadline: int | None = None
+        """When something will follow from the passing of time alone."""
+        self._idle_due = NEVER
+        self._horizon_ns = POLICIES[settings.policy].horizon_ns
+        self._preemption = Preemption(self.turns, self.memory)
+        self._admission = Admission(settings, self.turns, self.memory)
+        self._host_memory = HostMemory(self.turns, self.memory)
+        self.notices = Notices(settings, self.turns, self.memory)
 
-    deadline: int | None = None
-    """When something will follow from the passing of time alone."""
+    @property
+    def rule(self) -> QuantumRule:
+        return self.turns.mode.rule
 
-    def settle(self, now: int, out: list[Action], *, frozen: bool) -> None:
-        """Do what follows from the state and the time. Frozen (claims are still coming in): nobody moves."""
+    def longest_wait_ns(self, clients: int) -> int:
+        """The bound on every wait with so many clients at this GPU, if there are no gangs (core.modes.mode)."""
+        return self.turns.mode.longest_wait_ns(self._horizon_ns, clients)
+
+    def longest_gang_wait_ns(self, clients: int) -> int:
+        """The part of this GPU in the bound on every wait with so many clients on the node, if there are gangs."""
+        return self.turns.mode.longest_gang_wait_ns(self._horizon_ns, clients)
+
+    def set_size(self, size: int, *, measured: bool) -> None:
+        before = self.memory.size
+        self.memory.set_size(size, measured=measured)
+        if self.memory.size != before:
+            self.turns.reports.card_changed()
+
+    def found(self, event: GpuFound) -> None:
+        self.set_size(event.size, measured=True)
+        self.index, self.name = event.index, event.name
+
+    def set_measured(self, event: MemoryMeasured) -> None:
+        before = self.memory.context_bytes
+        self.memory.set_measured(event.foreign, event.context_bytes)
+        if self.memory.context_bytes != before:
+            self.turns.reports.card_changed()
+        self.turns.reports.measured(event.processes)
+        self._is_measured = True
+
+    def host_measured(self, seat: Seat, room: int) -> None:
+        self.turns.reports.host_measured(seat, room)
+        self._is_measured = True
+
+    def memory_moved(self, event: MemoryMoved) -> None:
+        seat = self.turns.seats[event.client]
+        seat.moved = seat.moved.plus(event.moved, event.took_ns, to_host=event.to_host)
+        self.turns.mode.memory_moved(event)
+
+    def reserved_for(self, now: int) -> Seat | None:
+        """Whom those who would fit must wait for."""
+        return self._admission.reserved_for(now)
+
+    def check(self) -> None:
+        """What must hold, in full; for tests."""
+        check(self.turns, self._unheard)
+        self.memory.check(self.turns.seats.values())
+
+    def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
+        """Do what follows from the state and the time, and return who was let in. While the node is settling nobody is
+        moved."""
+        if not is_settling:
+            self.make_room(now, out)
+        return self.let_in(now, out, is_settling=is_settling)
+
+    def make_room(self, now: int, out: list[Action]) -> None:
+        """The first half of `decide`: who must give the lock back."""
+        turns = self.turns
+        self._idle_due = NEVER
+        if turns.dropping:
+            self._preemption.revoke(now, out)
+        if len(turns.staying) > 1:
+            self._preemption.shed(now, out)
+        self._host_memory.decide(out)
+        if not turns.queue.order:
+            return
+        if turns.mode.quantum_follows_queue:
+            self._adjust_timer()
+        first = turns.queue.first()
+        if first is None or (first.gang is not None and not first.is_entering):
+            turns.is_switching = False
+            return
+        if turns.is_switching or (turns.timer_ends is not None and now >= turns.timer_ends):
+            self._preemption.switch(now, first, out)
+        if turns.idle and first.gang is None:
+            self._idle_due = self._preemption.preempt_idle(now, first, out)
+
+    def let_in(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
+        """The second half: who comes in, and who is told what."""
+        turns = self.turns
+        if self._is_measured:
+            self._is_measured = False
+            for seat in turns.seats.values():
+                self.notices.tell_capacity(seat, out)
         admitted: list[Seat] = []
-        if not frozen:
-            if self.dropping:
-                self._revoke(now, out)
-            if len(self.staying) > 1:
-                self._shed(now, out)
-            if self.queue.order:
-                if self.habits is not None and self.timer_ends is not None:
-                    self._adapt(self.habits)
-                if self.is_switching or (self.timer_ends is not None and now >= self.timer_ends):
-                    self._switch(now, out)
-                if self._idle:
-                    self._take_back(now, out)
-                self._admit(now, admitted)
-        self._tell(now, admitted, out)
-        self.deadline = self._next_deadline(now, frozen)
+        due = NEVER
+        if not is_settling:
+            due = self._idle_due
+            if turns.queue.order:
+                admitted = self._admission.admit(now)
+                if admitted and turns.idle and (first := self._first_alone()) is not None:
+                    due = self._preemption.idle_deadline(now, first)
+            due = self._next_turn_change(due)
+            assert len(turns.staying) <= 1 or self.memory.would_fit(0), f"{self.uuid} holds more than the safe limit"
+        report_due = self.notices.tell(now, admitted, out)
+        if report_due < due:
+            due = report_due
+        self.deadline = due if due != NEVER else None
+        return admitted
 
-    def _revoke(self, now: int, out: list[Action]) -> None:
-        while self.dropping:
-            seat = next(iter(self.dropping.values()))
-            if seat.drop_deadline > now:
-                return
-            lock = seat.lock
-            self._end_turn(now, seat, "revoked", out)
-            seat.revoked = lock
-            self._enqueue(now, seat)
-
-    def _shed(self, now: int, out: list[Action]) -> None:
-        while not self.is_within_limit():
-            self._drop(now, next(reversed(self.staying.values())), "growth", out)
-
-    def _switch(self, now: int, out: list[Action]) -> None:
-        head = self.queue.head
-        if not self.fits(head.memory.swappable):
-            self.is_switching = True
-        if self.is_switching:
-            while self.staying and not self.would_fit(head.memory.swappable):
-                self._drop(now, self._first_to_go(now), "quantum", out)
-
-    def _first_to_go(self, now: int) -> Seat:
-        if self.habits is not None:
-            return adaptive.first_to_go(now, self.habits, self.staying.values())
-        return next(iter(self.staying.values()))
-
-    def _take_back(self, now: int, out: list[Action]) -> None:
-        if self.is_switching:
-            return
-        head = self.queue.head
-        if self.would_fit(head.memory.swappable):
-            return
-        pushed_out = self._pushed_out(head)
-        leaving: list[Seat] = []
-        leaving_bytes = 0
-        for seat in self._idle.values():
-            if self._pays_at(now, seat, head, pushed_out) > now:
-                continue
-            leaving.append(seat)
-            leaving_bytes += seat.memory.swappable
-            if len(leaving) == len(self.staying) or self.would_fit(head.memory.swappable, leaving_bytes):
-                for idle in leaving:
-                    self._drop(now, idle, "idle", out)
-                return
-
-    def _pays_at(self, now: int, seat: Seat, head: Seat, pushed_out: int) -> int:
-        """When taking an idle holder's lock pays: at once if the switch is cheap or the holder usually pauses longer
-        than the switch costs; else when it has been idle for as long as the switch costs, which is then at most twice
-        the best that could have been done."""
-        assert seat.idle_since is not None
-        cost = self._switch_ns(seat, head, pushed_out)
-        if cost <= self.settings.cheap_switch_ns:
-            return seat.idle_since
-        if self.habits is not None:
-            return adaptive.pays_at(now, seat, cost)
-        usual = seat.usual_pause
-        return seat.idle_since if usual is not None and usual >= cost else seat.idle_since + cost
-
-    def _switch_ns(self, seat: Seat, head: Seat, pushed_out: int) -> int:
-        if self.habits is not None:
-            return adaptive.idle_cost(self.habits, seat, pushed_out, self.settings.move_ns_per_gib)
-        crowded = self.running_bytes + self.fixed_bytes + head.memory.swappable - self.size
-        moved = max(0, min(crowded, seat.memory.swappable))
-        return moved * self.settings.move_ns_per_gib // GIB
-
-    def _pushed_out(self, head: Seat) -> int:
-        """What leaves the card when the first in the queue comes in, as far as mode adaptive can tell."""
-        return self.habits.pushed_out(head, self.capacity) if self.habits is not None else 0
-
-    def _admit(self, now: int, admitted: list[Seat]) -> None:
-        starts = False
-        while self.queue.order:
-            head = self.queue.head
-            seat: Seat | None = head
-            is_empty = not self.staying and not self.dropping
-            if is_empty or self.fits(head.memory.swappable):
-                starts = starts or is_empty or self.is_switching
-                self.is_switching = False
-            else:
-                seat = self._passer(now)
-            if seat is None:
-                break
-            self._dequeue(now, seat)
-            self._hold(now, seat, self._numbers.next())
-            admitted.append(seat)
-        if starts:
-            self._start_timer(now)
-
-    def _passer(self, now: int) -> Seat | None:
-        """The first who fits although it is not first, if all before it can still be passed. Nobody passes while a
-        lock is being dropped: the room is meant for the head."""
-        if self.dropping or self.is_switching or not self.fits(self.queue.least_need):
-            return None
-        passed: list[Seat] = []
-        for seat in self.queue:
-            if self.fits(seat.memory.swappable):
-                for other in passed:
-                    other.first_passed = other.first_passed if other.passes else now
-                    other.passes += 1
-                return seat
-            if seat.passes >= self.settings.most_passes:
-                return None
-            if seat.passes and now - seat.first_passed >= self.quantum_ns:
-                return None
-            passed.append(seat)
-        raise AssertionError("somebody fits, by least_need")
-
-    def _tell(self, now: int, admitted: list[Seat], out: list[Action]) -> None:
-        contended = bool(self.queue.order) or (self.habits is not None and not self.all_fit())
-        for seat in admitted:
-            if seat.told_wait:
-                out.append(AnnounceRoom(seat.client, self.uuid))
-            out.append(GiveLock(seat.client, self.uuid, seat.lock, contended, now - seat.waited_since))
-        if contended != self.is_contended:
-            self.is_contended = contended
-            if self.habits is not None:
-                self.habits.note_contention()
-            if not contended:
-                self._forget_idle()
-            for seat in self.staying.values():
-                if seat not in admitted:
-                    out.append(TellContended(seat.client, self.uuid, contended))
-        if self._newly_queued:
-            for seat in self._newly_queued:
-                if seat.rank is not None:
-                    seat.told_wait = True
-                    out.append(QueueClient(seat.client, self.uuid, self.queue.place(seat)))
-            self._newly_queued.clear()
-        if self._untold_waits:
-            self._tell_long_waits(now, out)
-
-    def _tell_long_waits(self, now: int, out: list[Action]) -> None:
-        while self._untold_waits:
-            seat = next(iter(self._untold_waits.values()))
-            waited = now - seat.waited_since
-            if waited < self.settings.long_wait_ns:
-                return
-            del self._untold_waits[seat.client]
-            running = sorted(self.running(), key=lambda holder: holder.held_since)
-            holder, held = (running[0].client, now - running[0].held_since) if running else (0, 0)
-            place = self.queue.place(seat)
-            out.append(ReportLongWait(seat.client, self.uuid, place, waited, len(running), holder, held))
-
-    def _next_deadline(self, now: int, frozen: bool) -> int | None:
-        deadline = NEVER
-        for first in self._untold_waits.values():
-            deadline = first.waited_since + self.settings.long_wait_ns
+    def _next_turn_change(self, due: int) -> int:
+        """The earliest of `due`, the end of a grace time and, if somebody waits for it, the end of the quantum."""
+        turns = self.turns
+        for first in turns.dropping.values():
+            if first.drop_deadline < due:
+                due = first.drop_deadline
             break
-        if not frozen:
-            for first in self.dropping.values():
-                if first.drop_deadline < deadline:
-                    deadline = first.drop_deadline
-                break
-            if self.queue.order and not self.is_switching:
-                if self.timer_ends is not None and self.timer_ends < deadline:
-                    deadline = self.timer_ends
-                if self._idle:
-                    deadline = min(deadline, self._idle_deadline(now))
-        return deadline if deadline != NEVER else None
+        if turns.timer_ends is not None and turns.timer_ends < due and not turns.is_switching and self._first_alone():
+            due = turns.timer_ends
+        return due
 
-    def _idle_deadline(self, now: int) -> int:
-        """When the idle holders whose locks pay by then make room for the head; NEVER if they do not."""
-        head = self.queue.head
-        if self.would_fit(head.memory.swappable):
-            return NEVER
-        idle = self._idle.values()
-        leaving_bytes = 0
-        pushed_out = self._pushed_out(head)
-        pays = sorted((self._pays_at(now, seat, head, pushed_out), seat.memory.swappable) for seat in idle)
-        for count, (pays_at, size) in enumerate(pays, 1):
-            leaving_bytes += size
-            if count == len(self.staying) or self.would_fit(head.memory.swappable, leaving_bytes):
-                return pays_at
-        return NEVER
+    def _first_alone(self) -> Seat | None:
+        """The first in the queue, if it comes in alone: for a gang core.gangs knows the time."""
+        first = self.turns.queue.first()
+        return first if first is not None and first.gang is None else None
+
+    def _adjust_timer(self) -> None:
+        turns = self.turns
+        if turns.mode.quantum_follows_queue and turns.timer_ends is not None:
+            turns.set_timer()
+
+    # For gangs (core.gangs): `seat` is a member that waits and is first here.
+
+    def has_room(self, seat: Seat) -> bool:
+        return self.turns.is_empty or self.memory.fits(seat.memory.swappable)
+
+    def switch_time(self, now: int, seat: Seat) -> int:
+        """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
+        turns = self.turns
+        self._adjust_timer()
+        if turns.timer_ends is None or turns.is_switching or self.memory.would_fit(seat.memory.swappable):
+            return now
+        return turns.timer_ends
+
+    def available_time(self, now: int, seat: Seat) -> int:
+        """As `switch_time`, but earlier if idle holders make room for it."""
+        due = self.switch_time(now, seat)
+        return min(due, self._preemption.idle_deadline(now, seat)) if due > now else now
+
+    def make_way(self, now: int, seat: Seat, out: list[Action]) -> None:
+        """Whoever has to go for it goes: if they are enough, those who are idle."""
+        if not self.has_room(seat):
+            self._preemption.preempt_idle(now, seat, out)
+            self.turns.is_switching = True

@@ -1,33 +1,49 @@
-"""Groups: who shares a limit, and whose word on it counts.
+"""Groups: which processes share a limit, and which limit that is.
 
-A group is a pod, a container or one `nvshare run`. Several authorities may name its limit; the first that speaks, in
-this order, counts: the pod's annotation, the operator, the environment. For a pod the environment is the one in its
-specification; where there is no Kubernetes to tell us, and for other groups, it is the first process's that has one.
+A group is a pod, a container or one `nvshare run`. Several sources may name its limit; the first that does counts:
+
+    annotation      of the pod. If it cannot be read, the value before it
+    operator        nvsharectl
+    provisional     after a restart, until the pods are listed: the lowest limit that the pod's clients claim
+    environment     of the pod's specification; otherwise, and without Kubernetes, of the first process that has one
+
+A pod that has ResourceClaims gets no more than these on each GPU, whoever says more, and exactly that if nobody says
+less (core.claim_limits).
 
 A restart. A daemon that has just started does not know the pods yet, while its clients were told limits by the daemon
-before. Until the pods are listed the lowest limit that a pod's clients claim is kept as provisional: forgetting it for
-a second would let them allocate beyond it."""
+before. Without the provisional limit they could allocate beyond theirs until the pods are listed. And if an annotation
+cannot be read, only the clients know the value before it: the limit that they were told, unless that is a process's own
+lower one."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 from nvshare.core.actions import Action, Refuse, ReportLimit
-from nvshare.core.events import ClientRegistered, LimitSet, PodChanged
-from nvshare.core.limits import SharedLimit
+from nvshare.core.claim_limits import ClaimLimits
+from nvshare.core.events import ClaimPrepared, ClientRegistered, LimitSet, PodChanged
+from nvshare.core.shared_limit import SharedLimit
 
 POD_PREFIX = "pod/"
 """How the group of a pod's processes is named, before the pod's UID."""
+PROCESS_PREFIX = "process/"
+"""How the group of a single process is named, before its pid."""
+MAX_KEPT = 1024
+"""Groups without a client that are kept for the operator's limit."""
+Source = Literal["annotation", "operator", "earlier scheduler", "environment", "claim"]
 
 
 class Group:
-    """Who shares a limit, and what each authority says it is."""
+    """The processes that share a limit, and what each source says it is."""
 
     __slots__ = (
-        "annotation", "container_limits", "environment", "is_listed", "is_pod", "is_removed", "key", "label", "limits",
-        "operator", "priority", "provisional", "weight",
+        "annotation", "claimed", "claims", "container_limits", "environment", "is_listed", "is_pod", "is_removed",
+        "keeps_limit", "key", "label", "limits", "operator", "priority", "provisional", "weight",
     )  # fmt: skip
 
-    def __init__(self, key: str, label: str) -> None:
+    def __init__(self, key: str, label: str, claims: ClaimLimits) -> None:
         self.key = key
+        self.claims = claims
+        """What its ResourceClaims allow it."""
         self.label = label
         self.is_pod = key.startswith(POD_PREFIX)
         self.is_listed = False
@@ -37,6 +53,10 @@ class Group:
         self.priority: int | None = None
         self.weight: int | None = None
         self.annotation: int | None = None
+        self.keeps_limit = False
+        """The annotation cannot be read; `annotation` is the value before it, as far as that is known."""
+        self.claimed: int | None = None
+        """The pod's limit as its clients were told by an earlier daemon."""
         self.operator: int | None = None
         self.provisional: int | None = None
         self.environment: int | None = None
@@ -44,22 +64,53 @@ class Group:
         self.limits: dict[str, SharedLimit] = {}
 
     @property
-    def limit(self) -> int:
-        for limit in (self.annotation, self.operator, self.provisional, self.environment):
-            if limit is not None:
-                return limit
-        return 0
+    def named(self) -> tuple[Source, int] | None:
+        """Who names the limit, and what it is; None: nobody."""
+        return self._bounded(self.claims.most)
 
-    def apply(self) -> Iterable[SharedLimit]:
-        """Hand the limit to every GPU that the group is on; they need settling."""
-        for shared in self.limits.values():
-            shared.limit = self.limit
-        return self.limits.values()
+    @property
+    def limit(self) -> int:
+        """Of pods with claims: on the GPU on which they have most."""
+        return self.named[1] if self.named else 0
+
+    def limit_on(self, gpu: str) -> int:
+        """0 is none."""
+        named = self._bounded(self.claims.on(gpu))
+        return named[1] if named else 0
+
+    def _bounded(self, claimed: int | None) -> tuple[Source, int] | None:
+        said: tuple[tuple[Source, int | None], ...] = (
+            ("annotation", self.annotation),
+            ("operator", self.operator),
+            ("earlier scheduler", self.provisional),
+            ("environment", self.environment),
+        )
+        for source, limit in said:
+            if limit is not None:
+                return ("claim", claimed) if claimed and self.claims.forbids(limit, claimed) else (source, limit)
+        return ("claim", claimed) if claimed else None
+
+    @property
+    def outlives_clients(self) -> bool:
+        """True if it is kept without a client: Kubernetes has it, or the operator limits processes that may come. The
+        pid of a process that has ended may be another one's, and a removed pod does not come back."""
+        is_expected = not self.is_removed and not self.key.startswith(PROCESS_PREFIX)
+        return self.is_listed or (self.operator is not None and is_expected)
+
+    def keep_claimed(self) -> None:
+        """Take what the clients claim for the value before an annotation that cannot be read. What the operator says
+        too is taken for the operator's."""
+        if self.keeps_limit:
+            if self.annotation is None and self.claimed != self.operator:
+                self.annotation = self.claimed
+            self.claimed = None
 
     def cap(self, own_limit: int) -> int:
-        """What a process's own word adds to the group's limit: a lower one of its own. What the spec says is not its
-        own word, or no annotation could ever raise a limit that began in the environment: the limit of all is the
-        group's, and its container's counts until an annotation or the operator speaks."""
+        """The limit of a single process below the group's, or 0.
+
+        A limit that comes from the pod's specification is not the process's own: otherwise no annotation could raise a
+        limit that was first set in the environment. The pod-wide one is the group's limit; a container's counts until
+        an annotation or the operator names a limit."""
         is_overruled = self.annotation is not None or self.operator is not None
         if own_limit == self.environment or (is_overruled and own_limit in self.container_limits):
             return 0
@@ -67,70 +118,137 @@ class Group:
 
 
 class Groups:
-    """All groups of a node by key. Methods that return groups say whose limits need settling."""
+    """All groups of a node by key. Some methods return the groups whose limits may have changed."""
 
-    def __init__(self, *, expects_pods: bool) -> None:
+    def __init__(self, *, expects_pods: bool, is_claim_binding: bool) -> None:
         self.by_key: dict[str, Group] = {}
+        self.prepared: dict[str, ClaimPrepared] = {}
+        """The ResourceClaims of this node, by label."""
+        self._is_claim_binding = is_claim_binding
+        self._kept: dict[str, Group] = {}
+        """Those without a client that are here for the operator's limit, in the order in which they lost the last."""
         self._expects_pods = self._pods_unknown = expects_pods
 
     def find(self, key: str, label: str) -> Group:
         group = self.by_key.get(key)
         if group is None:
-            group = self.by_key[key] = Group(key, label)
+            claims = ClaimLimits(self.prepared, is_binding=self._is_claim_binding)
+            group = self.by_key[key] = Group(key, label, claims)
         return group
 
-    def note_registered(self, event: ClientRegistered) -> Group:
+    def shared_limit(self, group: Group, gpu: str, recall_ns: int) -> SharedLimit:
+        """What a new process of the group shares on a GPU: with its group, and with others that have the same claim."""
+        shared = group.limits.get(gpu)
+        if shared is None:
+            names = group.claims.names_on(gpu)
+            others = self.by_key.values() if names else ()
+            same = (it.limits[gpu] for it in others if gpu in it.limits and it.claims.names_on(gpu) == names)
+            shared = group.limits[gpu] = next(same, None) or SharedLimit(gpu, recall_ns)
+        return shared
+
+    def apply(self, group: Group) -> Iterable[SharedLimit]:
+        """Set the limit on every GPU that the group uses. Decide on the shared limits that it returns."""
+        for gpu, shared in group.limits.items():
+            sharing = self.by_key.values() if group.claims.names_on(gpu) else (group,)
+            limits = [it.limit_on(gpu) for it in sharing if it.limits.get(gpu) is shared]
+            # The lowest counts for all pods that share a claim.
+            shared.set_limit(min(filter(None, limits), default=0))
+        return group.limits.values()
+
+    def claim_prepared(self, event: ClaimPrepared, out: list[Action]) -> list[Group]:
+        groups = [group for group in self.by_key.values() if event.label in group.claims.names]
+        before = [group.limit for group in groups]
+        self.prepared[event.label] = event
+        for group, old in zip(groups, before, strict=True):
+            _report(group, old, out)
+        return groups
+
+    def claim_ended(self, uid: str) -> None:
+        """All containers that had it have ended."""
+        for label in [label for label, claim in self.prepared.items() if claim.uid == uid]:
+            del self.prepared[label]
+
+    def registered(self, event: ClientRegistered, *, is_settling: bool) -> Group:
         group = self.find(event.group, event.label)
+        self._kept.pop(group.key, None)
+        if group.label == group.key:
+            group.label = event.label  # until now only the operator's limit was known of it
         if group.is_listed or (group.is_pod and self._expects_pods):
+            told = [claim.limit for claim in event.claims]
             if self._pods_unknown and not group.is_listed:
-                told = [claim.limit for claim in event.claims]
                 group.provisional = min(filter(None, [*told, group.provisional]), default=None)
+            # Later, what a client was told may have been an operator's limit that has changed since.
+            if not group.is_listed or (group.keeps_limit and (is_settling or group.operator is None)):
+                of_pod = [limit for limit in told if limit != event.own_limit]
+                group.claimed = min(filter(None, [*of_pod, group.claimed]), default=None)
+                group.keep_claimed()
         elif group.environment is None and event.own_limit:
             group.environment = event.own_limit
         return group
 
-    def note_limit(self, event: LimitSet, out: list[Action]) -> Group:
+    def limit_set(self, event: LimitSet, out: list[Action]) -> Group:
         group = self.find(event.group, event.group)
         if group.annotation is not None:
             out.append(Refuse(f"{group.label} has an annotation, which counts; change that: kubectl annotate pod"))
+        elif event.limit is not None and group.claims.most and group.claims.forbids(event.limit, group.claims.most):
+            out.append(Refuse(f"the ResourceClaim of {group.label} allows {group.claims.most} bytes, and this is more"))
         else:
             old = group.limit
             group.operator = event.limit
             _report(group, old, out)
+        if not group.limits and group.key not in self._kept:
+            self._make_room(out)
         return group
 
-    def note_pod(self, event: PodChanged, out: list[Action]) -> Group:
+    def pod_changed(self, event: PodChanged, out: list[Action]) -> Group:
         group = self.find(POD_PREFIX + event.pod, event.label)
         old = group.limit
         group.label, group.is_listed, group.is_removed = event.label, True, False
-        group.annotation, group.environment, group.provisional = event.limit, event.spec_limit, None
+        group.environment, group.provisional = event.spec_limit, None
+        group.keeps_limit = event.keeps_limit
+        if event.keeps_limit:
+            group.keep_claimed()
+        else:
+            group.annotation, group.claimed = event.limit, None
         group.container_limits = event.container_limits
         group.priority, group.weight = event.priority, event.weight
+        group.claims.names = event.claims
         _report(group, old, out)
         return group
 
-    def note_pod_removed(self, pod: str) -> None:
-        """Its processes may outlive it for a moment, under the limit they have."""
+    def pod_removed(self, pod: str) -> None:
+        """Its processes may outlive it for a moment, and keep their limit."""
         group = self.by_key.get(POD_PREFIX + pod)
         if group is not None:
             group.is_listed, group.is_removed = False, True
             self.forget_if_unused(group)
 
-    def note_pods_listed(self, out: list[Action]) -> list[Group]:
-        """All pods are known: what clients claim to have been told no longer counts."""
+    def pods_listed(self, out: list[Action]) -> list[Group]:
+        """All pods are known: limits that clients claim no longer count."""
         self._pods_unknown = False
-        claimed = [group for group in self.by_key.values() if group.provisional is not None]
-        for group in claimed:
+        provisional = [group for group in self.by_key.values() if group.provisional is not None]
+        for group in provisional:
             old = group.limit
             group.provisional = None
             _report(group, old, out)
-        return claimed
+        return provisional
 
     def forget_if_unused(self, group: Group) -> None:
-        """A group lives while it has clients, a pod also while Kubernetes has it or the operator set its limit."""
-        is_wanted = group.is_listed or (group.operator is not None and not group.is_removed)
-        if not group.limits and not (group.is_pod and is_wanted):
-            self.by_key.pop(group.key, None)
+        """A group lives while it has clients or outlives them."""
+        self._kept.pop(group.key, None)
+        if group.limits or self.by_key.get(group.key) is not group:
+            return
+        if not group.outlives_clients:
+            del self.by_key[group.key]
+        elif not group.is_listed:
+            self._kept[group.key] = group
+
+    def _make_room(self, out: list[Action]) -> None:
+        """Of those that only the operator knows, the one that has been without a client for longest goes."""
+        while len(self._kept) >= MAX_KEPT:
+            oldest = next(iter(self._kept.values()))
+            del self._kept[oldest.key], self.by_key[oldest.key]
+            out.append(ReportLimit(oldest.key, oldest.label, oldest.limit, 0))
 
 
 def _report(group: Group, old: int, out: list[Action]) -> None:

@@ -1,4 +1,4 @@
-"""What the core is made of: settings, sizes, and a client's seat at one GPU."""
+"""Plain values that the whole core uses: units, settings, a client's memory and claims."""
 
 from typing import Literal
 
@@ -8,32 +8,24 @@ SECOND = 1_000_000_000
 MILLISECOND = 1_000_000
 GIB = 1 << 30
 MIB = 1 << 20
+NEVER = 1 << 63
+"""Later than any deadline."""
+DEFAULT_WEIGHT = 100
 UNLIMITED = (1 << 64) - 1
 """The budget of a client whose group has no limit."""
 
-PAUSES_KEPT = 5
-"""How many of a client's pauses are remembered."""
-
-Mode = Literal["auto", "fixed", "adaptive"]
+ModeName = Literal["auto", "fixed", "adaptive"]
 
 
 class QuantumRule(Record, frozen=True):
-    """How long a running set keeps a GPU while somebody waits. One for the node, and overrides per GPU."""
+    """The mode and its parameters (core.modes): how long a running set keeps a GPU while clients wait. One for the
+    node, and overrides per GPU."""
 
-    mode: Mode = "auto"
+    mode: ModeName = "auto"
     fixed_ns: int = 60 * SECOND
     multiplier: int = 5
     least_ns: int = 10 * SECOND
     most_ns: int = 300 * SECOND
-
-    def quantum(self, running_bytes: int) -> int:
-        """The quantum for a running set of this size."""
-        if self.mode == "fixed":
-            return self.fixed_ns
-        quantum_ns = (running_bytes // GIB or 1) * self.multiplier * SECOND
-        if quantum_ns < self.least_ns:
-            return self.least_ns
-        return min(quantum_ns, self.most_ns)
 
 
 class Settings(Record, frozen=True):
@@ -42,6 +34,8 @@ class Settings(Record, frozen=True):
     quantum: QuantumRule = QuantumRule()
     policy: str = "fcfs"
     reserve_percent: int = 10
+    card_reserve: int | None = None
+    """Bytes of each GPU that no program may allocate; None: core.memory_planner decides by the size of the GPU."""
     grace_ns: int = 10 * SECOND
     settle_ns: int = 2 * SECOND
     recall_ns: int = 200 * MILLISECOND
@@ -52,6 +46,8 @@ class Settings(Record, frozen=True):
     """What moving 1 GiB between host and GPU costs; weighs an idle holder's lock against a switch."""
     cheap_switch_ns: int = 50 * MILLISECOND
     """A switch that costs less is made as soon as the holder is idle."""
+    is_claim_binding: bool = True
+    """No annotation and no operator raises a limit above the pod's ResourceClaim."""
 
 
 class Memory(Record, frozen=True):
@@ -70,6 +66,23 @@ class Memory(Record, frozen=True):
 NO_MEMORY = Memory()
 
 
+class ProcessMemory(Record, frozen=True):
+    """What NVML saw of a client's process, and the unswappable memory with contexts that the client reported then.
+    `used` is at most `reported`: what exceeds it does not matter."""
+
+    client: int
+    used: int
+    reported: int
+
+
+class HostRoom(Record, frozen=True):
+    """How much of a client's memory on one GPU the host can take, when it is evicted."""
+
+    client: int
+    gpu: str
+    room: int
+
+
 class Claim(Record, frozen=True):
     """What a registering client says of one GPU. `lock` is the number it holds; `unshared`: it runs without one."""
 
@@ -80,52 +93,3 @@ class Claim(Record, frozen=True):
     memory: Memory = NO_MEMORY
     limit: int = 0
     budget: int = UNLIMITED
-
-
-class Seat:
-    """One client at one GPU: at rest, waiting (`rank` is set) or running (`lock` is set). core.turns changes it."""
-
-    __slots__ = (
-        "client", "drop_deadline", "first_passed", "held_since", "held_total", "idle_since", "last_scheduled", "lock",
-        "memory", "passes", "pauses", "priority", "rank", "revoked", "tag", "ticket", "told_wait", "turns",
-        "waited_since", "waited_total", "weight",
-    )  # fmt: skip
-
-    def __init__(self, client: int, priority: int, weight: int) -> None:
-        self.client = client
-        self.priority = priority
-        self.weight = weight
-        self.memory = NO_MEMORY
-        self.lock = 0
-        self.held_since = 0
-        self.drop_deadline = 0
-        self.revoked = 0
-        """The number of a lock that was revoked and has not been answered since."""
-        self.rank: int | None = None
-        self.ticket = 0
-        self.waited_since = 0
-        self.told_wait = False
-        self.passes = 0
-        self.first_passed = 0
-        self.idle_since: int | None = None
-        self.pauses: tuple[int, ...] = ()
-        """How long the last few pauses between two stretches of work were."""
-        self.tag = 0
-        """GPU time used per weight; what the fair policy goes by."""
-        self.turns = 0
-        self.held_total = 0
-        self.waited_total = 0
-        self.last_scheduled: int | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        return self.rank is not None
-
-    def note_pause(self, pause_ns: int) -> None:
-        """One more pause in this client's history."""
-        self.pauses = (*self.pauses[1 - PAUSES_KEPT :], pause_ns)
-
-    @property
-    def usual_pause(self) -> int | None:
-        """The middle one: a single break, however long, does not make a client of short pauses one of long ones."""
-        return sorted(self.pauses)[(len(self.pauses) - 1) // 2] if self.pauses else None

@@ -1,10 +1,13 @@
-"""The scheduling machine of one node: one door, and time comes through it.
+"""The scheduling machine of one node. The only entry is `handle`, and time comes in as an argument:
 
     actions = node.handle(now, event)
 
-`handle` always does the same three things: **note** the event (record facts, tolerate ordinary races), **settle** what
-follows from the state, **check** what must hold. `next_deadline()` says when to call again with AlarmRang if nothing
-happens before. Nothing in here knows a clock, a socket or a log; what the caller must know travels in the actions."""
+`handle` always does the same three things: it **notes** the event (records facts, accepts ordinary races), **decides**
+what follows from the state, and **checks** what must hold. `next_deadline()` says when to call again with AlarmRang if
+nothing happens before. Nothing in here knows a clock, a socket or a log; what the caller must know is in the actions.
+
+A fact goes to the part that it is about: to a Gpu (core.gpu: who runs) or to MemoryLimits (core.memory_limits: who
+may allocate). The two do not know each other."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,36 +16,23 @@ from msgspec.structs import replace
 
 from nvshare.core import events as ev
 from nvshare.core.actions import Action, AdmitClient, Refuse, SwitchScheduling
+from nvshare.core.client import Client
 from nvshare.core.gpu import Gpu
-from nvshare.core.groups import Group, Groups
-from nvshare.core.limits import Share, SharedLimit
-from nvshare.core.model import UNLIMITED, Claim, QuantumRule, Seat, Settings
-from nvshare.core.policies import USUAL_WEIGHT
-from nvshare.core.turns import Numbers
-
-
-class Client:
-    """A registered process."""
-
-    __slots__ = ("group", "id", "name", "own_limit", "pid", "priority", "seats", "weight")
-
-    def __init__(self, event: ev.ClientRegistered, group: Group) -> None:
-        self.id = event.client
-        self.group = group
-        self.name = event.name
-        self.pid = event.pid
-        self.own_limit = event.own_limit
-        self.priority = event.priority
-        self.weight = event.weight
-        self.seats: dict[str, Seat] = {}
+from nvshare.core.gpu_decisions import GpuDecisions
+from nvshare.core.groups import Group
+from nvshare.core.lock_numbers import LockNumbers
+from nvshare.core.memory_limits import MemoryLimits
+from nvshare.core.model import NEVER, Claim, QuantumRule, Settings
+from nvshare.core.seat import Seat
 
 
 class Node:
     """All GPUs, clients and limits of one machine.
 
-    `epoch` distinguishes this daemon's lock numbers from its predecessors'. `settles_at`: until then claims of clients
-    that outlived an earlier daemon come in and nobody is moved; None if there was none. `expects_pods`: limits of pods
-    come from Kubernetes, and until its list is there those that clients claim to have been told are kept."""
+    `epoch` distinguishes this daemon's lock numbers from its predecessors'. `settles_at`: until then clients of an
+    earlier daemon claim what they hold, and nobody is moved; None if there was none. `expects_pods`: limits of pods
+    come from Kubernetes; until it has listed the pods, the limits that clients were told by an earlier daemon are kept.
+    `is_paranoid`: each step checks in full what must hold; for tests."""
 
     def __init__(
         self,
@@ -59,37 +49,46 @@ class Node:
         self.clients: dict[int, Client] = {}
         self.is_scheduling = True
         self._settles_at = settles_at
-        self._groups = Groups(expects_pods=expects_pods)
-        self._is_paranoid = is_paranoid
-        self._numbers = Numbers(epoch)
+        self._limits = MemoryLimits(self.clients, settings, expects_pods=expects_pods, is_paranoid=is_paranoid)
+        self._numbers = LockNumbers(epoch)
         self._now = 0
-        self._touched_gpus: dict[str, Gpu] = {}
-        self._touched_limits: dict[int, SharedLimit] = {}
-        self._asking: dict[int, SharedLimit] = {}
+        self.unheard: set[int] = set()
+        """Clients with a silent seat: the next event of such a client is handled by `_hear` too."""
+        self._decisions = GpuDecisions(self.gpus, self.clients, is_paranoid=is_paranoid)
+        self.gangs = self._decisions.gangs
+        self._touch = self._decisions.touch
+        self._registering: Client | None = None
+        """Who registered in this step and has not been answered."""
         self._notes: dict[type[ev.Event], Callable[[int, Any, list[Action]], None]] = {
             ev.ClientRegistered: self._note_registered,
             ev.ClientLeft: self._note_left,
+            ev.ClientSilent: self._note_silent,
+            ev.ClientHeard: lambda now, event, out: None,
             ev.LockRequested: self._note_requested,
             ev.LockReleased: self._note_released,
-            ev.MemoryChanged: self._note_memory,
+            ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
+            ev.MemoryMoved: lambda now, event, out: self._at(event.client, event.gpu)[0].memory_moved(event),
             ev.WorkFinished: self._note_finished,
             ev.WorkResumed: self._note_resumed,
             ev.BudgetAsked: self._note_asked,
-            ev.BudgetReturned: self._note_returned,
+            ev.BudgetReturned: lambda now, event, out: self._limits.budget_returned(now, event),
             ev.QuantumSet: self._note_quantum,
             ev.ModeSet: self._note_mode,
             ev.SchedulingSwitched: self._note_switched,
             ev.LimitSet: self._note_limit,
-            ev.PodChanged: self._note_pod,
-            ev.PodRemoved: self._note_pod_removed,
-            ev.PodsListed: self._note_pods_listed,
+            ev.PodChanged: lambda now, event, out: self._limits.pod_changed(event, out),
+            ev.PodRemoved: lambda now, event, out: self._limits.groups.pod_removed(event.pod),
+            ev.PodsListed: lambda now, event, out: self._limits.pods_listed(out),
+            ev.ClaimPrepared: lambda now, event, out: self._limits.claim_prepared(event, out),
+            ev.ClaimEnded: lambda now, event, out: self._limits.groups.claim_ended(event.uid),
             ev.GpuFound: self._note_gpu,
             ev.MemoryMeasured: self._note_measured,
+            ev.HostMemoryMeasured: self._note_host_measured,
             ev.AlarmRang: self._note_alarm,
         }
 
     def handle(self, now: int, event: ev.Event) -> list[Action]:
-        """What to do about an event. A clock that went back counts as one that stood still."""
+        """What to do about an event. If `now` is earlier than in the last call, the time of that call counts."""
         if now < self._now:
             now = self._now
         self._now = now
@@ -97,203 +96,157 @@ class Node:
         if self._settles_at is not None and now >= self._settles_at:
             self._end_settling()
         self._notes[type(event)](now, event, out)
-        self._settle(now, out)
+        if self.unheard:
+            self._hear(now, event)
+        if self._registering is not None:
+            self._answer_registration(now, self._registering, out)
+        self._decide_on_gpus(now, out)
+        if self._limits.touched:
+            self._limits.decide(now, out, is_settling=self.is_settling)
         return out
 
     def next_deadline(self) -> int | None:
         """When something will follow from the passing of time alone; None: never."""
         deadline = self._settles_at
+        if self.gangs.deadline != NEVER and (deadline is None or self.gangs.deadline < deadline):
+            deadline = self.gangs.deadline
         for gpu in self.gpus.values():
             if gpu.deadline is not None and (deadline is None or gpu.deadline < deadline):
                 deadline = gpu.deadline
-        for shared in self._asking.values():
-            if shared.deadline is not None and (deadline is None or shared.deadline < deadline):
-                deadline = shared.deadline
-        return deadline
+        alarm = self._limits.alarms.next
+        return alarm if deadline is None or (alarm is not None and alarm < deadline) else deadline
 
     @property
     def groups(self) -> dict[str, Group]:
         """Who shares a limit, by key."""
-        return self._groups.by_key
+        return self._limits.groups.by_key
 
     @property
     def is_settling(self) -> bool:
-        """True while claims after a restart come in."""
+        """True in the first seconds after a restart, while earlier clients may still claim their locks."""
         return self._settles_at is not None
 
-    # Settle and check.
+    # Decide and check.
 
-    def _settle(self, now: int, out: list[Action]) -> None:
-        frozen = self._settles_at is not None
-        for gpu in self._touched_gpus.values():
-            gpu.settle(now, out, frozen=frozen or not self.is_scheduling)
-            assert frozen or gpu.is_within_limit(), f"{gpu.uuid} holds more than the safe limit"
-            if self._is_paranoid:
-                gpu.check()
-            if not gpu.seats and not gpu.is_known and gpu.rule == self.rule:
-                del self.gpus[gpu.uuid]
-        for key, shared in self._touched_limits.items():
-            shared.settle(now, out, frozen=frozen)
-            if shared.asks:
-                self._asking[key] = shared
-            else:
-                self._asking.pop(key, None)
-            if self._is_paranoid:
-                shared.check()
-        self._touched_gpus.clear()
-        self._touched_limits.clear()
+    def _answer_registration(self, now: int, client: Client, out: list[Action]) -> None:
+        """A client that is admitted knows its limits and capacity: they are sent before the answer, locks after it."""
+        limits: list[Action] = []
+        for uuid, seat in client.seats.items():
+            self.gpus[uuid].notices.tell_capacity(seat, limits)
+        self._limits.decide_on_group(now, client.group, limits, is_settling=self.is_settling)
+        out[:0] = [*limits, AdmitClient(client.id, self.is_scheduling)]
+        self._registering = None
+
+    def _decide_on_gpus(self, now: int, out: list[Action]) -> None:
+        for gpu in self._decisions.decide(now, out, is_settling=self.is_settling):
+            if not gpu.turns.seats and not gpu.memory.is_known and gpu.rule == self.rule:
+                self.gpus.pop(gpu.uuid, None)
 
     def _end_settling(self) -> None:
         self._settles_at = None
         for gpu in self.gpus.values():
-            gpu.note_settled()
+            gpu.turns.settling_ended()
             self._touch(gpu)
-        for group in list(self.groups.values()):
-            self._touch_limits(group)
-            self._groups.forget_if_unused(group)
-
-    def _touch(self, gpu: Gpu) -> None:
-        self._touched_gpus[gpu.uuid] = gpu
-
-    def _touch_limit(self, shared: SharedLimit) -> None:
-        self._touched_limits[id(shared)] = shared
-
-    def _touch_limits(self, group: Group) -> None:
-        for shared in group.apply():
-            self._touch_limit(shared)
+        self._limits.settling_ended()
 
     def _gpu(self, uuid: str) -> Gpu:
         gpu = self.gpus.get(uuid)
         if gpu is None:
-            gpu = self.gpus[uuid] = Gpu(uuid, self.settings, self._numbers)
-            gpu.rule = self.rule
+            gpu = self.gpus[uuid] = Gpu(uuid, self.settings, self._numbers, self.unheard)
+            gpu.turns.rule_changed(self.rule)
         return gpu
 
     def _at(self, client: int, uuid: str) -> tuple[Gpu, Seat]:
-        """A client's seat, to be changed: the GPU is settled at the end of the step."""
-        gpu = self.gpus[uuid]
-        self._touched_gpus[uuid] = gpu
+        """A client's seat, to be changed: the step ends with a decision on the GPU."""
+        self._touch(gpu := self.gpus[uuid])
         return gpu, self.clients[client].seats[uuid]
 
     # Clients come and go.
 
     def _note_registered(self, now: int, event: ev.ClientRegistered, out: list[Action]) -> None:
         assert event.client not in self.clients, "a client registers once"
-        group = self._groups.note_registered(event)
+        group = self._limits.groups.registered(event, is_settling=self.is_settling)
         client = self.clients[event.client] = Client(event, group)
         for claim in event.claims:
             self._note_claim(now, client, claim, out)
-        self._note_pod_of(client)
-        self._touch_limits(group)
-        # A client that has its answer has its terms: limits go out before it, locks after.
-        limits: list[Action] = []
-        for shared in group.limits.values():
-            shared.settle(now, limits, frozen=self.is_settling)
-        out[:0] = [*limits, AdmitClient(client.id, self.is_scheduling)]
+        self._limits.registered(client)
+        self._registering = client
 
     def _note_claim(self, now: int, client: Client, claim: Claim, out: list[Action]) -> None:
         assert claim.gpu not in client.seats, "a client names a GPU once"
         gpu = self._gpu(claim.gpu)
-        gpu.note_size(claim.size, measured=False)
-        seat = client.seats[claim.gpu] = Seat(client.id, client.priority, client.weight)
-        gpu.note_joined(seat, claim.memory)
+        gpu.set_size(claim.size, measured=False)
+        seat = client.seats[claim.gpu] = client.new_seat()
+        gpu.turns.joined(seat, claim.memory)
         self._touch(gpu)
-        group = client.group
-        shared = group.limits.setdefault(claim.gpu, SharedLimit(claim.gpu, self.settings.recall_ns))
-        cap = group.cap(client.own_limit)
-        # Who was told that it has no limit keeps to none, whatever became of its budget.
-        budget = claim.budget if claim.limit else UNLIMITED
-        shared.join(Share(client.id, budget=budget, used=claim.memory.used, limit_told=claim.limit, cap=cap))
+        self._limits.joined(client, claim)
         if self.is_scheduling and (claim.lock or claim.unshared):
-            gpu.note_claim(now, seat, claim.lock, out)
+            gpu.turns.claimed(now, seat, claim.lock, out, is_settling=self.is_settling)
 
     def _note_left(self, now: int, event: ev.ClientLeft, out: list[Action]) -> None:
         client = self.clients.pop(event.client)
+        self.unheard.discard(event.client)
         for uuid, seat in client.seats.items():
-            gpu = self.gpus[uuid]
-            gpu.note_left(now, seat, out)
-            self._touch(gpu)
-            shared = client.group.limits[uuid]
-            shared.leave(client.id)
-            self._touch_limit(shared)
-            if not shared.shares:
-                del client.group.limits[uuid]
-        self._groups.forget_if_unused(client.group)
+            self._touch(gpu := self.gpus[uuid])
+            self.gangs.unlink(now, uuid, seat)
+            gpu.turns.left(now, seat, out)
+        self._limits.left(client)
 
     # Turns.
 
+    def _note_silent(self, now: int, event: ev.ClientSilent, out: list[Action]) -> None:
+        for uuid, seat in self.clients[event.client].seats.items():
+            self._at(event.client, uuid)[0].turns.fell_silent(now, seat, out)
+
+    def _hear(self, now: int, event: ev.Event) -> None:
+        """Whatever a client says, its process runs: it is no longer silent, on any GPU."""
+        client = getattr(event, "client", None)
+        if client not in self.unheard or type(event) is ev.ClientSilent:
+            return
+        self.unheard.discard(client)
+        for uuid, seat in self.clients[client].seats.items():
+            if seat.state == "silent":
+                self._at(client, uuid)[0].turns.heard(now, seat)
+
     def _note_requested(self, now: int, event: ev.LockRequested, out: list[Action]) -> None:
         gpu, seat = self._at(event.client, event.gpu)
-        self._note_used(event.client, gpu, seat, event)
+        self._note_used(gpu, seat, event, out)
         if self.is_scheduling:
-            gpu.note_request(now, seat)
+            gpu.turns.requested(now, seat)
+            self._decisions.note_request(self.clients[event.client])
 
     def _note_released(self, now: int, event: ev.LockReleased, out: list[Action]) -> None:
         gpu, seat = self._at(event.client, event.gpu)
-        gpu.note_release(now, seat, event.lock, event.again, out)
+        gpu.turns.released(now, seat, event.lock, event.again, out)
+        self._decisions.note_request(self.clients[event.client])
 
     def _note_finished(self, now: int, event: ev.WorkFinished, out: list[Action]) -> None:
         gpu, seat = self._at(event.client, event.gpu)
-        gpu.note_idle(now, seat)
+        gpu.turns.work_finished(now, seat)
+        self.gangs.note_pause(seat)
 
     def _note_resumed(self, now: int, event: ev.WorkResumed, out: list[Action]) -> None:
         gpu, seat = self._at(event.client, event.gpu)
-        gpu.note_busy(now, seat)
+        gpu.turns.work_resumed(now, seat)
 
-    def _note_memory(self, now: int, event: ev.MemoryChanged, out: list[Action]) -> None:
-        gpu, seat = self._at(event.client, event.gpu)
-        self._note_used(event.client, gpu, seat, event)
-
-    def _note_used(self, client: int, gpu: Gpu, seat: Seat, event: ev.LockRequested | ev.MemoryChanged) -> None:
-        if seat.memory != event.memory:
-            gpu.note_memory(seat, event.memory)
-        shared = self.clients[client].group.limits[gpu.uuid]
-        if shared.note_used(client, event.memory.used):
-            self._touch_limit(shared)
+    def _note_used(self, gpu: Gpu, seat: Seat, event: ev.LockRequested | ev.MemoryChanged, out: list[Action]) -> None:
+        if seat.reported != event.memory:
+            if seat.reported.contexts and not event.memory.contexts:
+                self.gangs.unlink(self._now, event.gpu, seat)
+            gpu.turns.reports.reported(seat, event.memory)
+            gpu.notices.tell_capacity(seat, out)
+        self._limits.used(self._now, self.clients[event.client], event.gpu, event.memory.used)
 
     # Limits.
 
     def _note_asked(self, now: int, event: ev.BudgetAsked, out: list[Action]) -> None:
-        shared = self.clients[event.client].group.limits[event.gpu]
-        shared.note_ask(now, event.client, event.ask, event.need)
-        self._touch_limit(shared)
-
-    def _note_returned(self, now: int, event: ev.BudgetReturned, out: list[Action]) -> None:
-        shared = self.clients[event.client].group.limits[event.gpu]
-        shared.note_return(event.client, event.serial, event.budget, event.used)
-        self._touch_limit(shared)
+        self.gpus[event.gpu].notices.tell_capacity(self.clients[event.client].seats[event.gpu], out)
+        self._limits.budget_asked(now, event)
 
     def _note_limit(self, now: int, event: ev.LimitSet, out: list[Action]) -> None:
-        group = self._groups.note_limit(event, out)
-        self._note_word_on(group)
+        group = self._limits.limit_set(event, out)
         if not self.is_settling:
-            self._groups.forget_if_unused(group)
-
-    def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:
-        self._note_word_on(self._groups.note_pod(event, out))
-
-    def _note_word_on(self, group: Group) -> None:
-        for client in self.clients.values():
-            if client.group is group:
-                self._note_pod_of(client)
-        self._touch_limits(group)
-
-    def _note_pod_of(self, client: Client) -> None:
-        """A pod's own annotations decide its clients' place in the queue, and which limit is the process's own."""
-        group = client.group
-        if not group.is_listed:
-            return
-        for uuid, seat in client.seats.items():
-            seat.priority = group.priority or 0
-            seat.weight = group.weight or USUAL_WEIGHT
-            group.limits[uuid].shares[client.id].cap = group.cap(client.own_limit)
-
-    def _note_pod_removed(self, now: int, event: ev.PodRemoved, out: list[Action]) -> None:
-        self._groups.note_pod_removed(event.pod)
-
-    def _note_pods_listed(self, now: int, event: ev.PodsListed, out: list[Action]) -> None:
-        for group in self._groups.note_pods_listed(out):
-            self._touch_limits(group)
+            self._limits.groups.forget_if_unused(group)
 
     # The operator.
 
@@ -310,33 +263,36 @@ class Node:
         if uuid is None:
             self.rule = replace(self.rule, **changes)
         for gpu in [self.gpus[uuid]] if uuid is not None else self.gpus.values():
-            gpu.note_rule(replace(gpu.rule, **changes))
+            gpu.turns.rule_changed(replace(gpu.rule, **changes))
             self._touch(gpu)
 
     def _note_switched(self, now: int, event: ev.SchedulingSwitched, out: list[Action]) -> None:
         if event.on == self.is_scheduling:
             return
         self.is_scheduling = event.on
+        self.gangs.dissolve(now)
         for gpu in self.gpus.values():
-            gpu.note_off(now, out)
+            gpu.turns.scheduling_switched(now, out)
             self._touch(gpu)
         out.extend(SwitchScheduling(client, event.on) for client in self.clients)
 
     # The machine.
 
     def _note_gpu(self, now: int, event: ev.GpuFound, out: list[Action]) -> None:
-        gpu = self._gpu(event.gpu)
-        gpu.note_size(event.size, measured=True)
-        self._touch(gpu)
+        self._touch(gpu := self._gpu(event.gpu))
+        gpu.found(event)
 
     def _note_measured(self, now: int, event: ev.MemoryMeasured, out: list[Action]) -> None:
-        gpu = self._gpu(event.gpu)
-        gpu.note_measured(event.foreign, event.context_bytes)
-        self._touch(gpu)
+        self._touch(gpu := self._gpu(event.gpu))
+        gpu.set_measured(event)
+
+    def _note_host_measured(self, now: int, event: ev.HostMemoryMeasured, out: list[Action]) -> None:
+        for host in (host for host in event.rooms if host.client in self.clients):
+            gpu, seat = self._at(host.client, host.gpu)
+            gpu.host_measured(seat, host.room)
 
     def _note_alarm(self, now: int, event: ev.AlarmRang, out: list[Action]) -> None:
         for gpu in self.gpus.values():
             if gpu.deadline is not None and gpu.deadline <= now:
                 self._touch(gpu)
-        for shared in self._asking.values():
-            self._touch_limit(shared)
+        self._limits.alarm_rang(now)

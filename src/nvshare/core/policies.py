@@ -1,60 +1,84 @@
-"""Who goes first. A policy gives a client that starts to wait its rank, once; the lowest rank is next.
+"""In which order clients wait. A policy gives a client a rank when it starts to wait; the lowest rank is next.
 
-Every rank here is an arrival time, moved by a bounded handicap. So under every policy no wait is unbounded: nobody
-who arrives more than `horizon_ns` after a client can come before it. With n clients at a GPU, a quantum of at most Q
-and a grace time of G, a client waits at most horizon + n * (Q + G); memory that grows during a switch may send one
-more away, and adds at most one G."""
+    fcfs        rank = arrival
+    priority    rank = arrival - 30 s * priority
+    fair        rank = arrival + 2 * tag        tag: GPU time used * 100 / weight
 
-from collections.abc import Callable
-from typing import Protocol
+Every rank is an arrival time moved by a bounded handicap: of two clients, one that arrives more than `horizon_ns`
+after the other has the higher rank. A mode may add a lag of its own, bounded too. core.modes.mode states the longest
+wait that follows."""
 
-from nvshare.core.model import SECOND, Seat
+from collections.abc import Callable, Mapping
+
+from nvshare.core.model import DEFAULT_WEIGHT, SECOND
+from nvshare.core.seat import Seat
 from nvshare.record import Record
 
-MOST_PRIORITY = 10
-LEAST_PRIORITY = -10
+MAX_PRIORITY = 10
+MIN_PRIORITY = -10
 PRIORITY_STEP_NS = 30 * SECOND
-"""One step of priority is worth having arrived this much earlier."""
-MOST_LEAD_NS = 300 * SECOND
-"""How far ahead of, or behind, the others a client's GPU time per weight may count; the rest is forgiven."""
+"""One step of priority counts like having arrived this much earlier."""
+MAX_LEAD_NS = 300 * SECOND
+"""How far a client's tag may be ahead of the GPU's virtual time or behind it; more is cut off."""
 LEAD_FACTOR = 2
-"""How strongly a lead counts against time spent waiting. Above 1, so that weights show within a few turns."""
-USUAL_WEIGHT = 100
-
-
-class FairClock(Protocol):
-    """The GPU's virtual time: GPU time per weight of the client that runs."""
-
-    virtual_now: int
+"""How strongly a tag counts against time spent waiting. Above 1, so that weights show within a few turns."""
 
 
 class Policy(Record, frozen=True):
-    """A rank function and how far it can move a client's place in time."""
+    """A rank function, and the most by which it can change the order of two arrivals."""
 
-    rank: Callable[[int, Seat, FairClock], int]
+    rank: Callable[[int, Seat], int]
     horizon_ns: int
+    uses_tags: bool = False
+    """The rank depends on Seat.tag, so a FairClock keeps it."""
 
 
-def _by_arrival(now: int, seat: Seat, clock: FairClock) -> int:
+def _by_arrival(now: int, seat: Seat) -> int:
     return now
 
 
-def _by_priority(now: int, seat: Seat, clock: FairClock) -> int:
-    return now - max(LEAST_PRIORITY, min(MOST_PRIORITY, seat.priority)) * PRIORITY_STEP_NS
+def _by_priority(now: int, seat: Seat) -> int:
+    return now - max(MIN_PRIORITY, min(MAX_PRIORITY, seat.priority)) * PRIORITY_STEP_NS
 
 
-def _by_share(now: int, seat: Seat, clock: FairClock) -> int:
-    seat.tag = max(clock.virtual_now - MOST_LEAD_NS, min(clock.virtual_now + MOST_LEAD_NS, seat.tag))
+def _by_share(now: int, seat: Seat) -> int:
     return now + LEAD_FACTOR * seat.tag
-
-
-def share(held_ns: int, weight: int) -> int:
-    """GPU time per weight."""
-    return held_ns * USUAL_WEIGHT // max(1, weight)
 
 
 POLICIES: dict[str, Policy] = {
     "fcfs": Policy(_by_arrival, 0),
-    "fair": Policy(_by_share, 2 * LEAD_FACTOR * MOST_LEAD_NS),
-    "priority": Policy(_by_priority, (MOST_PRIORITY - LEAST_PRIORITY) * PRIORITY_STEP_NS),
+    "fair": Policy(_by_share, 2 * LEAD_FACTOR * MAX_LEAD_NS, uses_tags=True),
+    "priority": Policy(_by_priority, (MAX_PRIORITY - MIN_PRIORITY) * PRIORITY_STEP_NS),
 }
+
+
+class FairClock:
+    """The virtual time of one GPU, and the tags of its clients: start-time fair queueing.
+
+    The virtual time is the tag of the client that has run longest. A client that comes from rest starts at it, so it
+    neither gains from the time it did not want the GPU nor owes anything for it."""
+
+    def __init__(self) -> None:
+        self.virtual_now = 0
+
+    def wait_began(self, now: int, seat: Seat, staying: Mapping[int, Seat], *, from_rest: bool) -> None:
+        """Set a client's tag before it is ranked."""
+        for holder in staying.values():
+            ahead = holder.tag + (now - holder.held_since) * DEFAULT_WEIGHT // max(1, holder.weight)
+            if ahead > self.virtual_now:
+                self.virtual_now = ahead
+            break
+        lead = seat.tag - self.virtual_now
+        if lead > MAX_LEAD_NS:
+            seat.tag = self.virtual_now + MAX_LEAD_NS
+        elif lead < 0 and from_rest:
+            seat.tag = self.virtual_now
+        elif lead < -MAX_LEAD_NS:
+            seat.tag = self.virtual_now - MAX_LEAD_NS
+
+    def turn_began(self, seat: Seat) -> None:
+        if seat.tag > self.virtual_now:
+            self.virtual_now = seat.tag
+
+    def turn_ended(self, seat: Seat, held_ns: int) -> None:
+        seat.tag += held_ns * DEFAULT_WEIGHT // max(1, seat.weight)

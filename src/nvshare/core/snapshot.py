@@ -1,13 +1,23 @@
-"""The state of a node at one moment, as plain values: what status, metrics and the live page show."""
+"""The state of a node at one moment as plain values, for status, metrics and the live page."""
 
+from collections import Counter
 from typing import Literal
 
+from nvshare.core.client import Client
+from nvshare.core.expected_start import MOST, expected_starts
 from nvshare.core.gpu import Gpu
-from nvshare.core.model import UNLIMITED, Mode, Seat
-from nvshare.core.node import Client, Node
+from nvshare.core.groups import Source
+from nvshare.core.model import UNLIMITED, ModeName
+from nvshare.core.node import Node
+from nvshare.core.seat import Moved, Seat, State
 from nvshare.record import Record
 
-SeatState = Literal["running", "dropping", "waiting", "idle"]
+SeatState = Literal["running", "dropping", "waiting", "idle", "silent", "blocked", "unscheduled"]
+"""`unscheduled`: scheduling is off, the client may work at any time, and whether it does is not known."""
+SHOWN_AS: dict[State, SeatState] = {
+    "rest": "idle", "waiting": "waiting", "staying": "running", "dropping": "dropping", "silent": "silent",
+    "blocked": "blocked",
+}  # fmt: skip
 
 
 class SeatSnapshot(Record, frozen=True):
@@ -30,6 +40,13 @@ class SeatSnapshot(Record, frozen=True):
     last_scheduled_ns: int | None
     """How long ago the client last came in; None: never."""
     is_idle: bool
+    host_shortfall: int = 0
+    """How much of its swappable memory the host cannot take; it counts as unswappable."""
+    moved: Moved = Moved()
+    expected_start_ns: int | None = None
+    """Of the first waiting clients: they will probably start within this time (core.expected_start)."""
+    together: tuple[str, ...] = ()
+    """The other GPUs of its gang (core.gangs): the locks on all of them are given and taken together."""
 
 
 class ClientSnapshot(Record, frozen=True):
@@ -41,6 +58,7 @@ class ClientSnapshot(Record, frozen=True):
     priority: int
     weight: int
     seats: tuple[SeatSnapshot, ...]
+    uid: int | None = None
 
 
 class GpuSnapshot(Record, frozen=True):
@@ -48,17 +66,22 @@ class GpuSnapshot(Record, frozen=True):
     total_memory: int
     safe_limit: int
     available_memory: int
-    """What a newcomer may bring and run at once."""
+    """How much swappable memory a waiting client may have and run at once."""
     running_memory_usage: int
     unswappable_memory: int
     foreign_memory: int
     running: int
     waiting: int
-    mode: Mode
+    mode: ModeName
     quantum_ns: int
     """Of the present running set; what it would be for an empty one if nobody runs."""
     quantum_left_ns: int | None
     is_switching: bool
+    index: int | None = None
+    """NVML's, and in `name` the model; None: NVML does not know this GPU."""
+    name: str = ""
+    reserved_for: int | None = None
+    """The waiting client that nobody may pass, while somebody behind it would fit."""
 
 
 class Snapshot(Record, frozen=True):
@@ -67,6 +90,27 @@ class Snapshot(Record, frozen=True):
     policy: str
     gpus: tuple[GpuSnapshot, ...]
     clients: tuple[ClientSnapshot, ...]
+
+
+class LimitSnapshot(Record, frozen=True):
+    """The limit of a group on each GPU, 0 is none; `source` is who named it, `clients` how many it binds now."""
+
+    group: str
+    label: str
+    limit: int
+    source: Source
+    clients: int
+
+
+def limits(node: Node) -> tuple[LimitSnapshot, ...]:
+    """All groups that somebody named a limit for, with clients or without."""
+    clients = Counter(client.group.key for client in node.clients.values())
+    return tuple(
+        LimitSnapshot(group.key, group.label, limit, source, clients[group.key])
+        for group in node.groups.values()
+        for source, limit in [group.named or (None, 0)]
+        if source is not None
+    )
 
 
 def snapshot(node: Node, now: int) -> Snapshot:
@@ -82,20 +126,26 @@ def snapshot(node: Node, now: int) -> Snapshot:
 
 def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
     """One GPU at this moment."""
+    memory, turns = gpu.memory, gpu.turns
+    is_timed = turns.timer_ends is not None
+    reserved_for = gpu.reserved_for(now)
     return GpuSnapshot(
         uuid=gpu.uuid,
-        total_memory=gpu.size,
-        safe_limit=gpu.safe_limit,
-        available_memory=max(0, gpu.safe_limit - gpu.fixed_bytes - gpu.running_bytes),
-        running_memory_usage=gpu.running_bytes,
-        unswappable_memory=gpu.unswappable,
-        foreign_memory=gpu.foreign,
-        running=len(gpu.staying) + len(gpu.dropping),
-        waiting=len(gpu.queue),
+        total_memory=memory.size,
+        safe_limit=memory.safe_limit,
+        available_memory=max(0, memory.safe_limit - memory.fixed_bytes - memory.running_bytes),
+        running_memory_usage=memory.running_bytes,
+        unswappable_memory=memory.unswappable,
+        foreign_memory=memory.foreign,
+        running=len(turns.staying) + len(turns.dropping),
+        waiting=len(turns.queue),
         mode=gpu.rule.mode,
-        quantum_ns=gpu.rule.quantum(0) if gpu.timer_ends is None else gpu.quantum_ns,
-        quantum_left_ns=None if gpu.timer_ends is None else max(0, gpu.timer_ends - now),
-        is_switching=gpu.is_switching,
+        quantum_ns=turns.quantum_ns if is_timed else turns.mode.quantum_ns((), turns.queue),
+        quantum_left_ns=None if turns.timer_ends is None else max(0, turns.timer_ends - now),
+        is_switching=turns.is_switching,
+        index=gpu.index,
+        name=gpu.name,
+        reserved_for=reserved_for.client if reserved_for is not None else None,
     )
 
 
@@ -111,20 +161,23 @@ def client_snapshot(node: Node, client: Client, now: int) -> ClientSnapshot:
         priority=first.priority if first else 0,
         weight=first.weight if first else 0,
         seats=tuple(_seat(node, client, uuid, seat, now) for uuid, seat in client.seats.items()),
+        uid=client.uid,
     )
 
 
 def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSnapshot:
     share = client.group.limits[uuid].shares[client.id]
     held = now - seat.held_since if seat.lock else 0
-    waited = now - seat.waited_since if seat.is_waiting else 0
+    waited = now - seat.waited_since if seat.is_waiting or seat.state == "blocked" else 0
+    gpu = node.gpus[uuid]
+    place = gpu.turns.queue.place(seat) if seat.is_waiting else 0
     return SeatSnapshot(
         gpu=uuid,
-        state=_state(seat),
+        state=SHOWN_AS[seat.state] if node.is_scheduling else "unscheduled",
         is_running=bool(seat.lock),
         since_ns=held + waited,
-        place=node.gpus[uuid].queue.place(seat) if seat.is_waiting else 0,
-        memory_allocated=seat.memory.used,
+        place=place,
+        memory_allocated=seat.reported.used,
         swappable=seat.memory.swappable,
         unswappable=seat.memory.unswappable,
         contexts=seat.memory.contexts,
@@ -135,12 +188,10 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         waited_ns=seat.waited_total + waited,
         last_scheduled_ns=None if seat.last_scheduled is None else now - seat.last_scheduled,
         is_idle=seat.idle_since is not None,
+        host_shortfall=seat.pinned,
+        moved=seat.moved,
+        expected_start_ns=expected_starts(gpu, now).get(seat.client)
+        if 0 < place <= MOST and seat.gang is None
+        else None,
+        together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),
     )
-
-
-def _state(seat: Seat) -> SeatState:
-    if seat.drop_deadline:
-        return "dropping"
-    if seat.lock:
-        return "running"
-    return "waiting" if seat.is_waiting else "idle"

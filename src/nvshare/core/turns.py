@@ -1,231 +1,300 @@
-"""A client's way at one GPU: at rest, waiting, running and back, and the events that move it.
+"""The turns of one GPU: every change of a seat's state (core.seat), and the timer of the running set.
 
-    rest --- asks ---> waiting --- let in ---> staying --- told to stop ---> dropping
-     ^                    ^                       |                             |
-     |                    +--- releases, again ---+-----------------------------+
-     |                    +--- revoked -----------------------------------------+
-     +--- releases, leaves, or scheduling is switched: from any of the three
+Two kinds of methods. Those in the past tense record what a client or the operator did, and accept what comes late or
+twice. Those in the imperative are decisions of core.preemption and core.admission, carried out. Nothing here decides
+who comes in or must go.
 
-`note_*` methods record what a client or the operator said and tolerate what comes late or twice. Nothing here decides
-who comes in or must go: that follows from the state, in core.gpu."""
+The timer. It starts when the first of a running set comes in, and again when a switch lets the next one in. A client
+that comes in beside others does not touch it. If nobody waits when it ends, nobody is disturbed, and the next client
+that has to wait causes the switch at once."""
 
-from nvshare.core import adaptive
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
-from nvshare.core.habits import Habits
-from nvshare.core.model import NO_MEMORY, QuantumRule, Seat, Settings
-from nvshare.core.policies import POLICIES, share
-from nvshare.core.room import Room
+from nvshare.core.lock_numbers import LockNumbers
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory_reports import MemoryReports
+from nvshare.core.model import Memory, QuantumRule, Settings
+from nvshare.core.modes import make_mode
+from nvshare.core.moves import Moves
+from nvshare.core.pauses import Pauses
+from nvshare.core.policies import POLICIES, FairClock
+from nvshare.core.seat import TRANSITIONS, Seat
+from nvshare.core.wait_queue import WaitQueue
 
 
-class Numbers:
-    """Lock numbers of this daemon: the epoch in the high half, never the same twice."""
+class Turns:
+    """The seats of one GPU by state, their locks and the timer. `out` is the list of actions of the present step.
 
-    def __init__(self, epoch: int) -> None:
-        self._last = epoch << 32
+    The other parts of a Gpu read the fields; they change only those whose comment names them."""
 
-    def next(self) -> int:
-        self._last += 1
-        return self._last
-
-
-class Turns(Room):
-    """Seats, their locks and places, and the timer. `out` is the list of actions of the present step."""
-
-    def __init__(self, uuid: str, settings: Settings, numbers: Numbers) -> None:
-        super().__init__(uuid, settings)
-        self.rule: QuantumRule = settings.quantum
-        self.habits: Habits | None = Habits() if self.rule.mode == "adaptive" else None
+    def __init__(
+        self, uuid: str, settings: Settings, numbers: LockNumbers, memory: MemoryPlanner, unheard: set[int]
+    ) -> None:
+        self.uuid = uuid
+        self.seats: dict[int, Seat] = {}
+        self.staying: dict[int, Seat] = {}
+        """In the order of admission."""
+        self.dropping: dict[int, Seat] = {}
+        """In the order of their deadlines."""
+        self.pauses = Pauses()
+        self.idle = self.pauses.idle
+        self.queue = WaitQueue()
+        self.reports = MemoryReports(memory, self.queue)
+        self.blocked: dict[int, Seat] = {}
+        """Those who wait for memory that the host cannot take; core.host_memory decides who and changes their state."""
+        self.newly_queued: list[Seat] = []
+        """Who started to wait in this step; core.notices empties it."""
+        self.late_claims: list[tuple[Seat, int]] = []
+        """Who claimed a lock in this step when the time for claims was over, and which; core.notices empties it."""
+        self.unreported_waits: dict[int, Seat] = {}
+        """Waiting clients in the order of their arrival; core.notices removes those whose long wait it reported."""
+        self.is_contended = False
+        """Holders report their pauses: somebody waits, or the mode wants to know before anybody does."""
+        self.is_switching = False
+        """The quantum is over, and room is being made for the first in the queue: core.preemption sets it,
+        core.admission resets it."""
         self.timer_started = 0
         self.timer_ends: int | None = None
-        self.quantum_ns = 0
-        self.is_switching = False
-        self.is_contended = False
-        self.virtual_now = 0
-        self._numbers = numbers
-        self._rank = POLICIES[settings.policy].rank
-        self.newcomers = 0
-        """How many of those who wait have never had a turn."""
-        self._newly_queued: list[Seat] = []
-        self._untold_waits: dict[int, Seat] = {}
-        self._idle: dict[int, Seat] = {}
-        """Those who stay and have nothing to do."""
+        self.quantum_ns = self._least_quantum_ns = 0
+        self.mode = make_mode(settings.quantum, settings, memory)
+        self.moves = Moves(uuid, memory)
+        self._settings = settings
+        self.numbers = numbers
+        self._memory = memory
+        self._unheard = unheard
+        self._policy = POLICIES[settings.policy]
+        self._clock = FairClock() if self._policy.uses_tags else None
 
-    # Facts noted.
+    @property
+    def is_empty(self) -> bool:
+        return not self.staying and not self.dropping
 
-    def note_left(self, now: int, seat: Seat, out: list[Action]) -> None:
+    def running(self) -> list[Seat]:
+        return [*self.staying.values(), *self.dropping.values()]
+
+    # What clients did.
+
+    def joined(self, seat: Seat, memory: Memory) -> None:
+        self.seats[seat.client] = seat
+        self.reports.joined(seat, memory)
+
+    def left(self, now: int, seat: Seat, out: list[Action]) -> None:
         if seat.lock:
             self._end_turn(now, seat, "left", out)
-        elif seat.is_waiting:
-            self._dequeue(now, seat)
-        self.note_memory(seat, NO_MEMORY)
-        if self.habits is not None:
-            self.habits.note_left(now, seat)
+        elif seat.state in ("waiting", "blocked"):
+            self.withdraw(now, seat)
+        self.reports.left(seat)
+        self.mode.client_left(now, seat)
         del self.seats[seat.client]
 
-    def note_claim(self, now: int, seat: Seat, lock: int, out: list[Action]) -> None:
-        """The client runs already: under an earlier number, or (0) under none and gets one."""
+    def claimed(self, now: int, seat: Seat, lock: int, out: list[Action], *, is_settling: bool) -> None:
+        """The client runs already: with a lock of an earlier daemon, or (0) with none and gets one.
+
+        When the time for claims after a restart is over, or there was no restart, a connection was lost or the client
+        lies. Then it asks like everybody; unless it comes in at once, core.notices tells it to stop."""
+        if not is_settling:
+            self._enqueue(now, seat, from_rest=True)
+            self.late_claims.append((seat, lock))
+            return
         is_first = self.is_empty
-        self._hold(now, seat, lock or self._numbers.next())
+        seat.state = TRANSITIONS["claim"][seat.state]
+        self._begin_turn(now, seat, lock or self.numbers.next())
         if is_first:
-            self._start_timer(now)
+            self.start_timer(now)
         if not lock:
             out.append(GiveLock(seat.client, self.uuid, seat.lock, self.is_contended))
         elif self.is_contended:
             out.append(TellContended(seat.client, self.uuid, True))
 
-    def note_request(self, now: int, seat: Seat) -> None:
-        if seat.rank is not None or seat.lock:
-            # It asked before it heard that it has the lock. To tell it again would be wrong: by then it may have given
-            # the lock back, and would believe that it holds it still.
+    def requested(self, now: int, seat: Seat) -> None:
+        if seat.state != "rest":
+            # It asked before it heard that it has the lock. The client would take a second answer for a new lock.
+            seat.follows = False
             return
-        self._end_pause(now, seat)
-        seat.tag = max(seat.tag, self._virtual_time(now))
-        self._enqueue(now, seat)
+        self.pauses.ended(now, seat, self.mode)
+        self._enqueue(now, seat, from_rest=True)
 
-    def note_release(self, now: int, seat: Seat, lock: int, again: bool, out: list[Action]) -> None:
+    def released(self, now: int, seat: Seat, lock: int, again: bool, out: list[Action]) -> None:
         if seat.lock == lock != 0:
             self._end_turn(now, seat, "released", out)
-            if self.habits is not None and not again:
-                self.habits.note_gave_up(seat)
             if again:
-                self._end_pause(now, seat)
+                self.pauses.ended(now, seat, self.mode)
                 self._enqueue(now, seat)
+            else:
+                self.mode.released_without_work(seat)
         elif seat.revoked == lock != 0:
             seat.revoked = 0
-            if seat.is_waiting and not again:
-                self._dequeue(now, seat)
+            if not again and seat.state in ("waiting", "silent", "blocked"):
+                self.withdraw(now, seat)
 
-    def note_idle(self, now: int, seat: Seat) -> None:
-        """Only who stays can be idle: who drains has nothing left to do because we said so."""
-        if seat.client in self.staying and self.is_contended and seat.idle_since is None:
-            seat.idle_since = now
-            self._idle[seat.client] = seat
-            if self.habits is not None:
-                self.habits.note_paused(now, seat)
+    def heard(self, now: int, seat: Seat) -> None:
+        """The process of a silent seat said something: it waits with the rank it had, or as if it had just asked."""
+        if seat.kept_rank is None:
+            self._enqueue(now, seat, from_rest=True)
+        else:
+            seat.state = TRANSITIONS["request"][seat.state]
+            seat.waited_since = now
+            self.queue.push(seat, seat.kept_rank)
 
-    def note_busy(self, now: int, seat: Seat) -> None:
+    def fell_silent(self, now: int, seat: Seat, out: list[Action]) -> None:
+        """The client counts as hung. A lock that nobody waits for it may keep."""
+        if seat.follows:
+            self.withdraw(now, seat)
+        elif seat.state == "waiting":
+            seat.kept_rank = seat.rank
+            self._leave_queue(now, seat)
+            seat.state = TRANSITIONS["silence"][seat.state]
+            self._unheard.add(seat.client)
+        elif seat.state == "staying" and self.is_contended:
+            self.preempt(now, seat, "silent", out)
+
+    def work_finished(self, now: int, seat: Seat) -> None:
+        """Only who stays can be idle: a dropping client has no work because it was told to stop."""
+        if seat.state == "staying" and self.is_contended and seat.idle_since is None:
+            self.pauses.began(now, seat, self.mode)
+
+    def work_resumed(self, now: int, seat: Seat) -> None:
         if seat.lock:
-            self._end_pause(now, seat)
-            if self.habits is not None:
-                self.habits.note_resumed(now, seat)
+            self.pauses.ended(now, seat, self.mode)
+            self.mode.work_resumed(now, seat)
 
-    def note_off(self, now: int, out: list[Action]) -> None:
-        """Scheduling was switched: no lock and no place in the queue is worth anything any more."""
+    # What the operator did, and a restart.
+
+    def scheduling_switched(self, now: int, out: list[Action]) -> None:
+        """On or off: no lock and no place in the queue counts any more."""
         for seat in self.running():
             self._end_turn(now, seat, "off", out)
-        for seat in list(self.queue):
-            self._dequeue(now, seat)
+        for seat in self.seats.values():
+            if seat.state in ("waiting", "silent", "blocked"):
+                self.withdraw(now, seat)
 
-    def note_rule(self, rule: QuantumRule) -> None:
-        """The operator changed the quantum: it counts for the present running set too, from when that began."""
-        self.rule = rule
-        self.habits = (self.habits or Habits()) if rule.mode == "adaptive" else None
+    def rule_changed(self, rule: QuantumRule) -> None:
+        """The new rule holds for the present running set too, from when that began. A mode that stays in force keeps
+        what it has learned."""
+        if rule.mode == self.mode.rule.mode:
+            self.mode.rule = rule
+        else:
+            self.mode = make_mode(rule, self._settings, self._memory)
         if self.timer_ends is not None:
-            self._start_timer(self.timer_started)
+            self.set_timer()
 
-    def note_settled(self) -> None:
-        """The claims after a restart are in: the running set's order is that of its numbers, not of registration."""
-        self.staying = {seat.client: seat for seat in sorted(self.staying.values(), key=lambda seat: seat.lock)}
+    def settling_ended(self) -> None:
+        """All claims have come: the order of admission is that of the lock numbers, not that of registration."""
+        in_order = sorted(self.staying.values(), key=lambda seat: seat.lock)
+        self.staying.clear()
+        self.staying.update((seat.client, seat) for seat in in_order)
 
-    def check(self) -> None:
-        super().check()
-        assert (self.timer_ends is not None) == (not self.is_empty)
-        assert not self._newly_queued
-        assert self.newcomers == sum(not seat.turns for seat in self.queue)
-        assert self._untold_waits.keys() <= {seat.client for seat in self.queue}
-        assert self._idle == {key: seat for key, seat in self.staying.items() if seat.idle_since is not None}
+    # Decisions carried out.
+
+    def follow(self, now: int, seat: Seat) -> None:
+        """Another member of its gang waits."""
+        self._enqueue(now, seat, from_rest=True)
+        seat.follows = True
+        del self.unreported_waits[seat.client]
+
+    def admit(self, now: int, seat: Seat) -> None:
+        self._leave_queue(now, seat)
+        seat.state = TRANSITIONS["admit"][seat.state]
+        self._begin_turn(now, seat, self.numbers.next())
+
+    def preempt(self, now: int, seat: Seat, cause: DropCause, out: list[Action]) -> None:
+        """Tell a staying client to release its lock."""
+        seat.state = TRANSITIONS["preempt"][seat.state]
+        del self.staying[seat.client]
+        self.idle.pop(seat.client, None)
+        seat.drop_deadline = now + self._settings.grace_ns
+        self.dropping[seat.client] = seat
+        self._memory.staying_to_dropping(seat)
+        self.moves.ask_leaving(seat, self.queue, self.dropping, out)
+        out.append(DropLock(seat.client, self.uuid, seat.lock, cause))
+        if seat.gang is not None:
+            seat.gang.dropped = cause
+
+    def revoke(self, now: int, seat: Seat, out: list[Action]) -> None:
+        """A dropping client's grace is over. It waits again when its process says something; until then a turn would
+        be wasted on it."""
+        lock = seat.lock
+        self._end_turn(now, seat, "revoked", out)
+        seat.revoked = lock
+        seat.kept_rank = None
+        seat.state = TRANSITIONS["silence"][seat.state]
+        self._unheard.add(seat.client)
+
+    def start_timer(self, now: int) -> None:
+        self.timer_started, self._least_quantum_ns = now, 0
+        self.set_timer()
+
+    def set_timer(self) -> None:
+        """By those who run and wait now, from when the timer was started."""
+        quantum_ns = self.mode.quantum_ns([*self.staying.values(), *self.dropping.values()], self.queue)
+        self.quantum_ns = max(quantum_ns, self._least_quantum_ns)
+        self.timer_ends = self.timer_started + self.quantum_ns
+
+    def set_least_quantum(self, quantum_ns: int) -> None:
+        """For those who have just come in (core.gangs)."""
+        self._least_quantum_ns = quantum_ns
+        self.set_timer()
+
+    def set_contended(self, contended: bool) -> None:
+        """Holders report their pauses from now on, or no longer do."""
+        self.is_contended = contended
+        self.mode.reports_changed()
+        if not contended:
+            self.pauses.forgotten()
 
     # Transitions.
 
-    def _enqueue(self, now: int, seat: Seat) -> None:
-        seat.waited_since = now
-        seat.passes = 0
-        seat.told_wait = False
-        self._virtual_time(now)
-        rank = self._rank(now, seat, self)
-        if self.habits is not None:
-            rank += adaptive.lag(self.habits, self.rule, seat)
-        self.queue.push(seat, rank)
-        self.newcomers += not seat.turns
-        self._newly_queued.append(seat)
-        self._untold_waits[seat.client] = seat
+    def _enqueue(self, now: int, seat: Seat, *, from_rest: bool = False) -> None:
+        seat.state = TRANSITIONS["request"][seat.state]
+        seat.waited_since, seat.passes, seat.told_wait = now, 0, False
+        if self._clock is not None:
+            self._clock.wait_began(now, seat, self.staying, from_rest=from_rest)
+        rank = self._policy.rank(now, seat) + self.mode.lag_ns(seat)
+        self.queue.push(seat, rank if seat.gang is None else seat.gang.rank_of(rank))
+        self.newly_queued.append(seat)
+        self.unreported_waits[seat.client] = seat
 
-    def _dequeue(self, now: int, seat: Seat) -> None:
+    def _leave_queue(self, now: int, seat: Seat) -> None:
         self.queue.remove(seat)
-        self.newcomers -= not seat.turns
-        self._untold_waits.pop(seat.client, None)
+        self.unreported_waits.pop(seat.client, None)
         seat.waited_total += now - seat.waited_since
         if not self.queue.order:
             self.is_switching = False
 
-    def _hold(self, now: int, seat: Seat, lock: int) -> None:
-        if self.habits is not None:
-            self.habits.note_came(now, seat, self.capacity)
-        self._to_staying(seat, lock)
+    def withdraw(self, now: int, seat: Seat) -> None:
+        if seat.state == "waiting":
+            self._leave_queue(now, seat)
+        elif self.blocked.pop(seat.client, None) is not None:
+            self.unreported_waits.pop(seat.client, None)
+            seat.waited_total += now - seat.waited_since
+        seat.follows = False
+        seat.state = TRANSITIONS["withdraw"][seat.state]
+
+    def _begin_turn(self, now: int, seat: Seat, lock: int) -> None:
+        self.mode.turn_began(now, seat)
+        seat.lock = lock
         seat.held_since = seat.last_scheduled = now
-        seat.revoked = 0
+        seat.revoked, seat.follows = 0, False
         seat.idle_since = None
         seat.turns += 1
-        self.virtual_now = max(self.virtual_now, seat.tag)
-
-    def _drop(self, now: int, seat: Seat, cause: DropCause, out: list[Action]) -> None:
-        self._idle.pop(seat.client, None)
-        self._to_dropping(seat, now + self.settings.grace_ns)
-        out.append(DropLock(seat.client, self.uuid, seat.lock, cause))
+        self.staying[seat.client] = seat
+        self._memory.start(seat)
+        if self._clock is not None:
+            self._clock.turn_began(seat)
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
         held = now - seat.held_since
         seat.held_total += held
-        seat.tag += share(held, seat.weight)
+        if self._clock is not None:
+            self._clock.turn_ended(seat, held)
+        self.mode.turn_ended(now, seat)
         out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))
-        if self.habits is not None:
-            self.habits.note_went(now, seat)
-        self._to_rest(seat)
-        if self._idle:
-            self._idle.pop(seat.client, None)
+        self._memory.stop(seat)
+        if seat.drop_deadline:
+            del self.dropping[seat.client]
+        else:
+            del self.staying[seat.client]
+            self.idle.pop(seat.client, None)
+        seat.state = TRANSITIONS["end"][seat.state]
+        seat.lock = seat.drop_deadline = seat.asked_out = 0
         if not self.staying and not self.dropping:
             self.timer_ends = None
-
-    def _start_timer(self, now: int) -> None:
-        self.timer_started = now
-        if self.habits is not None:
-            self._adapt(self.habits)
-            return
-        running_bytes = 0
-        for seats in (self.staying, self.dropping):
-            for seat in seats.values():
-                running_bytes += seat.memory.swappable + seat.memory.unswappable
-        self.quantum_ns = self.rule.quantum(running_bytes)
-        self.timer_ends = now + self.quantum_ns
-
-    def _adapt(self, habits: Habits) -> None:
-        """The quantum in mode adaptive: by who waits, so it follows the queue."""
-        self.quantum_ns = self.rule.least_ns
-        if self.queue.order:
-            head = self.queue.head
-            cost = habits.cost.of(habits.pushed_out(head, self.capacity))
-            self.quantum_ns = adaptive.quantum(
-                habits, self.rule, head, self.running(), switch_ns=cost, newcomers=self.newcomers
-            )
-        self.timer_ends = self.timer_started + self.quantum_ns
-
-    def _end_pause(self, now: int, seat: Seat) -> None:
-        if seat.idle_since is not None:
-            seat.note_pause(now - seat.idle_since)
-            if self.habits is not None:
-                self.habits.note_pause(seat, now - seat.idle_since)
-            seat.idle_since = None
-            self._idle.pop(seat.client, None)
-
-    def _forget_idle(self) -> None:
-        """Nobody waits: holders no longer say what they do."""
-        for seat in self._idle.values():
-            seat.idle_since = None
-        self._idle.clear()
-
-    def _virtual_time(self, now: int) -> int:
-        """GPU time per weight of whoever has run longest, so that a newcomer neither gains nor owes anything."""
-        if self.staying:
-            seat = next(iter(self.staying.values()))
-            self.virtual_now = max(self.virtual_now, seat.tag + share(now - seat.held_since, seat.weight))
-        return self.virtual_now

@@ -1,9 +1,10 @@
-"""NVML behind a small door; the only file that imports nvidia-ml-py.
+"""The calls to NVML that nvshare needs; the only file that imports nvidia-ml-py.
 
-The driver's answers come in three kinds, and the types keep them apart: NVML cannot be used at all
-(`NvmlUnavailableError`), one GPU no longer answers (`GpuLostError`), or one figure is not to be had on this card (taken
-as absent, never as an error). Nothing here waits except `wait_xid`, which belongs in a thread of its own."""
+Failures are of three kinds: NVML cannot be used at all (`NvmlUnavailableError`), one GPU no longer answers
+(`GpuLostError`), or one figure is not available on this card (None, not an error). Only `wait_xid` blocks; call it in a
+thread of its own."""
 
+import os
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -15,9 +16,15 @@ from nvshare.inventory.gpus import Gpu, Sample, Xid
 _LOST = (raw.NVML_ERROR_GPU_IS_LOST, raw.NVML_ERROR_RESET_REQUIRED, raw.NVML_ERROR_NOT_FOUND, raw.NVML_ERROR_UNKNOWN)
 _PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
 
+_ARCHITECTURES = {
+    getattr(raw, name): name.removeprefix("NVML_DEVICE_ARCH_").lower()
+    for name in vars(raw)
+    if name.startswith("NVML_DEVICE_ARCH_") and name != "NVML_DEVICE_ARCH_UNKNOWN"
+}
+
 
 class NvmlUnavailableError(RuntimeError):
-    """There is no NVIDIA driver to ask; the message says what to look at."""
+    """NVML cannot be used; the text names the remedy."""
 
 
 class GpuLostError(RuntimeError):
@@ -31,7 +38,7 @@ class Nvml:
         try:
             raw.nvmlInit()
         except raw.NVMLError as error:
-            raise NvmlUnavailableError(f"NVML cannot be used ({_say(error)}); {_remedy(error)}") from error
+            raise NvmlUnavailableError(f"cannot use NVML ({_say(error)}); {_remedy(error)}") from error
         self._handles: dict[str, Any] = {}
         self._events: Any = None
 
@@ -42,46 +49,58 @@ class Nvml:
         self.close()
 
     def close(self) -> None:
-        """Give NVML back; harmless when the driver has gone meanwhile."""
+        """Close NVML; also if the driver has been unloaded meanwhile."""
         if self._events is not None:
-            _absent(raw.nvmlEventSetFree, self._events)
+            _ask_optional(raw.nvmlEventSetFree, self._events)
             self._events = None
-        _absent(raw.nvmlShutdown)
+        _ask_optional(raw.nvmlShutdown)
 
     def discover(self) -> tuple[Gpu, ...]:
-        """Every GPU that answers, MIG instances in place of a card that is split into them."""
+        """Every GPU that answers, MIG instances instead of a card that is split into them."""
         return tuple(self._devices())
 
     def _devices(self) -> Iterator[Gpu]:
         for index in range(_ask(raw.nvmlDeviceGetCount)):
-            card = _absent(raw.nvmlDeviceGetHandleByIndex, index)
+            card = _ask_optional(raw.nvmlDeviceGetHandleByIndex, index)
             if card is None:
                 continue
             for handle in _instances(card) or [card]:
-                gpu = _absent(_describe, handle, index)
+                gpu = _ask_optional(_describe, handle, index)
                 if gpu is not None:
                     self._handles[gpu.uuid] = handle
                     yield gpu
 
     def sample(self, uuid: str) -> Sample:
-        """Who is on the GPU, and how much of it is taken. Raises GpuLostError."""
+        """The processes on the GPU and its memory. Raises GpuLostError."""
         handle = self._handle(uuid)
-        memory = _ask(raw.nvmlDeviceGetMemoryInfo, handle)
+        memory = _ask(_memory, handle)
         processes: dict[int, int] = {}
         for name in _PROCESS_LISTS:
-            for process in _absent(getattr(raw, name), handle) or []:
+            for process in _ask_optional(getattr(raw, name), handle) or []:
                 # A process may be on both lists with the same memory.
                 processes[process.pid] = max(processes.get(process.pid, 0), process.usedGpuMemory or 0)
+        if memory is None:
+            return Sample(processes=processes, used_bytes=sum(processes.values()), total_bytes=_machine_bytes())
         return Sample(processes=processes, used_bytes=int(memory.used), total_bytes=int(memory.total))
 
+    def driver_version(self) -> str:
+        """Empty if the driver does not tell."""
+        return _text(_ask_optional(raw.nvmlSystemGetDriverVersion) or "")
+
+    def architecture(self, uuid: str) -> str:
+        """`ampere`, `hopper` and so on; empty if the driver does not tell, or the card is newer than this program."""
+        return str(_ARCHITECTURES.get(_ask_optional(raw.nvmlDeviceGetArchitecture, self._handle(uuid)), ""))
+
     def is_exclusive(self, uuid: str) -> bool | None:
-        """Whether the GPU lets only one process in at a time (or none); None where the card does not tell."""
-        mode = _absent(raw.nvmlDeviceGetComputeMode, self._handle(uuid))
+        """Whether the compute mode allows only one process (or none); None if the card does not tell."""
+        mode = _ask_optional(raw.nvmlDeviceGetComputeMode, self._handle(uuid))
         return None if mode is None else bool(mode != raw.NVML_COMPUTEMODE_DEFAULT)
 
     def needs_recovery(self, uuid: str) -> bool | None:
-        """Whether the driver asks for a reset or reboot of this GPU; None when the driver is too old to tell."""
-        values = _absent(raw.nvmlDeviceGetFieldValues, self._handle(uuid), [raw.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+        """Whether the driver asks for a reset or reboot of this GPU; None if the driver is too old to tell."""
+        values = _ask_optional(
+            raw.nvmlDeviceGetFieldValues, self._handle(uuid), [raw.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
+        )
         if not values or values[0].nvmlReturn != raw.NVML_SUCCESS:
             return None
         return bool(values[0].value.uiVal != raw.NVML_GPU_RECOVERY_ACTION_NONE)
@@ -89,7 +108,7 @@ class Nvml:
     def watch_xids(self, uuids: tuple[str, ...]) -> tuple[str, ...]:
         """Ask the driver to report XID errors; the GPUs that cannot are returned."""
         if self._events is None:
-            self._events = _absent(raw.nvmlEventSetCreate)
+            self._events = _ask_optional(raw.nvmlEventSetCreate)
         if self._events is None:
             return uuids
         return tuple(uuid for uuid in uuids if not self._register(uuid))
@@ -109,7 +128,7 @@ class Nvml:
             if error.value == raw.NVML_ERROR_TIMEOUT:
                 return None
             raise GpuLostError(f"NVML's event wait failed: {_say(error)}") from error
-        uuid = _absent(raw.nvmlDeviceGetUUID, data.device)
+        uuid = _ask_optional(raw.nvmlDeviceGetUUID, data.device)
         return Xid(uuid=None if uuid is None else _text(uuid), code=int(data.eventData))
 
     def _handle(self, uuid: str) -> Any:
@@ -120,26 +139,42 @@ class Nvml:
 
 
 def _describe(handle: Any, index: int) -> Gpu:
+    memory = _memory(handle)
     return Gpu(
         uuid=_text(raw.nvmlDeviceGetUUID(handle)),
-        total_bytes=int(raw.nvmlDeviceGetMemoryInfo(handle).total),
+        total_bytes=_machine_bytes() if memory is None else int(memory.total),
         index=index,
         name=_text(raw.nvmlDeviceGetName(handle)),
+        shares_host_memory=memory is None,
     )
+
+
+def _memory(handle: Any) -> Any:
+    """The GPU's memory; None if it has none of its own, as a GPU that shares the memory of the machine (GB10)."""
+    try:
+        return raw.nvmlDeviceGetMemoryInfo(handle)
+    except raw.NVMLError as error:
+        if error.value != raw.NVML_ERROR_NOT_SUPPORTED:
+            raise
+        return None
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _instances(card: Any) -> list[Any]:
     """The MIG instances of a card; empty when it is whole."""
-    mode = _absent(raw.nvmlDeviceGetMigMode, card)
+    mode = _ask_optional(raw.nvmlDeviceGetMigMode, card)
     if not mode or mode[0] != raw.NVML_DEVICE_MIG_ENABLE:
         return []
-    count = _absent(raw.nvmlDeviceGetMaxMigDeviceCount, card) or 0
-    found = [_absent(raw.nvmlDeviceGetMigDeviceHandleByIndex, card, at) for at in range(count)]
+    count = _ask_optional(raw.nvmlDeviceGetMaxMigDeviceCount, card) or 0
+    found = [_ask_optional(raw.nvmlDeviceGetMigDeviceHandleByIndex, card, at) for at in range(count)]
     return [handle for handle in found if handle is not None]
 
 
 def _ask(call: Callable[..., Any], *args: Any) -> Any:
-    """The driver's answer; GpuLostError or NvmlUnavailableError when it has none."""
+    """The driver's answer; raises GpuLostError or NvmlUnavailableError."""
     try:
         return call(*args)
     except raw.NVMLError as error:
@@ -148,8 +183,8 @@ def _ask(call: Callable[..., Any], *args: Any) -> Any:
         raise NvmlUnavailableError(f"NVML failed: {_say(error)}") from error
 
 
-def _absent(call: Callable[..., Any], *args: Any) -> Any:
-    """The driver's answer, or None where this card or driver has none to give."""
+def _ask_optional(call: Callable[..., Any], *args: Any) -> Any:
+    """The driver's answer, or None if this card or driver does not support the call."""
     try:
         return call(*args)
     except raw.NVMLError:
@@ -169,7 +204,7 @@ def _say(error: Any) -> str:
 
 def _remedy(error: Any) -> str:
     if error.value == raw.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return "libnvidia-ml.so.1 was not found: is the NVIDIA driver installed, and does this container get it?"
+        return "libnvidia-ml.so.1 was not found: is the NVIDIA driver installed and visible in this container?"
     if error.value == raw.NVML_ERROR_NO_PERMISSION:
-        return "this user may not open the GPU's device files"
+        return "this user has no permission to open the device files of the GPU"
     return "does nvidia-smi work on this machine?"

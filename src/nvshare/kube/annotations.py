@@ -1,12 +1,14 @@
-"""What a pod's annotations and specification say about sharing; pure, from the API's JSON to plain values.
+"""The settings in a pod's annotations and specification. Pure: from the API's JSON to plain values.
 
-A pod is decoded into the few fields below and nothing else of it is kept. A value that cannot be read becomes a
-complaint; the caller keeps the last good value for that key, so that a slip of the pen never lifts a limit."""
+Only the fields below are decoded and kept. A value that cannot be read becomes a
+complaint, and the value before it stays in force, so that a typing error never removes a limit. If the caller does not
+know that value, because it has just started, `keeps_limit` says so."""
 
 import re
 from collections.abc import Callable
 
-from nvshare.kube.quantity import QuantityError, parse_bytes
+from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
+from nvshare.quantity import QuantityError, parse_bytes
 from nvshare.record import Record
 
 MEMORY_LIMIT = "nvshare.com/gpu-memory-limit"
@@ -17,13 +19,11 @@ _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 RESOURCE = "nvshare.com/gpu"
 
-MOST_PRIORITY = 10
-"""As the core counts it; one step is worth half a minute of waiting."""
-MOST_WEIGHT = 1000
+MAX_WEIGHT = 1000
 
 
 class Metadata(Record, frozen=True):
-    """The part of an object's metadata that is looked at."""
+    """The fields of an object's metadata that are used."""
 
     name: str = ""
     namespace: str = ""
@@ -33,7 +33,7 @@ class Metadata(Record, frozen=True):
 
 
 class EnvVar(Record, frozen=True):
-    """One variable of a container; `value` is missing when it comes from elsewhere."""
+    """One variable of a container; `value` is empty if it comes from a ConfigMap or another source."""
 
     name: str
     value: str = ""
@@ -52,18 +52,34 @@ class Container(Record, frozen=True):
     resources: Resources | None = None
 
 
+class PodClaim(Record, frozen=True):
+    """A ResourceClaim of a pod. In the specification the name is empty if the claim is made from a template; then it is
+    in the status."""
+
+    resourceClaimName: str | None = None  # noqa: N815 - the API's own spelling
+
+
 class PodSpec(Record, frozen=True):
     """The containers of a pod."""
 
     containers: list[Container] | None = None
     initContainers: list[Container] | None = None  # noqa: N815 - the API's own spelling
+    resourceClaims: list[PodClaim] | None = None  # noqa: N815 - the same
+
+
+class PodStatus(Record, frozen=True):
+    """The claims that were made for a pod: from templates, and for its extended resources."""
+
+    resourceClaimStatuses: list[PodClaim] | None = None  # noqa: N815 - the API's own spelling
+    extendedResourceClaimStatus: PodClaim | None = None  # noqa: N815 - the same
 
 
 class Pod(Record, frozen=True):
-    """A pod, as far as we look at it."""
+    """A pod: the fields that are used."""
 
     metadata: Metadata
     spec: PodSpec | None = None
+    status: PodStatus | None = None
 
 
 class Complaint(Record, frozen=True):
@@ -74,8 +90,8 @@ class Complaint(Record, frozen=True):
     reason: str
 
 
-class Wishes(Record, frozen=True):
-    """What a pod asks for. None: it does not say."""
+class PodSettings(Record, frozen=True):
+    """The settings of a pod; None: not set."""
 
     limit: int | None = None
     spec_limit: int | None = None
@@ -83,6 +99,10 @@ class Wishes(Record, frozen=True):
     weight: int | None = None
     container_limits: tuple[int, ...] = ()
     """Of containers whose own limit differs from `spec_limit`."""
+    keeps_limit: bool = False
+    """The limit's annotation cannot be read, and `before` does not have the value before it."""
+    claims: tuple[str, ...] = ()
+    """Its ResourceClaims, `namespace/name`."""
 
 
 def label(pod: Pod) -> str:
@@ -91,22 +111,32 @@ def label(pod: Pod) -> str:
 
 
 def node_uid(pod: Pod) -> str:
-    """The UID by which the node, and so every cgroup path, knows the pod. A static pod has one of its own there, a
-    hash; what the API server has is its mirror image, which names the original. Anybody may write that annotation, so
-    it is believed only in the form that no ordinary pod's UID has: nobody can speak for another's pod."""
+    """The UID that the node, and so every cgroup path, uses for the pod. For a static pod that is a hash, and the API
+    server has a mirror pod whose annotation names it. Anybody can write that annotation, so it counts only in the form
+    of such a hash, which no ordinary pod's UID has: a pod cannot claim to be another pod."""
     original = (pod.metadata.annotations or {}).get(_MIRROR, "")
     return original if _STATIC_UID.fullmatch(original) else pod.metadata.uid
 
 
-def has_slot(pod: Pod) -> bool:
-    """Whether any container of the pod was given a shared GPU."""
+def has_slot(pod: Pod, resource: str = RESOURCE) -> bool:
+    """Whether a container of the pod has a slot; `resource` is the name that the device plugin offers."""
     containers = [*(pod.spec.containers or []), *(pod.spec.initContainers or [])] if pod.spec else []
     limits = [container.resources.limits or {} for container in containers if container.resources]
-    return any(str(limit.get(RESOURCE, 0)) != "0" for limit in limits)
+    return any(str(limit.get(resource, 0)) != "0" for limit in limits)
 
 
-def read_wishes(pod: Pod, before: Wishes) -> tuple[Wishes, list[Complaint]]:
-    """What the pod asks for now; `before` answers for a key whose value cannot be read."""
+def claims_of(pod: Pod) -> tuple[str, ...]:
+    """The pod's ResourceClaims, of any driver, as far as they have been made."""
+    named = list(pod.spec.resourceClaims or []) if pod.spec else []
+    if pod.status is not None:
+        named += pod.status.resourceClaimStatuses or []
+        named += [pod.status.extendedResourceClaimStatus] if pod.status.extendedResourceClaimStatus else []
+    names = sorted({claim.resourceClaimName for claim in named if claim.resourceClaimName})
+    return tuple(f"{pod.metadata.namespace}/{name}" for name in names)
+
+
+def read_settings(pod: Pod, before: PodSettings) -> tuple[PodSettings, list[Complaint]]:
+    """The settings now; `before` gives the value for a key that cannot be read."""
     annotations = pod.metadata.annotations or {}
     complaints: list[Complaint] = []
 
@@ -122,14 +152,17 @@ def read_wishes(pod: Pod, before: Wishes) -> tuple[Wishes, list[Complaint]]:
 
     spec_limits = _spec_limits(pod, complaints)
     spec_limit = 0 if 0 in spec_limits else max(spec_limits, default=None)
-    wishes = Wishes(
-        limit=read(MEMORY_LIMIT, parse_bytes, before.limit),
+    limit = read(MEMORY_LIMIT, parse_bytes, before.limit)
+    settings = PodSettings(
+        limit=limit,
         spec_limit=spec_limit,
-        priority=read(PRIORITY, _whole(-MOST_PRIORITY, MOST_PRIORITY), before.priority),
-        weight=read(WEIGHT, _whole(1, MOST_WEIGHT), before.weight),
+        priority=read(PRIORITY, _whole(MIN_PRIORITY, MAX_PRIORITY), before.priority),
+        weight=read(WEIGHT, _whole(1, MAX_WEIGHT), before.weight),
         container_limits=tuple(sorted(set(spec_limits) - {spec_limit})),
+        keeps_limit=limit is None and MEMORY_LIMIT in annotations,
+        claims=claims_of(pod),
     )
-    return wishes, complaints
+    return settings, complaints
 
 
 def _spec_limits(pod: Pod, complaints: list[Complaint]) -> list[int]:

@@ -1,8 +1,8 @@
 """A small client of the Kubernetes API: one JSON request, or one endless stream of JSON lines.
 
-The scheduler needs three calls of the whole API (list pods, watch pods, create an event), sits on every GPU node and
-must stay small; so it speaks HTTP/1.1 through h11 over asyncio's TLS instead of carrying a general client. The service
-account's token is rotated on disk by kubelet, so it is read anew for every connection."""
+The scheduler needs three calls (list pods, watch pods, create an event), runs on every GPU node and must stay small. So
+it speaks HTTP/1.1 through h11 over asyncio's TLS and does not use a general client. Kubelet rotates the token of the
+service account on disk, so it is read again for every connection."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from nvshare.record import Record
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _READ_BYTES = 65536
-_MOST_LINE_BYTES = 16 << 20
+_MAX_LINE_BYTES = 16 << 20
 """An object in etcd is at most 1.5 MiB; a line beyond this is not from an API server."""
 _CONNECT_S = 10.0
 _REPLY_S = 30.0
 
 
 class ApiError(Exception):
-    """The API server answered with something other than success."""
+    """The API server answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"HTTP {status}: {message}")
@@ -35,7 +35,7 @@ class ApiError(Exception):
 
 
 class Server(Record, frozen=True):
-    """Where the API server is and how to be let in."""
+    """The address of the API server and the credentials for it."""
 
     host: str
     port: int
@@ -45,7 +45,7 @@ class Server(Record, frozen=True):
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, account: Path = SERVICE_ACCOUNT) -> Server | None:
-    """The API server of the cluster this process runs in; None outside of any."""
+    """The API server of the cluster this process runs in; None outside a cluster."""
     host = environment.get("KUBERNETES_SERVICE_HOST")
     port = environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (account / "token").exists():
@@ -84,7 +84,7 @@ class Api:
                 await exchange.expect_success()
             yield exchange
         except h11.RemoteProtocolError as error:
-            raise ConnectionError(f"the API server's answer broke off: {error}") from error
+            raise ConnectionError(f"the answer of the API server is incomplete: {error}") from error
         finally:
             writer.close()
             with contextlib.suppress(OSError, TimeoutError):
@@ -98,7 +98,7 @@ class Api:
         reader, writer = await asyncio.open_connection(self._server.host, self._server.port, ssl=context)
         raw = writer.get_extra_info("socket")
         if raw is not None:
-            # A watch is silent for minutes; a node that lost its route must find out before the stream's own time-out.
+            # A watch is silent for minutes; keep-alive finds a lost route before the stream's own timeout.
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
@@ -150,8 +150,8 @@ class _Exchange:
         rest = b""
         async for data in self._chunks(silence_s):
             *lines, rest = (rest + data).split(b"\n")
-            if len(rest) > _MOST_LINE_BYTES:
-                raise ConnectionError("the API server sent a line without end")
+            if len(rest) > _MAX_LINE_BYTES:
+                raise ConnectionError("the API server sent a line that is too long")
             for line in lines:
                 if line.strip():
                     yield line
@@ -165,7 +165,7 @@ class _Exchange:
             elif isinstance(event, h11.EndOfMessage):
                 return
             else:
-                raise ConnectionError(f"the API server's answer broke off: {event!r}")
+                raise ConnectionError(f"the answer of the API server is incomplete: {event!r}")
 
     async def _next(self) -> object:
         while True:
@@ -177,7 +177,7 @@ class _Exchange:
 
 
 def _message(body: bytes) -> str:
-    """The server's own words, from its Status object where it sent one."""
+    """The message of the server's Status object, or the body."""
     with contextlib.suppress(ValueError, AttributeError):
         return str(json.loads(body).get("message", ""))
     return body[:200].decode(errors="replace")

@@ -1,8 +1,8 @@
-"""Events on pods: what the scheduler has to say, said where the user looks (`kubectl describe pod`).
+"""Events on pods, which `kubectl describe pod` shows.
 
-Posting never waits and never fails the caller. Three bounds keep a busy or broken node from flooding the API server:
-the same thing about the same pod is said once per ten minutes, all pods together get a few events a second on average,
-and the queue is short. What is dropped is counted."""
+Posting never waits and never fails the caller. Three limits protect the API server: the same event on the same pod is
+posted once in ten minutes, all pods together get at most five events per second on average (25 at once), and the queue
+is short. Dropped events are counted."""
 
 import asyncio
 import logging
@@ -21,12 +21,12 @@ _QUEUE = 200
 _REPEAT_S = 600.0
 _PER_SECOND = 5.0
 _BURST = 25.0
-_MOST_REMEMBERED = 4096
-_MOST_MESSAGE = 1000
+_MAX_REMEMBERED = 4096
+_MAX_MESSAGE = 1000
 
 
 class PodNote(Record, frozen=True):
-    """One thing to say about one pod. `reason` is one CamelCase word; `warning` decides the event's type."""
+    """One event on one pod. `reason` is one CamelCase word; `warning` decides the type."""
 
     pod: str
     label: str
@@ -36,24 +36,24 @@ class PodNote(Record, frozen=True):
 
 
 class Recorder:
-    """Takes notes at any time; `run()` posts them."""
+    """Queues notes; `run()` posts them as events."""
 
     def __init__(self, api: Api, node: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._node = node
         self._clock = clock
         self._queue: asyncio.Queue[PodNote] = asyncio.Queue(_QUEUE)
-        self._said: dict[tuple[str, str, str], float] = {}
+        self._posted_at: dict[tuple[str, str, str], float] = {}
         self._tokens = _BURST
         self._refilled = clock()
         self.posted = 0
         self.dropped = 0
 
     def note(self, note: PodNote) -> bool:
-        """Queue a note; False when it is a repetition or there is no room."""
+        """Queue a note; False if it is a repetition or a limit is reached."""
         now = self._clock()
         key = (note.pod, note.reason, note.message)
-        if now - self._said.get(key, -_REPEAT_S) < _REPEAT_S:
+        if now - self._posted_at.get(key, -_REPEAT_S) < _REPEAT_S:
             return False
         if not self._take_token(now) or self._queue.full():
             self.dropped += 1
@@ -63,7 +63,7 @@ class Recorder:
         return True
 
     async def run(self) -> None:
-        """Post what is noted, for ever. An event that cannot be posted is dropped: it would be stale later."""
+        """Post the notes until cancelled. An event that cannot be posted is dropped: it would be out of date later."""
         while True:
             note = await self._queue.get()
             namespace = note.label.partition("/")[0]
@@ -72,7 +72,7 @@ class Recorder:
                 self.posted += 1
             except (ApiError, OSError, TimeoutError) as error:
                 self.dropped += 1
-                log.warning("Event %s on pod %s could not be posted: %s", note.reason, note.label, error)
+                log.warning("Cannot create Event %s on pod %s: %s", note.reason, note.label, error)
 
     def _event(self, note: PodNote) -> dict[str, object]:
         namespace, _, name = note.label.partition("/")
@@ -89,7 +89,7 @@ class Recorder:
                 "uid": note.pod,
             },
             "reason": note.reason,
-            "message": note.message[:_MOST_MESSAGE],
+            "message": note.message[:_MAX_MESSAGE],
             "type": "Warning" if note.warning else "Normal",
             "source": {"component": COMPONENT, "host": self._node},
             "firstTimestamp": now,
@@ -106,8 +106,8 @@ class Recorder:
         return True
 
     def _remember(self, key: tuple[str, str, str], now: float) -> None:
-        if len(self._said) >= _MOST_REMEMBERED:
-            self._said = {old: at for old, at in self._said.items() if now - at < _REPEAT_S}
-        while len(self._said) >= _MOST_REMEMBERED:
-            del self._said[next(iter(self._said))]
-        self._said[key] = now
+        if len(self._posted_at) >= _MAX_REMEMBERED:
+            self._posted_at = {old: at for old, at in self._posted_at.items() if now - at < _REPEAT_S}
+        while len(self._posted_at) >= _MAX_REMEMBERED:
+            del self._posted_at[next(iter(self._posted_at))]
+        self._posted_at[key] = now

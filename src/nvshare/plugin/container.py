@@ -1,22 +1,23 @@
-"""What a container needs in order to use its GPUs shared: environment, mounts, devices. Pure.
+"""What a container gets so that it shares its GPUs: environment, mounts, devices. Pure.
 
-Two directories, read-only, and never single files: a mounted file goes stale when it is replaced, and a runtime makes a
-missing source as a directory. The one file that must be a file, ld.so.preload, never changes its content."""
+Two directories are mounted, read-only. Single files are not: a container keeps the old file after it is replaced, and
+a container runtime makes a directory for a missing source. ld.so.preload must be a file; its content never changes.
+"""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from nvshare.framework_settings import ALLOCATE_AS_NEEDED
+from nvshare.native_directory import CONTAINER_DIRECTORY, LIBRARY
 from nvshare.record import Record
 
-LIBRARY = "libnvshare.so"
 PRELOAD_FILE = "ld.so.preload"
-CONTAINER_LIBRARY_DIR = "/usr/lib/nvshare"
 CONTAINER_RUN_DIR = "/var/run/nvshare"
 _VOLUME_MOUNTS_ROOT = "/var/run/nvidia-container-devices"
 
 
 class Strategy(StrEnum):
-    """How the container runtime is told which GPUs to bring in."""
+    """How the container runtime is told which GPUs to add."""
 
     ENVVAR = "envvar"
     VOLUME_MOUNTS = "volume-mounts"
@@ -37,6 +38,8 @@ class Options(Record, frozen=True):
     strategy: Strategy = Strategy.ENVVAR
     injection: Injection = Injection.ENV
     cdi_kind: str = "nvidia.com/gpu"
+    preallocate: bool = False
+    """Frameworks may allocate most of the GPU when they start, as they do by default."""
 
     @property
     def host_library_dir(self) -> str:
@@ -52,7 +55,7 @@ class Mount(Record, frozen=True):
 
 
 class Container(Record, frozen=True):
-    """Everything Allocate answers for one container."""
+    """The answer of Allocate for one container."""
 
     envs: Mapping[str, str]
     mounts: tuple[Mount, ...]
@@ -61,19 +64,21 @@ class Container(Record, frozen=True):
 
 def container(gpus: Sequence[str], options: Options) -> Container:
     """What a container with these GPUs (UUIDs, each once) gets."""
-    envs, mounts, cdi_devices = _bring_in(gpus, options)
+    envs, mounts, cdi_devices = _devices_for(gpus, options)
     mounts += [
         Mount(host=options.host_run_dir, container=CONTAINER_RUN_DIR),
-        Mount(host=options.host_library_dir, container=CONTAINER_LIBRARY_DIR),
+        Mount(host=options.host_library_dir, container=str(CONTAINER_DIRECTORY)),
     ]
     if options.injection is Injection.ENV:
-        envs["LD_PRELOAD"] = f"{CONTAINER_LIBRARY_DIR}/{LIBRARY}"
+        envs["LD_PRELOAD"] = f"{CONTAINER_DIRECTORY}/{LIBRARY}"
     else:
         mounts.append(Mount(host=f"{options.host_library_dir}/{PRELOAD_FILE}", container="/etc/ld.so.preload"))
+    if not options.preallocate:
+        envs |= ALLOCATE_AS_NEEDED  # the environment in the pod's spec overrides this
     return Container(envs=envs, mounts=tuple(mounts), cdi_devices=tuple(cdi_devices))
 
 
-def _bring_in(gpus: Sequence[str], options: Options) -> tuple[dict[str, str], list[Mount], list[str]]:
+def _devices_for(gpus: Sequence[str], options: Options) -> tuple[dict[str, str], list[Mount], list[str]]:
     match options.strategy:
         case Strategy.ENVVAR:
             return {"NVIDIA_VISIBLE_DEVICES": ",".join(gpus)}, [], []

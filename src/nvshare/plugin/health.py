@@ -1,7 +1,7 @@
-"""Which GPUs are fit to be offered. Pure: what NVML reported comes in, a verdict comes out.
+"""Which GPUs are healthy. Pure: reports of NVML come in, the state comes out.
 
-A GPU that does not answer is unfit until it answers again. An XID error makes it unfit unless it is of the kind that a
-program causes for itself; it is fit again when the driver says that no reset is due, or, where the driver is too old to
+A GPU that does not answer is unhealthy until it answers again. An XID error makes it unhealthy, unless a program caused
+the error itself. It is healthy again when the driver says that no reset is needed, or, if the driver is too old to
 say, after it has answered for ten minutes without another error."""
 
 from collections.abc import Iterable
@@ -13,40 +13,40 @@ _QUIET_S = 600.0
 
 
 class Health:
-    """The fitness of a fixed set of GPUs."""
+    """The health of a fixed set of GPUs."""
 
     def __init__(self, gpus: Iterable[str], *, ignored_xids: Iterable[int] = ()) -> None:
         self._reasons: dict[str, str] = dict.fromkeys(gpus, "")
         self._error_at: dict[str, float] = {}
         self._ignored = PROGRAM_XIDS | set(ignored_xids)
 
-    def unfit(self) -> dict[str, str]:
-        """The GPUs that must not be offered, and why."""
+    def unhealthy(self) -> dict[str, str]:
+        """The unhealthy GPUs, each with the reason."""
         return {gpu: reason for gpu, reason in self._reasons.items() if reason}
 
     def xid(self, gpu: str | None, code: int, now: float) -> bool:
-        """The driver reported an error; None means that it did not say of which GPU. True when a verdict changed."""
+        """The driver reported an error; None means that it did not say of which GPU. True if the health changed."""
         if code in self._ignored:
             return False
-        struck = [gpu] if gpu in self._reasons else list(self._reasons) if gpu is None else []
-        before = self.unfit()
-        for name in struck:
+        affected = [gpu] if gpu in self._reasons else list(self._reasons) if gpu is None else []
+        before = self.unhealthy()
+        for name in affected:
             assert name is not None
             self._error_at[name] = now
             self._reasons[name] = f"XID error {code}"
-        return self.unfit() != before
+        return self.unhealthy() != before
 
     def probed(self, gpu: str, now: float, *, answers: bool, needs_recovery: bool | None) -> bool:
-        """A GPU was asked; `needs_recovery` is the driver's word, if it has one. True when a verdict changed."""
+        """A GPU was probed; `needs_recovery` is None if the driver does not tell. True if the health changed."""
         before = self._reasons[gpu]
         error_at = self._error_at.get(gpu)
         if not answers:
-            self._reasons[gpu] = "it does not answer"
+            self._reasons[gpu] = "does not answer"
         elif needs_recovery:
-            self._reasons[gpu] = before or "the driver asks for a reset"
+            self._reasons[gpu] = before or "the driver requests a reset"
         elif error_at is None or needs_recovery is False or now - error_at >= _QUIET_S:
             self._reasons[gpu] = ""
             self._error_at.pop(gpu, None)
-        elif before == "it does not answer":
-            self._reasons[gpu] = "it answers again after an XID error"
+        elif before == "does not answer":
+            self._reasons[gpu] = "answers again after an XID error"
         return self._reasons[gpu] != before

@@ -1,15 +1,16 @@
-"""Being a device plugin for as long as kubelet comes and goes.
+"""Keeps the device plugin registered with kubelet, across restarts of kubelet.
 
-Kubelet wipes its plugin directory when it starts, our socket too, and learns of plugins only when they register. So the
-life of a plugin is a loop: serve, register, and when anything about that is no longer true, end the streams, stop, and
-begin again. What must be true is looked up in the file system, after inotify says that it is time to look:
+When kubelet starts it empties its plugin directory, including the plugin's socket, and plugins have to register again.
+So this is a loop: serve, register, and when one of these conditions is no longer true, end the streams, stop the server
+and begin again. inotify tells when to check them:
 
-    our own socket is still the one we made
-    kubelet.sock is still the one we registered with (a restart gives it another inode)
-    kubelet still holds a ListAndWatch stream open (it may drop us and stay)
+    the plugin's own socket is still the one that it made
+    kubelet.sock is still the one that it registered with (a restart of kubelet gives another inode)
+    kubelet has a ListAndWatch stream open (kubelet can drop a plugin without a restart)
 
-Serving comes before registering because kubelet dials back inside Register; the old stream ends before the new
-registration because kubelet otherwise takes its end for the death of the new one and drops allocatable to 0."""
+Serving starts before registering, because kubelet connects to the plugin inside Register. Old streams end before the
+new registration: otherwise kubelet takes the end of an old stream for the end of the new one and sets allocatable to 0.
+"""
 
 import asyncio
 import contextlib
@@ -27,15 +28,15 @@ from nvshare.plugin.service import PREFERENCES, DevicePlugin
 log = logging.getLogger(__name__)
 
 API_VERSION = "v1beta1"
-_REGISTER_S = 15.0
-_FIRST_STREAM_S = 10.0
+_REGISTER_TIMEOUT_S = 15.0
+_FIRST_STREAM_TIMEOUT_S = 10.0
 _PAUSE_S = (0.05, 1.0)
 
 Identity = tuple[int, int, int]
 
 
 class Lifecycle:
-    """Keeps one DevicePlugin registered with kubelet. `run()` ends only by being cancelled."""
+    """Keeps one DevicePlugin registered with kubelet. `run()` goes on until it is cancelled."""
 
     def __init__(self, plugin: DevicePlugin, *, directory: Path, socket: str, resource: str) -> None:
         self._plugin = plugin
@@ -48,24 +49,24 @@ class Lifecycle:
         self.registrations = 0
 
     async def run(self) -> None:
-        """Serve and register, again and again."""
+        """Serve and register, in a loop."""
         inotify = Inotify(self._look.set)
         inotify.watch(self._directory)
         try:
             while True:
-                await self._until_kubelet_is_there()
-                await self._one_life()
+                await self._wait_for_kubelet()
+                await self._serve_once()
         finally:
             inotify.close()
 
-    async def _until_kubelet_is_there(self) -> None:
+    async def _wait_for_kubelet(self) -> None:
         if _identity(self._kubelet) is None:
             log.info("Waiting for kubelet (%s)", self._kubelet)
         while _identity(self._kubelet) is None:
             await self._look.wait()
             self._look.clear()
 
-    async def _one_life(self) -> None:
+    async def _serve_once(self) -> None:
         self._own.unlink(missing_ok=True)
         server = grpc.aio.server()
         api_grpc.add_DevicePluginServicer_to_server(self._plugin, server)  # type: ignore[no-untyped-call]
@@ -74,7 +75,7 @@ class Lifecycle:
         try:
             kubelet, own = _identity(self._kubelet), _identity(self._own)
             if kubelet is not None and own is not None and await self._register():
-                await self._while_true(kubelet, own)
+                await self._while_registered(kubelet, own)
         finally:
             await self._plugin.end_streams()
             await server.stop(grace=0.5)
@@ -84,9 +85,9 @@ class Lifecycle:
         try:
             async with grpc.aio.insecure_channel(f"unix://{self._kubelet}") as channel:
                 kubelet = api_grpc.RegistrationStub(channel)  # type: ignore[no-untyped-call]
-                await kubelet.Register(self._request(), timeout=_REGISTER_S)
+                await kubelet.Register(self._request(), timeout=_REGISTER_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
-            log.warning("Kubelet did not take the registration (%s); trying again", error.details())
+            log.warning("Kubelet refused the registration (%s); trying again", error.details())
             await self._pause()
             return False
         self._pause_s = _PAUSE_S[0]
@@ -95,36 +96,38 @@ class Lifecycle:
         return True
 
     def _request(self) -> api.RegisterRequest:
-        # The options are here too for kubelets that do not ask GetDevicePluginOptions.
+        # The options are in the request too, for kubelets that do not call GetDevicePluginOptions.
         return api.RegisterRequest(
             version=API_VERSION, endpoint=self._own.name, resource_name=self._resource, options=PREFERENCES
         )
 
     async def _pause(self) -> None:
-        """Wait before another try: for a change in the directory, at most for a moment that grows."""
+        """Wait before another try: for a change in the directory, at most for a time that doubles."""
         self._look.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._pause_s * random.uniform(0.5, 1.0)):  # noqa: S311 - jitter
                 await self._look.wait()
         self._pause_s = min(self._pause_s * 2, _PAUSE_S[1])
 
-    async def _while_true(self, kubelet: Identity, own: Identity) -> None:
-        """Return when kubelet has gone, has come anew, or no longer listens to us."""
+    async def _while_registered(self, kubelet: Identity, own: Identity) -> None:
+        """Return when kubelet has ended or restarted, or has closed the stream."""
         streamless_since: float | None = asyncio.get_running_loop().time()
         while _identity(self._kubelet) == kubelet and _identity(self._own) == own:
             now = asyncio.get_running_loop().time()
             if self._plugin.streams:
                 streamless_since = None
             elif streamless_since is None:
-                log.warning("Kubelet closed our stream; registering again")
+                log.warning("Kubelet closed the stream; registering again")
                 return
-            elif now - streamless_since > _FIRST_STREAM_S:
-                log.warning("Kubelet took the registration but never listened; registering again")
+            elif now - streamless_since > _FIRST_STREAM_TIMEOUT_S:
+                log.warning("Kubelet accepted the registration but did not connect; registering again")
                 return
-            await self._next_look(None if streamless_since is None else streamless_since + _FIRST_STREAM_S - now + 0.1)
+            await self._wait_for_change(
+                None if streamless_since is None else streamless_since + _FIRST_STREAM_TIMEOUT_S - now + 0.1
+            )
         log.info("Kubelet was restarted; serving and registering again")
 
-    async def _next_look(self, at_most_s: float | None) -> None:
+    async def _wait_for_change(self, at_most_s: float | None) -> None:
         looks = {asyncio.ensure_future(event.wait()) for event in (self._look, self._plugin.stream_changed)}
         try:
             await asyncio.wait(looks, timeout=at_most_s, return_when=asyncio.FIRST_COMPLETED)
@@ -136,7 +139,7 @@ class Lifecycle:
 
 
 def _identity(path: Path) -> Identity | None:
-    """What tells one socket from a later one under the same name; None when there is none."""
+    """Tells a socket from a later one with the same name; None if there is none."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The gRPC service kubelet calls. Thin: it translates; the decisions are in slots.py and container.py."""
+"""The gRPC service that kubelet calls. It only translates; the decisions are in slots.py and container.py."""
 
 import asyncio
 import logging
@@ -18,23 +18,23 @@ PREFERENCES = api.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 class DevicePlugin(api_grpc.DevicePluginServicer):
-    """Answers for a fixed set of offers whose health may change."""
+    """Serves a fixed set of offers whose health may change."""
 
     def __init__(self, offers: Sequence[Offer], rank: Rank, options: Options, *, prepare: Callable[[], None]) -> None:
         self._offers = offers
         self._rank = rank
         self._options = options
         self._prepare = prepare
-        self._unfit: frozenset[str] = frozenset()
+        self._unhealthy: frozenset[str] = frozenset()
         self._changed = asyncio.Condition()
         self._closing = False
         self.streams = 0
         self.stream_changed = asyncio.Event()
 
-    async def set_unfit(self, gpus: frozenset[str]) -> None:
+    async def set_unhealthy(self, gpus: frozenset[str]) -> None:
         """From now on these GPUs, and no others, are reported unhealthy."""
         async with self._changed:
-            self._unfit = gpus
+            self._unhealthy = gpus
             self._changed.notify_all()
 
     async def end_streams(self) -> None:
@@ -44,66 +44,66 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
             self._changed.notify_all()
 
     def reopen(self) -> None:
-        """Ready for the streams of another server."""
+        """Allow streams again, for another server."""
         self._closing = False
 
     def devices(self) -> api.ListAndWatchResponse:
-        """The full list, as kubelet wants it every time."""
+        """The full list of slots: kubelet wants all of them each time."""
         return api.ListAndWatchResponse(
             devices=[
-                api.Device(ID=slot, health="Unhealthy" if offer.gpu.uuid in self._unfit else "Healthy")
+                api.Device(ID=slot, health="Unhealthy" if offer.gpu.uuid in self._unhealthy else "Healthy")
                 for offer in self._offers
                 for slot in slot_ids(offer)
             ]
         )
 
     async def GetDevicePluginOptions(self, request: Any, context: Any) -> api.DevicePluginOptions:  # noqa: N802
-        """New kubelets ask here, old ones read the registration."""
+        """New kubelets call this; old ones read the options of the registration."""
         return PREFERENCES
 
     async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: N802
-        """The list now, and again after every change, until one side goes."""
+        """The list now and after every change, until one side ends the stream."""
         self.streams += 1
         self.stream_changed.set()
         try:
             while not self._closing:
-                sent = self._unfit
+                sent = self._unhealthy
                 yield self.devices()
                 async with self._changed:
-                    await self._changed.wait_for(lambda: self._unfit != sent or self._closing)  # noqa: B023
+                    await self._changed.wait_for(lambda: self._unhealthy != sent or self._closing)  # noqa: B023
         finally:
             self.streams -= 1
             self.stream_changed.set()
 
     async def GetPreferredAllocation(self, request: Any, context: Any) -> api.PreferredAllocationResponse:  # noqa: N802
-        """Advice. An error would fail the pod, so a slot we do not know makes us advise nothing."""
+        """A preference only. An error would fail the pod, so for an unknown slot there is no preference."""
         try:
-            answers = [self._prefer(wish) for wish in request.container_requests]
+            answers = [self._prefer(part) for part in request.container_requests]
         except SlotError as error:
-            log.warning("No advice for kubelet: %s", error)
+            log.warning("No preferred allocation for kubelet: %s", error)
             answers = [[] for _ in request.container_requests]
         return api.PreferredAllocationResponse(
             container_responses=[api.ContainerPreferredAllocationResponse(deviceIDs=slots) for slots in answers]
         )
 
-    def _prefer(self, wish: Any) -> list[str]:
+    def _prefer(self, part: Any) -> list[str]:
         return preferred(
             self._rank,
             self._offers,
-            available=wish.available_deviceIDs,
-            must=list(wish.must_include_deviceIDs),
-            size=wish.allocation_size,
+            available=part.available_deviceIDs,
+            must=list(part.must_include_deviceIDs),
+            size=part.allocation_size,
         )
 
     async def Allocate(self, request: Any, context: Any) -> api.AllocateResponse:  # noqa: N802
-        """What each container gets; kubelet keeps the answer for as long as the pod lives."""
+        """What each container gets; kubelet keeps the answer as long as the pod exists."""
         try:
             self._prepare()
-            gpus = [gpus_of(wish.devices_ids, self._offers) for wish in request.container_requests]
+            gpus = [gpus_of(part.devices_ids, self._offers) for part in request.container_requests]
         except SlotError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except (OSError, RuntimeError) as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the library cannot be put on this host: {error}")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the library cannot be installed on this host: {error}")
         for uuids in gpus:
             log.info("A container gets %s", ", ".join(uuids))
         return api.AllocateResponse(container_responses=[self._answer(uuids) for uuids in gpus])
@@ -117,5 +117,5 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
         )
 
     async def PreStartContainer(self, request: Any, context: Any) -> api.PreStartContainerResponse:  # noqa: N802
-        """Not asked for in our options; answered all the same."""
+        """Kubelet does not call this with our options."""
         return api.PreStartContainerResponse()

@@ -1,7 +1,7 @@
 """Slots: the virtual devices kubelet counts, `<uuid>__<n>`, and which of them a container should get. Pure.
 
-Kubelet hands out slots, not GPUs; what it may still hand out is in every request. So the load of a GPU needs no
-bookkeeping of ours: it is the share of its slots that are no longer available."""
+Kubelet allocates slots, not GPUs, and each request lists the slots that are still available. So the plugin keeps no
+state: load of a GPU = slots that are not available / all its slots."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,8 +11,8 @@ from nvshare.inventory.gpus import Gpu, SelectionError
 from nvshare.record import Record
 
 _SEPARATOR = "__"
-MOST_SLOTS = 1000
-"""Per GPU. Kubelet takes at most 4 MiB in a message, about 120,000 slots; no node comes near with this."""
+MAX_SLOTS = 1000
+"""Per GPU. A message to kubelet has at most 4 MiB, about 120,000 slots; no node reaches that with this limit."""
 
 
 class Offer(Record, frozen=True):
@@ -23,7 +23,7 @@ class Offer(Record, frozen=True):
 
 
 class SlotError(ValueError):
-    """Kubelet named a slot that we never offered."""
+    """Kubelet named a slot that was never offered."""
 
 
 def slot_ids(offer: Offer) -> list[str]:
@@ -35,7 +35,7 @@ def gpu_of(slot: str) -> str:
     """The UUID of the GPU a slot belongs to."""
     uuid, separator, number = slot.rpartition(_SEPARATOR)
     if not separator or not uuid or not (number.isascii() and number.isdigit()):
-        raise SlotError(f"{slot!r} is not a slot of ours")
+        raise SlotError(f"{slot!r} is not a slot of this plugin")
     return uuid
 
 
@@ -45,7 +45,7 @@ def gpus_of(slots: Iterable[str], offers: Sequence[Offer]) -> list[str]:
     order = [offer.gpu.uuid for offer in offers]
     unknown = sorted(wanted - set(order))
     if unknown:
-        raise SlotError(f"GPU {', '.join(unknown)} is not offered on this node (any more)")
+        raise SlotError(f"GPU {', '.join(unknown)} is not offered on this node")
     return [uuid for uuid in order if uuid in wanted]
 
 
@@ -56,9 +56,9 @@ def offers(gpus: Sequence[Gpu], slots: int, overrides: str = "") -> tuple[Offer,
     for entry in filter(None, (part.strip() for part in overrides.split(","))):
         name, _, number = entry.partition("=")
         if name not in names:
-            raise SelectionError(f"there is no GPU {name!r} here to give {number or '?'} slots")
-        if not (number.isascii() and number.isdigit() and int(number) <= MOST_SLOTS):
-            raise SelectionError(f"{entry!r}: the number of slots must be from 0 to {MOST_SLOTS}")
+            raise SelectionError(f"this node has no GPU {name!r} for {number or '?'} slots")
+        if not (number.isascii() and number.isdigit() and int(number) <= MAX_SLOTS):
+            raise SelectionError(f"{entry!r}: the number of slots must be from 0 to {MAX_SLOTS}")
         counts[names[name]] = int(number)
     return tuple(Offer(gpu=gpu, slots=counts[gpu.uuid]) for gpu in gpus)
 
@@ -67,9 +67,9 @@ class _Candidate(Record, frozen=True):
     """A GPU while a container's slots are being chosen."""
 
     chosen: int
-    """slots of it that this container has already"""
+    """Slots of it that this container has already."""
     load: Fraction
-    """share of its slots in use by others"""
+    """The share of its slots that others use."""
     order: int
 
 
@@ -87,7 +87,7 @@ def preferred(
 ) -> list[str]:
     """The `size` slots a container should get: all of `must`, then the best of `available`.
 
-    It is advice and an error would fail the pod, so slots of a GPU that is gone are passed over, not refused."""
+    It is advice and an error would fail the pod, so slots of a GPU that is gone are skipped, not refused."""
     free: dict[str, list[str]] = {offer.gpu.uuid: [] for offer in offered}
     for slot in available:
         if slot not in must and gpu_of(slot) in free:

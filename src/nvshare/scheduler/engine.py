@@ -1,72 +1,102 @@
-"""The one place where the core meets the world: events in, actions performed, one alarm.
+"""Runs the core: events go in, actions are performed, one alarm wakes it.
 
-`post` is called from the event loop only. It never waits: what goes to a client is put into that client's buffer, and a
-client that does not read is cut off rather than awaited. Observers (journal, log, metrics) see each step afterwards."""
+`post` is called from the event loop only. It never waits: what goes to a client is put into the buffer of its
+connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step."""
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nvshare.core import actions as ac
 from nvshare.core.events import AlarmRang, Event
+from nvshare.core.model import MILLISECOND, NEVER
 from nvshare.core.node import Node
 from nvshare.core.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, snapshot
-from nvshare.scheduler.step import Step
-from nvshare.scheduler.translation import FRAMES, Receiver
+from nvshare.journal import Step
+from nvshare.translation import FRAMES, Receiver
+
+LATE_NS = 20 * MILLISECOND
+READ_FIRST_S = 0.001
+"""An alarm that is this late rings once more after this time: this process did not run, and answers that arrived before
+the deadline are still to be read."""
 
 
-class Peer(Receiver, Protocol):
-    """Who can be sent an action: a client's connection."""
+class Outgoing(Receiver, Protocol):
+    """The sending side of a client's connection."""
 
-    def put(self, frame: bytes) -> None:
-        """Keep a frame until the step is over."""
+    out: list[bytes]
+    """The frames of the present step."""
+    sends_ping: bool
+    """Its client speaks a version of the protocol that has PING."""
+    unheard_sweeps: int
+    """How often the connection has been looked at since data came, and in `untold_sweeps` since data went."""
+    untold_sweeps: int
 
     def flush(self) -> None:
-        """Send what the step put there."""
+        """Send the frames of the step and empty the list."""
 
 
 class Engine:
-    """Runs one core.Node. Connections enter themselves in `peers` under their client's id."""
+    """Runs one core.Node. Each connection adds itself to `connections` under its client's id."""
 
     def __init__(
         self, node: Node, loop: asyncio.AbstractEventLoop, *, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self.node = node
-        self.peers: dict[int, Peer] = {}
+        self.connections: dict[int, Outgoing] = {}
         self.observers: list[Callable[[Step], None]] = []
+        """They see every step."""
+        self.observers_of: defaultdict[type[Event], list[Callable[[Step], None]]] = defaultdict(list)
+        """They see the steps of one kind of event."""
         self.steps = 0
+        self.on_failure: Callable[[Exception], None] = lambda error: None
+        """Called with an exception of the core before it is raised to whoever posted the event."""
         self._loop = loop
         self._clock = clock
         self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = 0
+        self._alarm_at = NEVER
+        self._is_reading_first = False
         self._wall_offset = time.time() - clock() / 1e9
+        deadline = node.next_deadline()
+        if deadline is not None:
+            self._set_alarm(clock(), deadline)
 
     def post(self, event: Event) -> Step:
-        """Hand one event to the core and do what it says."""
-        now = self._clock()
-        actions = self.node.handle(now, event)
-        self.perform(actions)
-        self._set_alarm(now)
-        self.steps += 1
-        step = Step(now, self.wall(now), event, tuple(actions))
-        for observe in self.observers:
-            observe(step)
+        """Give one event to the core and perform its actions. A failure is reported, whoever posted the event."""
+        try:
+            now = self._clock()
+            actions = self.node.handle(now, event)
+            self.perform(actions)
+            deadline = self.node.next_deadline()
+            if deadline is not None and deadline < self._alarm_at:
+                self._set_alarm(now, deadline)
+            self.steps += 1
+            step = Step(now, self.wall(now), event, tuple(actions))
+            for observe in self.observers:
+                observe(step)
+            for observe in self.observers_of.get(type(event), ()):
+                observe(step)
+        except Exception as error:
+            self.on_failure(error)
+            raise
         return step
 
     def perform(self, actions: list[ac.Action]) -> None:
-        """Pass each action to its client's connection; what is for a client that has gone needs nothing done."""
-        touched: dict[int, Peer] = {}
+        """Put the frame of each action into its client's connection; a client that has left is skipped."""
+        connections = self.connections
+        touched: list[Outgoing] = []
         for action in actions:
             frame_of = FRAMES.get(type(action))
             if frame_of is not None:
-                client: int = action.client  # type: ignore[attr-defined]
-                peer = self.peers.get(client)
-                if peer is not None:
-                    peer.put(frame_of(action, peer))
-                    touched[client] = peer
-        for peer in touched.values():
-            peer.flush()
+                connection = connections.get(action.client)  # type: ignore[attr-defined]
+                if connection is not None:
+                    if not connection.out:
+                        touched.append(connection)
+                    connection.out.append(frame_of(action, connection))
+        for connection in touched:
+            connection.flush()
 
     def now(self) -> int:
         """The core's time."""
@@ -77,13 +107,13 @@ class Engine:
         return snapshot(self.node, self._clock())
 
     def outline(self) -> Snapshot:
-        """The state now without its clients: what costs the same however many there are."""
+        """The state now without its clients."""
         node, now = self.node, self._clock()
         gpus = tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values())
         return Snapshot(node.is_scheduling, node.is_settling, node.settings.policy, gpus, ())
 
     def clients(self) -> Iterator[ClientSnapshot]:
-        """The clients of now, each as it is when it is looked at; one that has gone by then is left out."""
+        """The clients, each as it is when it is read; one that has left by then is skipped."""
         for client in list(self.node.clients.values()):
             if client.id in self.node.clients:
                 yield client_snapshot(self.node, client, self._clock())
@@ -92,21 +122,25 @@ class Engine:
         """A monotonic time as seconds since 1970."""
         return self._wall_offset + now / 1e9
 
-    def _set_alarm(self, now: int) -> None:
-        """One alarm, never later than the core's deadline. An alarm that is too early only looks again."""
-        deadline = self.node.next_deadline()
-        if deadline is None or (self._alarm is not None and self._alarm_at <= deadline):
-            return
+    def _set_alarm(self, now: int, deadline: int) -> None:
+        """One alarm, never later than the core's deadline. An alarm that is too early only sets the next one."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at = deadline
         self._alarm = self._loop.call_later(max(0, deadline - now) / 1e9, self._ring)
 
     def _ring(self) -> None:
-        self._alarm = None
+        self._alarm, self._alarm_at = None, NEVER
         now = self._clock()
         deadline = self.node.next_deadline()
-        if deadline is not None and deadline <= now:
-            self.post(AlarmRang())
+        if deadline is None:
+            return
+        if deadline > now:
+            self._set_alarm(now, deadline)
+        elif now - deadline > LATE_NS and not self._is_reading_first:
+            self._is_reading_first = True
+            self._alarm_at = deadline
+            self._alarm = self._loop.call_later(READ_FIRST_S, self._ring)
         else:
-            self._set_alarm(now)
+            self._is_reading_first = False
+            self.post(AlarmRang())

@@ -17,7 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from nvshare.native_directory import NATIVE
+
 MAX_GPUS = 16
+CARDS = ("p100", "t4", "a100", "h100")  # in native/simgpu/state/presets.c
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|K|M|G|T)?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s)?")
 _FACTOR = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -86,6 +89,18 @@ def _touch(value: object) -> str:
     return str(value)
 
 
+def _card(value: object) -> str:
+    if str(value).lower() not in CARDS:
+        raise SimConfigError(f"{value!r} is none of {', '.join(CARDS)}")
+    return str(value)
+
+
+def _prefetch(value: object) -> str:
+    if value not in ("works", "ignored"):
+        raise SimConfigError(f"{value!r} is neither 'works' nor 'ignored'")
+    return str(value)
+
+
 def _kernels(value: object) -> str:
     """A table of kernel names and durations, or the text `name=5ms,other=1us`."""
     if isinstance(value, Mapping):
@@ -97,34 +112,87 @@ def _kernels(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its variable, its check, and what it means."""
+    """One setting: its variable, its check, and its row in docs/simulated-gpu.md."""
 
     variable: str
     check: Callable[[object], str]
+    default: str
     meaning: str
 
 
 SETTINGS: dict[str, Setting] = {
     "directory": Setting(
-        "NVSHARE_SIM_DIR", str, "where the node's state lives; processes that share it share the cards"
+        "NVSHARE_SIM_DIR",
+        str,
+        "`/dev/shm/nvshare-sim-UID`",
+        "state of the simulated node; processes with the same directory share the cards",
     ),
-    "gpus": Setting("NVSHARE_SIM_GPUS", _count, "number of cards (1)"),
-    "memory": Setting("NVSHARE_SIM_MEMORY", _size, "memory of each card (16Gi)"),
-    "context_memory": Setting("NVSHARE_SIM_CONTEXT_MEMORY", _size, "what one context takes of it (256Mi)"),
-    "name": Setting("NVSHARE_SIM_NAME", str, "what the cards call themselves"),
-    "compute_capability": Setting("NVSHARE_SIM_COMPUTE_CAPABILITY", _capability, "such as 8.0"),
-    "scale": Setting("NVSHARE_SIM_SCALE", _scale, "real seconds per simulated second (1)"),
-    "bandwidth": Setting("NVSHARE_SIM_BANDWIDTH", _size, "bytes per second of touching resident memory"),
-    "copy_bandwidth": Setting("NVSHARE_SIM_COPY_BANDWIDTH", _size, "bytes per second of copies and prefetches"),
-    "fault_bandwidth": Setting("NVSHARE_SIM_FAULT_BANDWIDTH", _size, "bytes per second of moving in by faults"),
-    "evict_bandwidth": Setting("NVSHARE_SIM_EVICT_BANDWIDTH", _size, "bytes per second of moving out"),
-    "slice": Setting("NVSHARE_SIM_SLICE", _duration, "how long one process computes while others wait (2ms)"),
+    "gpus": Setting("NVSHARE_SIM_GPUS", _count, "1", "number of cards, up to 16"),
+    "card": Setting(
+        "NVSHARE_SIM_CARD",
+        _card,
+        "",
+        "a known card: `p100`, `t4`, `a100` or `h100`; sets name, memory, compute capability and bandwidths",
+    ),
+    "memory": Setting("NVSHARE_SIM_MEMORY", _size, "`16Gi`", "memory of each card"),
+    "context_memory": Setting("NVSHARE_SIM_CONTEXT_MEMORY", _size, "`256Mi`", "memory that each context uses"),
+    "name": Setting("NVSHARE_SIM_NAME", str, "`Simulated GPU`", "name of the cards"),
+    "compute_capability": Setting("NVSHARE_SIM_COMPUTE_CAPABILITY", _capability, "`8.0`", "compute capability"),
+    "scale": Setting(
+        "NVSHARE_SIM_SCALE", _scale, "1", "real seconds per simulated second; 0.01 runs a hundred times faster"
+    ),
+    "bandwidth": Setting(
+        "NVSHARE_SIM_BANDWIDTH",
+        _size,
+        "10 GiB in 0.12 s",
+        "access to resident memory and copies on the card, bytes per second",
+    ),
+    "copy_bandwidth": Setting(
+        "NVSHARE_SIM_COPY_BANDWIDTH", _size, "`12G`", "copies between host and card, and prefetches, bytes per second"
+    ),
+    "fault_bandwidth": Setting(
+        "NVSHARE_SIM_FAULT_BANDWIDTH",
+        _size,
+        "10 GiB in 3.70 s",
+        "managed memory moved in by page faults, bytes per second",
+    ),
+    "evict_bandwidth": Setting(
+        "NVSHARE_SIM_EVICT_BANDWIDTH", _size, "`12G`", "managed memory evicted from the card, bytes per second"
+    ),
+    "evicting_fault_bandwidth": Setting(
+        "NVSHARE_SIM_EVICTING_FAULT_BANDWIDTH",
+        _size,
+        "",
+        "page faults that must evict, eviction included, bytes per second; default: one after the other",
+    ),
+    "prefetch": Setting(
+        "NVSHARE_SIM_PREFETCH",
+        _prefetch,
+        "`works`",
+        "`ignored`: a prefetch succeeds and does nothing, as was reported from a full T4",
+    ),
+    "slice": Setting(
+        "NVSHARE_SIM_SLICE",
+        _duration,
+        "`2ms`",
+        "time slice of a process while others wait; at least 0.1 ms of real time",
+    ),
     "touch": Setting(
-        "NVSHARE_SIM_TOUCH", _touch, "what a kernel touches: all memory of its process, or what it can stream"
+        "NVSHARE_SIM_TOUCH",
+        _touch,
+        "`all`",
+        "what a kernel touches: `all` managed memory of its process, or `stream` (what it can read in its duration)",
     ),
-    "kernel_us": Setting("NVSHARE_SIM_KERNEL_US", str, "microseconds a kernel takes if nothing else says so"),
-    "kernels": Setting("NVSHARE_SIM_KERNELS", _kernels, "durations by kernel name"),
-    "trace": Setting("NVSHARE_SIM_TRACE", _flag, "write what happens into the directory (0)"),
+    "kernel_us": Setting(
+        "NVSHARE_SIM_KERNEL_US", str, "10", "default duration of a kernel in microseconds; also `5ms`, `1s`"
+    ),
+    "kernels": Setting(
+        "NVSHARE_SIM_KERNELS", _kernels, "", "durations by kernel name: `matmul=5ms,relu=20us,cutlass_*=1ms`"
+    ),
+    "nvml_memory": Setting(
+        "NVSHARE_SIM_NVML_MEMORY", _flag, "1", "0: NVML answers Not Supported to questions about memory"
+    ),
+    "trace": Setting("NVSHARE_SIM_TRACE", _flag, "0", "1: write a trace into the directory"),
 }
 
 
@@ -182,7 +250,7 @@ def load(path: Path | None, environment: Mapping[str, str], **given: object) -> 
 
 def library_directory() -> Path:
     """Where the simulated libcuda.so.1, libnvidia-ml.so.1 and libcudart are; a remedy if they are not built."""
-    folder = Path(__file__).resolve().parent.parent / "_native" / "sim"
+    folder = NATIVE / "sim"
     if not (folder / "libcuda.so.1").exists():
         raise SimConfigError(f"no simulated libraries in {folder}: build them with `make native`")
     return folder

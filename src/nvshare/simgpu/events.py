@@ -1,4 +1,4 @@
-"""Making a simulated card report an error, as a broken one would."""
+"""Makes a simulated card report an error."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ class InjectionError(RuntimeError):
 
 
 def inject_xid(uuid: str, code: int, *, directory: Path | None = None) -> None:
-    """Every NVML event set that waits for errors of the card hears of XID `code`.
+    """Every NVML event set that waits for errors of the card gets XID `code`.
 
     Codes that call for a reset (79, "fallen off the bus", is one) also set the card's recovery action, until
     `RECOVERED` is injected. `directory` is the simulated node's; without it, the one this process' environment names.

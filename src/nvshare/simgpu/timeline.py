@@ -1,4 +1,4 @@
-"""Who had the GPU when: the data behind the picture, ready for JSON.
+"""The data of the chart that shows which process used the GPU when, ready for JSON.
 
 A trace has a record per kernel, far too many to draw. A lane here is one process on one card, as spans of work with
 small holes closed, each with how much of it was spent moving memory.
@@ -36,7 +36,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One card's lanes, in order of first work, and how long it did anything at all."""
+    """One card's lanes, in order of first work, and how long it was busy."""
 
     uuid: str
     busy_s: float

@@ -1,8 +1,8 @@
-"""Reading what a simulated GPU did.
+"""Reads the traces of the simulated GPU.
 
-Every process that uses the simulated driver with tracing on leaves one file of fixed-size records
-(native/simgpu/trace.h says how). This module gives them as objects, and answers the question the end-to-end tests
-ask: did two processes' kernels ever run on one card at the same time, and was that allowed?
+Every process that uses the simulated driver with tracing on leaves one file of fixed-size records; the format is in
+native/simgpu/driver/trace.h. This module reads them and answers the question of the end-to-end tests: did kernels of
+two processes ever run on one card at the same time, and was that allowed?
 """
 
 import enum
@@ -63,7 +63,7 @@ class Memory(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that happened on a card. `end_ns` is None when the process died (or is) in the middle of it."""
+    """One record of a card. `end_ns` is None if the process died before the end, or has not reached it yet."""
 
     kind: Kind
     card: int
@@ -79,13 +79,13 @@ class Record:
 
     @property
     def known_end_ns(self) -> int:
-        """The end, or the begin where the end is not known: nothing is claimed about an unfinished record."""
+        """The end, or the begin of an unfinished record, which so counts for no time."""
         return self.begin_ns if self.end_ns is None else self.end_ns
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTrace:
-    """All that one process did. `process` is its random id; the pid is as the process saw itself."""
+    """The records of one process. `process` is its random id; the pid is the one in its own PID namespace."""
 
     process: str
     pid: int

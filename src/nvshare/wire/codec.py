@@ -47,17 +47,13 @@ class Decoder:
 
     def __init__(self, kinds: Iterable[type[Message]]) -> None:
         self._readers = {kind.number: _reader(kind) for kind in kinds}
-        self._rest = b""
-
-    @property
-    def is_mid_frame(self) -> bool:
-        """True while half a frame has come."""
-        return bool(self._rest)
+        self.rest = b""
+        """The beginning of a frame whose end has not come."""
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that these bytes complete."""
-        if self._rest:
-            data = self._rest + data
+        if self.rest:
+            data = self.rest + data
         messages: list[Message] = []
         at, end = 0, len(data)
         while end - at >= _FIXED_HEAD:
@@ -65,18 +61,14 @@ class Decoder:
             reader = self._readers.get(data[at + 2])
             if reader is None:
                 raise WireError(f"unknown message type {data[at + 2]}")
-            _check_length(length)
+            if not _FIXED_HEAD <= length <= MAX_FRAME:
+                raise WireError(f"frame length {length} is not within {_FIXED_HEAD}..{MAX_FRAME}")
             if end - at < length:
                 break
             messages.append(reader(data, at, length))
             at += length
-        self._rest = data[at:]
+        self.rest = data[at:]
         return messages
-
-
-def _check_length(length: int) -> None:
-    if not _FIXED_HEAD <= length <= MAX_FRAME:
-        raise WireError(f"frame length {length} is not within {_FIXED_HEAD}..{MAX_FRAME}")
 
 
 Reader = Callable[[bytes, int, int], Message]

@@ -23,14 +23,15 @@ the budgets already given hold."""
 from enum import IntEnum
 from typing import Annotated, Any, ClassVar
 
+from nvshare.quantity import MAX_BYTES as MAX_BYTES
 from nvshare.record import Record
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 4
+MOVES_SINCE = 4
+"""The first version whose clients move memory (MOVE_IN, MOVE_OUT) and report it (MOVED)."""
 MAX_FRAME = 8192
 MAX_GPUS = 64
 NAME_BYTES = 48
-MAX_BYTES = 1 << 56
-"""No GPU memory figure is larger; one that is, is a broken or lying peer."""
 UNLIMITED = (1 << 64) - 1
 """A budget that is no budget: the client has no limit on this GPU."""
 
@@ -50,7 +51,7 @@ U64 = Annotated[int, Width("Q", "uint64_t")]
 I16 = Annotated[int, Width("h", "int16_t")]
 Flag = Annotated[bool, Width("?", "uint8_t", 1)]
 Bytes = Annotated[int, Width("Q", "uint64_t", MAX_BYTES)]
-"""An amount of memory."""
+"""An amount of memory. A larger one comes from a broken or lying peer."""
 BudgetBytes = Annotated[int, Width("Q", "uint64_t")]
 """An amount of memory, or UNLIMITED."""
 Uuid = Annotated[bytes, Width("16s", "uint8_t[16]")]
@@ -315,9 +316,68 @@ class LongWait(Message, frozen=True):
     holder: Name
 
 
+class Ping(Message, frozen=True):
+    """Are you there? From version 2 on: sent only to a scheduler that says it speaks it."""
+
+    number = 22
+    from_client = True
+    gpu: U8
+
+
+class Pong(Message, frozen=True):
+    """Yes: the answer to PING."""
+
+    number = 23
+    from_client = False
+    gpu: U8
+
+
+class Capacity(Message, frozen=True):
+    """How much of the card you may use in all: its size less the reserve, less foreign memory, less what other clients
+    have of unswappable memory. Each context of yours takes `context` bytes of it."""
+
+    number = 24
+    from_client = False
+    gpu: U8
+    room: Bytes
+    context: Bytes
+
+
+class MoveIn(Message, frozen=True):
+    """You hold this lock, and memory of yours may be on the host: bring what you use to the GPU, at most so much."""
+
+    number = 25
+    from_client = False
+    gpu: U8
+    lock: U64
+    most: Bytes
+
+
+class MoveOut(Message, frozen=True):
+    """When you have released this lock, move so much memory to the host. Sent before DROP_LOCK."""
+
+    number = 26
+    from_client = False
+    gpu: U8
+    lock: U64
+    need: Bytes
+
+
+class Moved(Message, frozen=True):
+    """I moved so many bytes, in so much time. From version 4 on: sent only to a scheduler that says it speaks it."""
+
+    number = 27
+    from_client = True
+    gpu: U8
+    to_host: Flag
+    moved: Bytes
+    took_ns: U64
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
-    UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait,
+    UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
+    Pong, Capacity, MoveIn, MoveOut, Moved,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

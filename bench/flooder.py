@@ -1,0 +1,110 @@
+"""The flooding user of floods.py: a process that sends as much as it can until it is killed.
+
+python -m bench.flooder SOCKET KIND CLIENTS HTTP_PORT
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.daemon import GIB, Peer
+from nvshare.wire import messages as wire
+from nvshare.wire.codec import encode
+
+NOBODY = 65534
+RUN = b"flood" + bytes(11)
+FRAMES = 200
+
+
+def become_nobody() -> None:
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def flooding() -> None:
+    print("flooding", flush=True)
+
+
+def send_for_ever(path: Path, clients: int, frames: list[bytes], *, own_limit: int = 0) -> None:
+    """Registered clients, all of which send these frames again and again and read what they are sent."""
+    words = b"".join(frames)
+    poll = select.poll()
+    sockets: dict[int, socket.socket] = {}
+    rest: dict[int, bytes] = {}
+    for _ in range(clients):
+        peer = Peer(path, RUN, own_limit=own_limit)
+        peer.hear(wire.SchedOn)
+        peer.socket.setblocking(False)
+        sockets[peer.socket.fileno()] = peer.socket
+        rest[peer.socket.fileno()] = words
+        poll.register(peer.socket, select.POLLIN | select.POLLOUT)
+    flooding()
+    while True:
+        for descriptor, events in poll.poll():
+            one = sockets[descriptor]
+            try:
+                if events & select.POLLIN:
+                    one.recv(1 << 16)
+                if events & select.POLLOUT:
+                    rest[descriptor] = rest[descriptor][one.send(rest[descriptor]) :] or words
+            except BlockingIOError:
+                pass
+            except OSError:
+                poll.unregister(descriptor)
+
+
+def connect_for_ever(path: Path, words: bytes, *, hears: bool) -> None:
+    """New connections, each of which says something and goes."""
+    flooding()
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer, contextlib.suppress(OSError):
+            peer.connect(str(path))
+            peer.sendall(words)
+            if hears:
+                peer.recv(1)
+
+
+def scrape_for_ever(port: int, readers: int) -> None:
+    def read() -> None:
+        while True:
+            with socket.socket() as peer, contextlib.suppress(OSError):
+                peer.connect(("127.0.0.1", port))
+                peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                while peer.recv(1 << 16):
+                    pass
+
+    for _ in range(readers):
+        threading.Thread(target=read, daemon=True).start()
+    flooding()
+    threading.Event().wait()
+
+
+def main() -> None:
+    path, kind, clients, port = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    become_nobody()
+    registration = Peer.registration(RUN)
+    updates = [encode(wire.MemUpdate(0, 1, number * GIB // FRAMES, 0)) for number in range(FRAMES)]
+    questions = [encode(wire.BudgetAsk(0, number, GIB)) for number in range(1, FRAMES)]
+    kinds: dict[str, Callable[[], None]] = {
+        "memory updates": lambda: send_for_ever(path, clients, updates),
+        "lock requests": lambda: send_for_ever(path, clients, [encode(wire.ReqLock(0, 1, GIB, 0))]),
+        "idle and busy": lambda: send_for_ever(path, clients, [encode(wire.Idle(0)), encode(wire.Busy(0))]),
+        "budget questions": lambda: send_for_ever(path, clients, questions, own_limit=GIB),
+        "connections": lambda: connect_for_ever(path, b"", hears=False),
+        "registrations": lambda: connect_for_ever(path, registration, hears=True),
+        "broken frames": lambda: connect_for_ever(path, b"\0" * 64, hears=False),
+        "scrapes": lambda: scrape_for_ever(port, clients),
+    }
+    kinds[kind]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+#include "base/lock.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/platform.h"
+
+#ifdef NVS_CHECK_LOCK_ORDER
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_HELD = 8 };
+static __thread const struct nvs_lock *held[MAX_HELD];
+
+static void check_before_wait(const struct nvs_lock *lock)
+{
+    for (int i = 0; i < MAX_HELD; i++)
+        if (!lock->rank || (held[i] && held[i]->rank >= lock->rank)) {
+            fprintf(stderr, "lock order: rank %u taken while rank %u is held (base/lock.h)\n", lock->rank, held[i] ? held[i]->rank : 0);
+            abort();
+        }
+}
+
+static void replace_held(const struct nvs_lock *old, const struct nvs_lock *new)
+{
+    for (int i = 0; i < MAX_HELD; i++)
+        if (held[i] == old) {
+            held[i] = new;
+            return;
+        }
+    fprintf(stderr, "lock order: a lock is given back by a thread that does not hold it\n");
+    abort();
+}
+#else
+static inline void check_before_wait(const struct nvs_lock *lock) { (void)lock; }
+static inline void replace_held(const struct nvs_lock *old, const struct nvs_lock *new) { (void)old, (void)new; }
+#endif
+
+/* Acquire here pairs with release in nvs_lock_give: what the previous holder wrote under the lock is visible. */
+static void wait_and_take(struct nvs_lock *lock)
+{
+    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+        nvs_futex_wait(&lock->word, 2, -1);
+}
+
+static bool take_if_free(struct nvs_lock *lock)
+{
+    uint32_t zero = 0;
+    return atomic_compare_exchange_strong_explicit(&lock->word, &zero, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+bool nvs_lock_try(struct nvs_lock *lock)
+{
+    bool taken = take_if_free(lock);
+    if (taken)
+        replace_held(NULL, lock);
+    return taken;
+}
+
+void nvs_lock_take(struct nvs_lock *lock)
+{
+    check_before_wait(lock);
+    if (!take_if_free(lock))
+        wait_and_take(lock);
+    replace_held(NULL, lock);
+}
+
+/* Release pairs with acquire in take_if_free and wait_and_take. 2 says that a thread may sleep: without the wake-up it would
+ * sleep for ever. */
+void nvs_lock_give(struct nvs_lock *lock)
+{
+    replace_held(lock, NULL);
+    if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
+        nvs_futex_wake_one(&lock->word);
+}
+
+void nvs_lock_reset(struct nvs_lock *lock) { atomic_store(&lock->word, 0); }

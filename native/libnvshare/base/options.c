@@ -1,0 +1,159 @@
+/* One table of everything the library reads from the environment. A bad value is reported and changes nothing. */
+#include "base/options.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cancellation.h"
+#include "base/log.h"
+#include "base/platform.h"
+#include "base/quantity.h"
+#include "client/client.h"
+#include "wire.h"
+
+static struct nvs_options values;
+
+static bool parse_flag(const char *text, void *field)
+{
+    bool on = !strcmp(text, "1") || !strcmp(text, "true") || !strcmp(text, "yes") || !strcmp(text, "on");
+    bool off = !*text || !strcmp(text, "0") || !strcmp(text, "false") || !strcmp(text, "no") || !strcmp(text, "off");
+    *(bool *)field = on;
+    return on || off;
+}
+
+static bool parse_number(const char *text, void *field)
+{
+    char *end;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end)
+        return false;
+    *(int64_t *)field = number;
+    return true;
+}
+
+static bool parse_memory(const char *text, void *field) { return nvs_quantity_parse(text, field); }
+
+static bool parse_mode(const char *text, void *field)
+{
+    *(bool *)field = !strcmp(text, "native");
+    return *(bool *)field || !strcmp(text, "managed");
+}
+
+static bool parse_path(const char *text, void *field)
+{
+    if (!*text || strlen(text) >= sizeof values.socket)
+        return false;
+    strcpy(field, text);
+    return true;
+}
+
+static bool parse_name(const char *text, void *field)
+{
+    strncpy(field, text, sizeof values.name - 1);
+    return true;
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool parse_run(const char *text, void *field)
+{
+    uint8_t run[16];
+    if (strlen(text) != 32)
+        return false;
+    for (int i = 0; i < 16; i++) {
+        int high = hex(text[2 * i]), low = hex(text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        run[i] = (uint8_t)(high << 4 | low);
+    }
+    memcpy(field, run, sizeof run);
+    return true;
+}
+
+static const struct option {
+    const char *name;
+    bool (*parse)(const char *text, void *field);
+    size_t offset;
+    int64_t least, most; /* of numbers */
+} table[] = {
+#define OPTION(name, parse, field, least, most) {name, parse, offsetof(struct nvs_options, field), least, most}
+    OPTION("NVSHARE_DISABLE", parse_flag, disable, 0, 0),
+    OPTION("NVSHARE_DEBUG", parse_flag, debug, 0, 0),
+    OPTION("NVSHARE_ENABLE_SINGLE_OVERSUB", parse_flag, single_oversub, 0, 0),
+    OPTION("NVSHARE_MEMORY_MODE", parse_mode, native_memory, 0, 0),
+    OPTION("NVSHARE_PREFETCH", parse_flag, prefetch, 0, 0),
+    OPTION("NVSHARE_GPU_MEMORY_LIMIT", parse_memory, limit_bytes, 0, 0),
+    OPTION("NVSHARE_SOCKET", parse_path, socket, 0, 0),
+    OPTION("NVSHARE_NAME", parse_name, name, 0, 0),
+    OPTION("NVSHARE_RUN_ID", parse_run, run, 0, 0),
+    OPTION("NVSHARE_PRIORITY", parse_number, priority, -32768, 32767),
+    OPTION("NVSHARE_WEIGHT", parse_number, weight, 0, 65535),
+    OPTION("NVSHARE_RECONNECT_MS", parse_number, reconnect_ms, 1, 600000),
+    OPTION("NVSHARE_ORPHAN_WAIT_MS", parse_number, orphan_wait_ms, 0, 600000),
+    OPTION("NVSHARE_JOIN_MS", parse_number, join_ms, 0, 60000),
+    OPTION("NVSHARE_SILENCE_MS", parse_number, silence_ms, 1, 3600000),
+    OPTION("NVSHARE_ASK_MS", parse_number, ask_ms, 1, 60000),
+};
+
+static void own_name(char *name, size_t size)
+{
+    int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, name, size - 1);
+    if (fd >= 0)
+        close(fd);
+    name[got > 0 ? got : 0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+}
+
+static void apply(const struct option *option, struct nvs_options *into)
+{
+    const char *text = getenv(option->name);
+    struct nvs_options trial = *into;
+    void *field = (char *)&trial + option->offset;
+    if (!text)
+        return;
+    bool good = option->parse(text, field);
+    if (good && option->parse == parse_number)
+        good = *(int64_t *)field >= option->least && *(int64_t *)field <= option->most;
+    if (good)
+        *into = trial;
+    else
+        nvs_warn("%s=\"%.64s\" is not understood and is ignored", option->name, text);
+}
+
+const struct nvs_options *nvs_options(void)
+{
+    /* 0 unread, 1 being read, 2 read. Acquire pairs with the release below: a thread that reads 2 sees all of `values`. */
+    static _Atomic int state;
+    int unread = 0;
+    if (NVS_LIKELY(atomic_load_explicit(&state, memory_order_acquire) == 2))
+        return &values;
+    NVS_NO_CANCELLATION; /* others wait for the thread that reads */
+    if (!atomic_compare_exchange_strong(&state, &unread, 1)) {
+        while (atomic_load_explicit(&state, memory_order_acquire) != 2)
+            nvs_sleep_ns(10000);
+        return &values;
+    }
+    struct nvs_client_config times;
+    nvs_client_defaults(&times);
+    struct nvs_options read = {.reconnect_ms = times.reconnect_ns / NVS_MS, .orphan_wait_ms = times.orphan_ns / NVS_MS,
+                               .join_ms = times.join_ns / NVS_MS, .silence_ms = times.silence_ns / NVS_MS, .ask_ms = 10000,
+                               .prefetch = true};
+    strcpy(read.socket, "/var/run/nvshare/scheduler.sock");
+    own_name(read.name, sizeof read.name);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        apply(&table[i], &read);
+    values = read;
+    atomic_store_explicit(&state, 2, memory_order_release);
+    return &values;
+}

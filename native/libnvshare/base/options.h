@@ -1,0 +1,29 @@
+/* The settings from the environment, read once. */
+#ifndef NVS_OPTIONS_H
+#define NVS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct nvs_options {
+    bool disable;
+    bool debug;
+    bool single_oversub;
+    bool native_memory;
+    bool prefetch;          /* memory is moved in bulk at a switch */
+    uint64_t limit_bytes;   /* 0: none */
+    int64_t priority;
+    int64_t weight;
+    int64_t reconnect_ms;   /* longest pause between attempts to connect */
+    int64_t orphan_wait_ms; /* how long a waiting thread waits for a scheduler that went away */
+    int64_t join_ms;        /* how long the first allocation waits for the scheduler */
+    int64_t silence_ms;     /* how long a waiter hears nothing, its pings unanswered, until it runs */
+    int64_t ask_ms;         /* how long an allocation waits for an answer about budget */
+    char socket[108];
+    char name[48];
+    uint8_t run[16];
+};
+
+const struct nvs_options *nvs_options(void);
+
+#endif

@@ -1,0 +1,164 @@
+/* One process's whole conversation with the scheduler, as a machine without clock, socket, thread or allocation.
+ *
+ * The caller passes in the time, whole frames, and what the program's threads need and have changed, as values. Each call leaves
+ * in `out` what is to be done: bits, per process and per GPU, and frames to send. The caller does it, clears what it has
+ * done, and calls nvs_client_tick again when nvs_client_next says so. libnvshare's helper thread is one such caller; the
+ * simulated worlds, the simulator and the tests are others, through nvshare.client_machine.
+ *
+ * Where a call takes an account, the caller holds the lock that guards it. The machine takes none. */
+#ifndef NVS_CLIENT_H
+#define NVS_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/account.h"
+#include "client/turn.h"
+#include "wire.h"
+
+#define NVS_NEVER INT64_MAX
+
+/* The library's options that the conversation depends on. */
+struct nvs_client_config {
+    int64_t reconnect_ns; /* the longest time between two attempts to connect */
+    int64_t orphan_ns;    /* how long a waiter waits for a scheduler that went away */
+    int64_t join_ns;      /* how long the first allocation waits for the scheduler, and the first work for its answer */
+    int64_t silence_ns;   /* how long a waiter hears nothing, its pings unanswered, until it runs */
+    uint64_t own_limit;
+    int16_t priority;
+    uint16_t weight;
+    uint8_t run[16];
+    char name[NVS_NAME_BYTES];
+};
+
+/* Why there is no connection. */
+enum nvs_absence {
+    NVS_ABSENT,  /* nvshare is not installed here, or not for us */
+    NVS_AWAY,    /* it is installed, but its scheduler does not run: probably it restarts */
+    NVS_CROWDED, /* the scheduler runs, but its backlog of connections is full */
+};
+
+enum nvs_news {
+    NVS_NEWS_NONE,
+    NVS_NEWS_SOME, /* memory or contexts may have changed since they were last told */
+    NVS_NEWS_MUCH, /* so much that the report must not wait */
+};
+
+/* What the program's threads need and have changed at one GPU. */
+struct nvs_seen {
+    uint32_t waiters;  /* threads at the gate */
+    uint32_t contexts;
+    uint32_t news;     /* enum nvs_news */
+};
+
+/* To be done at a GPU; bits beside those of enum nvs_turn_do, of which OPEN, CLOSE, DRAIN and STOP_DRAINING are used. */
+enum nvs_gpu_do {
+    NVS_DO_FIGURES = 64, /* call nvs_client_figures with the present ones: a frame needs them */
+    NVS_DO_WATCH = 128,  /* nvs_client_watches says something new */
+    NVS_DO_MOVE_IN = 256,  /* bring at most `move_bytes` of what the program uses to the GPU */
+    NVS_DO_MOVE_OUT = 512, /* move `move_bytes` of it to the host */
+};
+
+/* To be done for the process; bits. The last ones are lines for the user. */
+enum nvs_client_do {
+    NVS_CLIENT_SEND = 1,         /* `frames` */
+    NVS_CLIENT_GPUS = 2,         /* the GPUs in `gpus` have something in `gpu_todo` */
+    NVS_CLIENT_CONNECT = 4,      /* then call nvs_client_connected or nvs_client_not_connected */
+    NVS_CLIENT_DISCONNECT = 8,
+    NVS_CLIENT_JOINED = 16,      /* it is known whether there is a scheduler: threads that wait for that go on */
+    NVS_CLIENT_AWAY = 128,       /* there is none now, but one is expected: all threads go on, except those that allocate */
+    NVS_CLIENT_ANSWER = 32,      /* question `ask` is answered: `granted` */
+    NVS_CLIENT_UNANSWERED = 64,  /* nobody will answer the questions that are open on this connection */
+    NVS_CLIENT_SAY_ALONE = 256,  /* no scheduler: running unshared until there is one */
+    NVS_CLIENT_SAY_LOST = 512,   /* the scheduler went away */
+    NVS_CLIENT_SAY_BROKEN = 1024, /* it sent what we do not understand */
+    NVS_CLIENT_SAY_HUNG = 2048,  /* it does not answer: the program runs until it does */
+};
+
+struct nvs_client_out {
+    uint32_t todo, frames_bytes;
+    uint64_t gpus;
+    uint64_t granted;
+    uint32_t ask;
+    uint32_t gpu_todo[NVS_MAX_GPUS];
+    uint8_t frames[NVS_MAX_FRAME];
+};
+
+enum nvs_wait {
+    NVS_WAIT_NONE,
+    NVS_WAIT_ANSWER, /* requested; the scheduler has not said anything about it */
+    NVS_WAIT_MEMORY, /* the GPU is full: queued for memory */
+    NVS_WAIT_LOCK,   /* there is room again: the lock follows */
+};
+
+struct nvs_client_gpu {
+    struct nvs_turn turn;
+    uint8_t uuid[16];
+    uint8_t kind;
+    uint64_t bytes;
+    enum nvs_wait wait; /* what a waiting turn waits for */
+    uint32_t place;     /* in the queue, as last told */
+    bool idle_reported; /* the scheduler believes that all our work has finished */
+    bool owes_claim, owes_request, owes_report;
+    bool had_contexts;
+    uint32_t waiters;   /* as last seen */
+    uint32_t told_contexts;
+    int64_t report_ns;  /* when a report is due; 0: none is */
+    uint64_t owed_bytes; /* what is to be moved to the host once the present lock is released */
+    uint64_t move_bytes; /* for NVS_DO_MOVE_IN and NVS_DO_MOVE_OUT */
+};
+
+struct nvs_client {
+    struct nvs_client_config config;
+    int gpu_count;
+    bool is_connected, is_registered, is_joined, paces;
+    bool has_said_alone, has_said_lost, has_said_hung;
+    uint16_t version;          /* of the scheduler */
+    uint32_t attempts_failed;
+    uint32_t register_at;      /* where in `frames` the claims of a REGISTER begin; nvs_client_figures fills them in */
+    int64_t next_attempt_ns, lost_ns, join_by_ns;
+    /* Keep-alive: while something depends on the scheduler, since when, when it was last heard and last asked. */
+    bool is_attentive, is_hung;
+    int64_t quiet_since_ns, pinged_ns;
+    struct nvs_client_gpu gpus[NVS_MAX_GPUS];
+    struct nvs_client_out out;
+};
+
+/* What the library's options are if nobody sets them. */
+void nvs_client_defaults(struct nvs_client_config *config);
+void nvs_client_init(struct nvs_client *client, const struct nvs_client_config *config, int64_t now_ns);
+/* One more GPU that the process sees; its place is its number on the wire. */
+void nvs_client_add_gpu(struct nvs_client *client, const uint8_t uuid[16], uint8_t kind, uint64_t bytes);
+
+/* Time has passed, or threads have changed something. `seen`: one for each GPU. */
+uint32_t nvs_client_tick(struct nvs_client *client, int64_t now_ns, const struct nvs_seen *seen);
+/* When to call tick again at the latest; NVS_NEVER if only a frame or a thread can change anything. */
+int64_t nvs_client_next(const struct nvs_client *client);
+
+uint32_t nvs_client_connected(struct nvs_client *client, int64_t now_ns);
+uint32_t nvs_client_not_connected(struct nvs_client *client, int64_t now_ns, enum nvs_absence absence);
+/* The connection is gone. */
+uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns);
+/* One whole frame; `account` is that of the GPU that it names (nvs_client_gpu_of), or NULL if there is none. */
+uint32_t nvs_client_receive(struct nvs_client *client, int64_t now_ns, const uint8_t *frame, size_t bytes, struct nvs_account *account);
+/* What DO_FIGURES asks for. */
+uint32_t nvs_client_figures(struct nvs_client *client, int gpu, struct nvs_account *account, uint32_t contexts);
+/* The drain that was asked for is done. `again`: a thread waits at the gate. */
+uint32_t nvs_client_drained(struct nvs_client *client, int64_t now_ns, int gpu, bool again);
+/* A GPU that is watched: all that was submitted has finished, or something is submitted again. */
+uint32_t nvs_client_idle(struct nvs_client *client, int gpu);
+uint32_t nvs_client_busy(struct nvs_client *client, int gpu);
+/* A move that was asked for has ended. */
+uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
+/* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */
+uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need);
+
+/* True while the scheduler is to be told when the GPU is idle and when it is busy again: our lock is contended. */
+bool nvs_client_watches(const struct nvs_client *client, int gpu);
+/* Sizes of this file's structs, for a caller in another language to check its own: client, gpu, config, seen, out, account. */
+void nvs_client_sizes(uint32_t sizes[6]);
+/* The GPU that a frame names, or -1. */
+int nvs_client_gpu_of(const struct nvs_client *client, const uint8_t *frame, size_t bytes);
+
+#endif

@@ -1,0 +1,99 @@
+/* When to connect, what a lost connection means, and until when the scheduler is waited for at the start. */
+#include "client/parts.h"
+
+#define FIRST_DELAY_NS INT64_C(20000000)
+#define CROWDED_DELAY_NS INT64_C(5000000)
+
+void nvs_client_decide_join(struct nvs_client *client)
+{
+    if (!client->is_joined)
+        client->out.todo |= NVS_CLIENT_JOINED;
+    client->is_joined = true;
+}
+
+/* No scheduler has answered yet: the GPUs that wait for that run without one. */
+static void run_unshared(struct nvs_client *client)
+{
+    for (int i = 0; i < client->gpu_count; i++)
+        if (client->gpus[i].turn.state == NVS_TURN_JOINING)
+            nvs_client_apply(client, i, nvs_turn_input(&client->gpus[i].turn, NVS_TURN_IN_EXPIRED));
+}
+
+/* Doubles with each failure up to the configured time. The low digits of the clock stand for a random number, so that many processes
+ * do not connect at the same time. */
+static int64_t back_off(const struct nvs_client *client, int64_t now_ns, bool is_crowded)
+{
+    int64_t delay = FIRST_DELAY_NS, most = client->config.reconnect_ns;
+    for (uint32_t i = 0; i < client->attempts_failed && delay < most; i++)
+        delay *= 2;
+    if (is_crowded)
+        delay = CROWDED_DELAY_NS;
+    delay = nvs_sooner(delay, most);
+    return delay + now_ns % (delay / 4 + 1);
+}
+
+uint32_t nvs_client_connected(struct nvs_client *client, int64_t now_ns)
+{
+    (void)now_ns;
+    client->is_connected = true;
+    nvs_frames_register(client);
+    for (int i = 0; i < client->gpu_count; i++) {
+        client->gpus[i].owes_claim = true;
+        nvs_client_apply(client, i, NVS_DO_FIGURES);
+    }
+    return client->out.todo;
+}
+
+uint32_t nvs_client_not_connected(struct nvs_client *client, int64_t now_ns, enum nvs_absence absence)
+{
+    client->next_attempt_ns = now_ns + back_off(client, now_ns, absence == NVS_CROWDED);
+    if (absence == NVS_CROWDED)
+        return client->out.todo;
+    client->attempts_failed++;
+    if (!client->is_joined && !client->has_said_alone) {
+        client->out.todo |= NVS_CLIENT_SAY_ALONE;
+        client->has_said_alone = true;
+    }
+    run_unshared(client);
+    if (absence == NVS_AWAY && !client->is_joined)
+        client->out.todo |= NVS_CLIENT_AWAY; /* it may set a limit: allocations wait until join_by_ns */
+    else
+        nvs_client_decide_join(client);
+    return client->out.todo;
+}
+
+uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns)
+{
+    struct nvs_client_out *out = &client->out;
+    bool was_registered = client->is_registered;
+    out->frames_bytes = 0;
+    out->todo &= ~(uint32_t)NVS_CLIENT_SEND;
+    out->todo |= NVS_CLIENT_UNANSWERED;
+    if (was_registered && !client->has_said_lost) {
+        out->todo |= NVS_CLIENT_SAY_LOST;
+        client->has_said_lost = true;
+    }
+    /* A scheduler that accepts the connection and closes it before it answers does not count: the time since the last one goes on,
+     * and attempts become rarer. */
+    client->next_attempt_ns = now_ns + (was_registered ? FIRST_DELAY_NS : back_off(client, now_ns, false));
+    client->attempts_failed += !was_registered;
+    if (was_registered || !client->lost_ns)
+        client->lost_ns = now_ns;
+    client->is_connected = client->is_registered = client->paces = client->is_hung = false;
+    for (int i = 0; i < client->gpu_count; i++) {
+        client->gpus[i].owes_claim = client->gpus[i].owes_request = client->gpus[i].owes_report = false;
+        nvs_client_apply(client, i, nvs_turn_input(&client->gpus[i].turn, NVS_TURN_IN_LOST));
+    }
+    nvs_keepalive_settle(client, now_ns);
+    return out->todo;
+}
+
+void nvs_connection_tick(struct nvs_client *client, int64_t now_ns)
+{
+    if (!client->is_connected && now_ns >= client->next_attempt_ns)
+        client->out.todo |= NVS_CLIENT_CONNECT;
+    if (!client->is_joined && now_ns >= client->join_by_ns) {
+        run_unshared(client); /* it is away, does not answer, or its backlog is full; the answer may still come */
+        nvs_client_decide_join(client);
+    }
+}

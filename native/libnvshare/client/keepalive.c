@@ -1,0 +1,81 @@
+/* Keep-alive: the scheduler counts as hung only if it does not answer a PING.
+ *
+ * While something depends on the scheduler (we wait for a GPU, or our lock is contended) and no message has come from it for 2/5
+ * of `silence_ns`, we send PING, and again every 2/5 after that. If no message has come for `silence_ns`, and the last PING was sent
+ * at least 1/5 of it ago, the scheduler hangs: threads that wait for a lock run. The connection stays, and with it the place in the
+ * queue. Any message from the scheduler ends this.
+ *
+ * With the default of 25 s: PING after 10 s and 20 s, hung after 25 s. A process that needs nothing sends no PING. A
+ * scheduler of protocol version 1 does not know PING, and only a closed connection says that it is gone. */
+#include "client/parts.h"
+
+enum { FIRST_WITH_PING = 2 };
+
+static bool depends(const struct nvs_client_gpu *gpu)
+{
+    const struct nvs_turn *turn = &gpu->turn;
+    return turn->state == NVS_TURN_WAITING || turn->state == NVS_TURN_UNATTENDED || turn->contended;
+}
+
+void nvs_keepalive_settle(struct nvs_client *client, int64_t now_ns)
+{
+    bool is_attentive = false;
+    for (int i = 0; i < client->gpu_count && !is_attentive; i++)
+        is_attentive = depends(&client->gpus[i]);
+    is_attentive = is_attentive && client->is_registered && client->version >= FIRST_WITH_PING;
+    if (is_attentive && !client->is_attentive) {
+        client->quiet_since_ns = now_ns;
+        client->pinged_ns = 0;
+    }
+    client->is_attentive = is_attentive;
+}
+
+static int64_t ping_at(const struct nvs_client *client)
+{
+    return (client->pinged_ns ? client->pinged_ns : client->quiet_since_ns) + client->config.silence_ns / 5 * 2;
+}
+
+static int64_t hung_at(const struct nvs_client *client)
+{
+    int64_t silent = client->quiet_since_ns + client->config.silence_ns, unanswered = client->pinged_ns + client->config.silence_ns / 5;
+    return !client->pinged_ns ? NVS_NEVER : silent > unanswered ? silent : unanswered;
+}
+
+int64_t nvs_keepalive_next(const struct nvs_client *client)
+{
+    return client->is_attentive && !client->is_hung ? nvs_sooner(ping_at(client), hung_at(client)) : NVS_NEVER;
+}
+
+static void let_waiters_run(struct nvs_client *client)
+{
+    for (int i = 0; i < client->gpu_count; i++)
+        if (client->gpus[i].turn.state == NVS_TURN_WAITING) {
+            nvs_client_apply(client, i, nvs_turn_input(&client->gpus[i].turn, NVS_TURN_IN_HUNG));
+            client->out.todo |= client->has_said_hung ? 0 : NVS_CLIENT_SAY_HUNG;
+            client->has_said_hung = true;
+        }
+}
+
+void nvs_keepalive_tick(struct nvs_client *client, int64_t now_ns)
+{
+    if (client->is_attentive && !client->is_hung) {
+        /* PING comes first: a process that was stopped itself, and so finds both times passed, asks again before it decides. */
+        if (now_ns >= ping_at(client)) {
+            nvs_frames_bare(client, NVS_PING, 0);
+            client->pinged_ns = now_ns;
+        } else if (now_ns >= hung_at(client)) {
+            client->is_hung = true;
+        }
+    }
+    if (client->is_hung)
+        let_waiters_run(client);
+}
+
+void nvs_keepalive_heard(struct nvs_client *client, int64_t now_ns)
+{
+    client->quiet_since_ns = now_ns;
+    client->pinged_ns = 0;
+    client->is_hung = false;
+    for (int i = 0; i < client->gpu_count; i++)
+        nvs_client_apply(client, i, nvs_turn_input(&client->gpus[i].turn, NVS_TURN_IN_HEARD));
+}

@@ -1,0 +1,38 @@
+/* What the files of the client machine share; nobody else includes this. */
+#ifndef NVS_CLIENT_PARTS_H
+#define NVS_CLIENT_PARTS_H
+
+#include "client/client.h"
+
+/* client.c */
+/* Adds to what is to be done at a GPU; bits of enum nvs_turn_do and enum nvs_gpu_do. */
+void nvs_client_apply(struct nvs_client *client, int gpu, unsigned todo);
+
+/* connection.c */
+void nvs_client_decide_join(struct nvs_client *client);
+void nvs_connection_tick(struct nvs_client *client, int64_t now_ns);
+
+/* keepalive.c */
+/* Notes whether something depends on the scheduler now. Called at the end of everything that may change that. */
+void nvs_keepalive_settle(struct nvs_client *client, int64_t now_ns);
+void nvs_keepalive_tick(struct nvs_client *client, int64_t now_ns);
+int64_t nvs_keepalive_next(const struct nvs_client *client);
+/* The scheduler said something. */
+void nvs_keepalive_heard(struct nvs_client *client, int64_t now_ns);
+
+/* receive.c; false if the frame breaks the protocol. */
+bool nvs_receive_frame(struct nvs_client *client, const uint8_t *frame, size_t bytes, struct nvs_account *account);
+
+/* frames.c: each adds one frame to `out`. */
+void nvs_frames_register(struct nvs_client *client);
+/* Whichever frame the GPU owes. */
+void nvs_frames_figures(struct nvs_client *client, int gpu, struct nvs_account *account, uint32_t contexts);
+void nvs_frames_budget_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need);
+void nvs_frames_released(struct nvs_client *client, int gpu, uint64_t lock, bool again);
+void nvs_frames_budget_return(struct nvs_client *client, int gpu, uint32_t serial, const struct nvs_account *account);
+void nvs_frames_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
+void nvs_frames_bare(struct nvs_client *client, uint8_t type, int gpu);
+
+static inline int64_t nvs_sooner(int64_t a, int64_t b) { return a < b ? a : b; }
+
+#endif

@@ -1,0 +1,31 @@
+/* Draining a GPU: waiting, without blocking, until all work on noted streams has finished. nvs_streams_lock is held
+ * throughout, except where a comment says otherwise. */
+#ifndef NVS_DRAIN_H
+#define NVS_DRAIN_H
+
+#include <stdbool.h>
+
+#include "gate/streams.h"
+
+/* The stream will be destroyed or will begin to capture, so it cannot be asked later: records an event that the drain waits for
+ * instead. */
+void nvs_drain_keep_event(struct nvs_stream *stream);
+void nvs_drain_forget_context(CUcontext context);
+void nvs_drain_forked(void);
+
+/* Starts a new drain of the GPU; events of an earlier one say nothing about later work. */
+void nvs_drain_begin(struct nvs_gpu *gpu);
+/* True when everything noted has finished; the list is then empty. Never blocks. `may_delay_captures`:
+ * new captures may be held off for it. */
+bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures);
+/* True if something is to be drained, so that the driver must be asked. */
+bool nvs_drain_needs_driver(const struct nvs_gpu *gpu);
+/* Drains while the gate stays closed, for a helper that must not call the driver any more. In a thread of the program that waits at
+ * the gate, with no lock held. `open_count` as read when the gate was found closed. */
+void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t open_count);
+/* The drain is no longer wanted. Needs no lock. */
+void nvs_drain_end(const struct nvs_gpu *gpu);
+/* True while a drain waits for captures to end: new ones should hold off. Needs no lock. */
+bool nvs_drain_waits_for_captures(void);
+
+#endif

@@ -1,0 +1,137 @@
+/* Entering a gate off the fast path. */
+#include "gate/enter.h"
+
+#include "base/cancellation.h"
+#include "gate/streams.h"
+#include "gpu.h"
+#include "lookup/symbols.h"
+#include "process.h"
+
+_Atomic unsigned nvs_enter_mode = NVS_ENTER_FENCED;
+
+void nvs_enter_setup(void)
+{
+    nvs_threads_setup();
+    if (nvs_barrier_setup())
+        atomic_fetch_and(&nvs_enter_mode, ~(unsigned)NVS_ENTER_FENCED);
+}
+
+void nvs_enter_forked(void)
+{
+    nvs_threads_forked();
+    atomic_store(&nvs_enter_mode, NVS_ENTER_FENCED); /* the child must register for membarrier again */
+}
+
+void nvs_enter_by_context(void) { atomic_fetch_or(&nvs_enter_mode, NVS_ENTER_BY_CONTEXT); }
+
+static uintptr_t key_by_context(uintptr_t stream)
+{
+    CUcontext context = NULL;
+    if (nvs_real.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return UINTPTR_MAX - 1;
+    return (uintptr_t)context + stream; /* contexts are aligned objects; the default streams are 1 and 2 */
+}
+
+static uintptr_t key_of(uintptr_t stream, unsigned mode)
+{
+    return mode & NVS_ENTER_BY_CONTEXT && stream <= 2 ? key_by_context(stream) : stream;
+}
+
+/* Between the store of `inside` and the load of the word. Pairs with barrier_all_threads in gate/gate.c, which takes the same
+ * branch; see nvs_enter for what breaks without it. */
+static void fence_after_store(void)
+{
+    if (atomic_load_explicit(&nvs_enter_mode, memory_order_relaxed) & NVS_ENTER_FENCED)
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* The orders are those of nvs_enter. */
+unsigned nvs_enter_with_mode(uintptr_t stream, unsigned mode)
+{
+    struct nvs_thread *self = nvs_thread_self;
+    uintptr_t key = nvs_thread_has_record() ? key_of(stream, mode) : stream;
+    struct nvs_cached_stream *cached = nvs_thread_cached(self, key);
+    if (NVS_UNLIKELY(cached->key != key || atomic_load_explicit(&self->inside, memory_order_relaxed)))
+        return nvs_enter_slow(stream);
+    atomic_store_explicit(&self->inside, cached->inside, memory_order_relaxed);
+    fence_after_store();
+    if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word && --cached->left))
+        return NVS_ENTERED;
+    atomic_store_explicit(&self->inside, 0, memory_order_release);
+    return nvs_enter_slow(stream);
+}
+
+/* How many submissions the entry stands for that the stream's pacing has not counted yet. */
+static uint32_t spent(const struct nvs_cached_stream *cached, uintptr_t key)
+{
+    if (cached->key != key)
+        return 1;
+    return cached->left ? 0 : cached->granted;
+}
+
+/* The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
+ * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again. */
+unsigned nvs_enter_slow(uintptr_t handle)
+{
+    NVS_NO_CANCELLATION;
+    struct nvs_thread *self;
+    if (!nvs_process_ready() || !(self = nvs_thread_record()) || atomic_load_explicit(&self->inside, memory_order_relaxed))
+        return NVS_NOT_ENTERED;
+    uintptr_t key = key_of(handle, atomic_load(&nvs_enter_mode));
+    struct nvs_cached_stream *cached = nvs_thread_cached(self, key);
+    struct nvs_stream_use use;
+    if (!nvs_stream_use(handle, spent(cached, key), &use))
+        return NVS_NOT_ENTERED; /* no context, or it only records: the driver knows what to say */
+    uint32_t granted = cached->key == key && cached->left ? cached->left : use.window;
+    uint64_t inside = UINT64_C(1) << use.gpu->index;
+    for (;;) {
+        uint64_t word = nvs_gate_wait_open(use.gpu);
+        if (!word || !nvs_stream_note(&use))
+            return NVS_NOT_ENTERED;
+        atomic_store_explicit(&self->inside, inside, memory_order_relaxed);
+        fence_after_store();
+        if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {
+            *cached = (struct nvs_cached_stream){
+                .key = key, .word = word, .gate = use.gpu->gate, .inside = inside, .left = granted, .granted = granted};
+            return NVS_ENTERED_SLOWLY;
+        }
+        atomic_store_explicit(&self->inside, 0, memory_order_release);
+    }
+}
+
+static struct nvs_gpu *first_not_open(uint64_t mask)
+{
+    for (int i = 0; i < nvs_gpu_count; i++)
+        if (mask >> i & 1 && !nvs_gate_is_open(&nvs_gpus[i]))
+            return &nvs_gpus[i];
+    return NULL;
+}
+
+/* As nvs_enter_slow, with several gates. Only the GPU of `handle` has a list that the stream is noted in, so only its word has to
+ * be the same; the other gates have to be open. */
+bool nvs_enter_several(uint64_t mask, uintptr_t handle)
+{
+    NVS_NO_CANCELLATION;
+    struct nvs_thread *self;
+    struct nvs_stream_use use;
+    if (!nvs_process_ready() || !(self = nvs_thread_record()) || atomic_load_explicit(&self->inside, memory_order_relaxed))
+        return false;
+    if (!nvs_stream_use(handle, 1, &use))
+        return false;
+    mask |= UINT64_C(1) << use.gpu->index;
+    for (;;) {
+        uint64_t word = atomic_load(&use.gpu->gate->word);
+        if (!nvs_stream_note(&use))
+            return false;
+        atomic_store_explicit(&self->inside, mask, memory_order_relaxed);
+        fence_after_store();
+        if (!first_not_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)
+            return true;
+        atomic_store_explicit(&self->inside, 0, memory_order_release);
+        struct nvs_gpu *closed = first_not_open(mask); /* wait outside all gates */
+        if (closed && !nvs_gate_wait_open(closed))
+            return false;
+    }
+}

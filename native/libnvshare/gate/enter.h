@@ -1,0 +1,72 @@
+/* How a thread enters and leaves a GPU's gate: the fast path of every launch and copy. Theory of operation: gate/gate.h. */
+#ifndef NVS_ENTER_H
+#define NVS_ENTER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/platform.h"
+#include "gate/threads.h"
+
+/* What makes the fast path insufficient; bits. */
+enum {
+    NVS_ENTER_BY_CONTEXT = 1, /* default streams must be told apart by context: there are several GPUs or contexts */
+    NVS_ENTER_FENCED = 2,     /* membarrier does not work here: each thread executes a fence */
+};
+/* Written by nvs_enter_setup, nvs_enter_by_context and nvs_enter_forked. */
+extern _Atomic unsigned nvs_enter_mode;
+
+/* What nvs_enter answers. SLOWLY is for one submission in many: what would cost too much for each can be done there. */
+enum { NVS_NOT_ENTERED, NVS_ENTERED, NVS_ENTERED_SLOWLY };
+
+/* Waits for the gate, notes the stream and caches the word. */
+unsigned nvs_enter_slow(uintptr_t stream);
+/* The fast path for a mode other than 0. */
+unsigned nvs_enter_with_mode(uintptr_t stream, unsigned mode);
+
+/* Not 0 if the thread is now inside and must call nvs_leave after the driver's call. 0 if the call needs no gate: the library
+ * is not at work, there is no context, the stream captures, or the thread is inside already (the driver called back). */
+static inline unsigned nvs_enter(uintptr_t stream)
+{
+    struct nvs_thread *self = nvs_thread_self;
+    struct nvs_cached_stream *cached = nvs_thread_cached(self, stream);
+    /* Relaxed: FENCED is cleared before the helper exists (nvs_enter_setup); a stale FENCED costs a fence, nothing more.
+     * BY_CONTEXT is set before the second context's handle is returned to the program (nvs_enter_by_context), and a thread
+     * can use that context only after it has learned the handle. Without the bit, a default stream of the second context
+     * would match the entry of the first, pass the wrong gate and not be drained. */
+    unsigned mode = atomic_load_explicit(&nvs_enter_mode, memory_order_relaxed);
+    if (NVS_UNLIKELY(mode))
+        return nvs_enter_with_mode(stream, mode);
+    /* Relaxed: only this thread writes its record. */
+    if (NVS_UNLIKELY(cached->key != stream || atomic_load_explicit(&self->inside, memory_order_relaxed)))
+        return nvs_enter_slow(stream);
+    /* Store, then load: the thread's half of the store-buffering pattern. Pairs with barrier_all_threads in gate/gate.c. The
+     * signal fence keeps the compiler from swapping the two; the processor is kept from it by membarrier in the helper.
+     * Without it the thread could pass a gate that the helper has closed and found empty. */
+    atomic_store_explicit(&self->inside, cached->inside, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word && --cached->left))
+        return NVS_ENTERED;
+    atomic_store_explicit(&self->inside, 0, memory_order_release); /* nothing was submitted: order does not matter here */
+    return nvs_enter_slow(stream);
+}
+
+static inline void nvs_leave(unsigned entered)
+{
+    /* Release pairs with the acquire in nvs_threads_any_inside: the submission comes before the helper's drain events. Without
+     * it a drain could end before work that was submitted inside the gate. */
+    if (NVS_LIKELY(entered))
+        atomic_store_explicit(&nvs_thread_self->inside, 0, memory_order_release);
+}
+
+/* Enters the gates of every GPU in `mask` (work that spans GPUs); never waits at one while inside another. */
+bool nvs_enter_several(uint64_t mask, uintptr_t stream);
+
+/* Chooses between membarrier and fences. Before the helper thread starts. */
+void nvs_enter_setup(void);
+void nvs_enter_forked(void);
+/* From now on default streams are told apart by context. */
+void nvs_enter_by_context(void);
+
+#endif

@@ -1,0 +1,121 @@
+/* The theory of operation is in gate/gate.h. All accesses to the word are sequentially consistent here; only the fast path
+ * (gate/enter.h) reads it with relaxed order. */
+#include "gate/gate.h"
+
+#include "gate/drain.h"
+#include "gate/enter.h"
+#include "gpu.h"
+#include "helper/wake.h"
+#include "process.h"
+
+/* The helper's half of the store-buffering pattern: every store to the word before this call is visible to every thread that
+ * is not seen inside after it. Pairs with the signal fence in nvs_enter and with fence_after_store in gate/enter.c.
+ * Without it a thread could still read the old word while the helper reads its old "not inside": work would be submitted
+ * after the lock was given back. */
+static void barrier_all_threads(void)
+{
+    if (atomic_load(&nvs_enter_mode) & NVS_ENTER_FENCED)
+        atomic_thread_fence(memory_order_seq_cst); /* the threads execute their own */
+    else
+        nvs_barrier();
+}
+
+/* Open before open_count: a thread that reads the new count in wait_for_turn finds the gate open. */
+void nvs_gate_open(struct nvs_gpu *gpu)
+{
+    atomic_fetch_and(&gpu->gate->word, ~NVS_WORD_WATCH);
+    atomic_fetch_or(&gpu->gate->word, NVS_WORD_OPEN);
+    nvs_gate_call_waiters(gpu);
+}
+
+void nvs_gate_call_waiters(struct nvs_gpu *gpu)
+{
+    atomic_fetch_add(&gpu->open_count, 1);
+    nvs_futex_wake_all(&gpu->open_count);
+}
+
+void nvs_gate_close(struct nvs_gpu *gpu)
+{
+    atomic_fetch_and(&gpu->gate->word, ~(NVS_WORD_OPEN | NVS_WORD_WATCH));
+    barrier_all_threads();
+}
+
+/* A compare-and-swap, because threads change the word too: clear_watch and nvs_gate_forget_streams. */
+void nvs_gate_watch(struct nvs_gpu *gpu)
+{
+    uint64_t word = atomic_load(&gpu->gate->word);
+    while (word & NVS_WORD_OPEN && !atomic_compare_exchange_weak(&gpu->gate->word, &word, word | NVS_WORD_WATCH))
+        ;
+    barrier_all_threads();
+}
+
+void nvs_gate_unwatch(struct nvs_gpu *gpu) { atomic_fetch_and(&gpu->gate->word, ~NVS_WORD_WATCH); }
+
+bool nvs_gate_is_watched(const struct nvs_gpu *gpu) { return atomic_load(&gpu->gate->word) & NVS_WORD_WATCH; }
+
+bool nvs_gate_is_open(const struct nvs_gpu *gpu)
+{
+    return (atomic_load(&gpu->gate->word) & (NVS_WORD_OPEN | NVS_WORD_WATCH)) == NVS_WORD_OPEN;
+}
+
+/* Pairs with the comparison in nvs_enter and nvs_enter_slow: a stream that was noted under the old generation is noted again.
+ * The swap fails if a thread has cleared the watch bit since the word was read: that thread may have submitted, so the
+ * drained list is no longer complete. */
+bool nvs_gate_new_generation(struct nvs_gpu *gpu)
+{
+    uint64_t word = atomic_load(&gpu->gate->word);
+    do
+        if ((word & (NVS_WORD_OPEN | NVS_WORD_WATCH)) == NVS_WORD_OPEN)
+            return false;
+    while (!atomic_compare_exchange_weak(&gpu->gate->word, &word, word + NVS_WORD_GENERATION));
+    return true;
+}
+
+/* Pairs with the comparison in nvs_enter. A thread that uses a new stream with the old handle has learned the handle from
+ * the thread that destroyed the old stream, so it reads this word or a later one. */
+void nvs_gate_forget_streams(struct nvs_gpu *gpu) { atomic_fetch_add(&gpu->gate->word, NVS_WORD_GENERATION); }
+
+/* A thread is about to submit while the helper looks whether the process is idle.
+ * Pairs with tick_watch in helper/work.c, which stores is_idle_told and then reads the watch bit; here the bit is cleared and
+ * then is_idle_told is read. Both are sequentially consistent, so at least one side sees the other's store. Otherwise the
+ * scheduler would take a busy process for idle. */
+static void clear_watch(struct nvs_gpu *gpu, uint64_t word)
+{
+    if (atomic_compare_exchange_strong(&gpu->gate->word, &word, word & ~NVS_WORD_WATCH) && atomic_load(&gpu->is_idle_told))
+        nvs_wake_helper();
+}
+
+/* Three pairs:
+ * - open_count is read before the word; nvs_gate_open changes them in the other order. If the gate opens in between, the
+ *   count differs and the futex does not sleep. Otherwise the wake-up could be lost and the thread sleep for a second.
+ * - waiters is raised before the helper is woken; the helper clears the wake-up (nvs_wake_clear) before it reads waiters in
+ *   the same step. Otherwise it could miss the waiter and not request the lock.
+ * - open_count is read before threads_drain; look_again in helper/work.c changes them in the other order. Otherwise the thread
+ *   could sleep for a second before it drains. */
+static void wait_for_turn(struct nvs_gpu *gpu)
+{
+    uint32_t seen = atomic_load(&gpu->open_count);
+    atomic_fetch_add(&gpu->waiters, 1);
+    if (!(atomic_load(&gpu->gate->word) & NVS_WORD_OPEN)) {
+        nvs_wake_helper();
+        if (atomic_load(&gpu->threads_drain))
+            nvs_drain_in_thread(gpu, seen);
+        nvs_futex_wait(&gpu->open_count, seen, 1000 * NVS_MS);
+    }
+    atomic_fetch_sub(&gpu->waiters, 1);
+}
+
+uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu)
+{
+    for (;;) {
+        uint64_t word = atomic_load(&gpu->gate->word);
+        if (word & NVS_WORD_WATCH)
+            clear_watch(gpu, word);
+        else if (word & NVS_WORD_OPEN)
+            return word;
+        else if (!nvs_process_ready())
+            return 0;
+        else
+            wait_for_turn(gpu);
+    }
+}

@@ -1,0 +1,216 @@
+#include "gate/streams.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gate/contexts.h"
+#include "gate/drain.h"
+#include "gate/events.h"
+#include "gate/gate.h"
+#include "gpu.h"
+#include "helper/session.h"
+
+enum { BUCKETS = 256 };
+
+struct nvs_lock nvs_streams_lock = NVS_LOCK_WITH_RANK(NVS_LOCK_STREAMS);
+_Atomic int nvs_streams_capturing;
+
+static struct nvs_stream *buckets[BUCKETS];
+
+static struct nvs_stream **bucket_of(uintptr_t handle, CUcontext context)
+{
+    uintptr_t key = handle > 2 ? handle : (uintptr_t)context + handle;
+    return &buckets[(key ^ key >> 7 ^ key >> 15) % BUCKETS];
+}
+
+static CUcontext context_of_handle(uintptr_t handle)
+{
+    CUcontext context = NULL;
+    if (handle > 2 && nvs_real.cuStreamGetCtx((CUstream)handle, &context) == CUDA_SUCCESS && context)
+        return context;
+    nvs_real.cuCtxGetCurrent(&context);
+    return context;
+}
+
+struct nvs_stream *nvs_stream_find(uintptr_t handle, bool create)
+{
+    CUcontext context = NULL;
+    if (handle <= 2 && (nvs_real.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context))
+        return NULL;
+    struct nvs_stream **bucket = bucket_of(handle, context);
+    for (struct nvs_stream *at = *bucket; at; at = at->next)
+        if (at->handle == handle && (handle > 2 || at->context == context))
+            return at;
+    if (!create)
+        return NULL;
+    context = context_of_handle(handle);
+    struct nvs_gpu *gpu = nvs_context_gpu(context);
+    struct nvs_stream *made = gpu ? calloc(1, sizeof *made) : NULL;
+    if (!made)
+        return NULL;
+    *made = (struct nvs_stream){.next = *bucket, .handle = handle, .context = context, .gpu = gpu};
+    return *bucket = made;
+}
+
+static struct nvs_stream *first_from(int bucket)
+{
+    while (bucket < BUCKETS && !buckets[bucket])
+        bucket++;
+    return bucket < BUCKETS ? buckets[bucket] : NULL;
+}
+
+struct nvs_stream *nvs_stream_first(void) { return first_from(0); }
+
+struct nvs_stream *nvs_stream_after(const struct nvs_stream *stream)
+{
+    return stream->next ? stream->next : first_from((int)(bucket_of(stream->handle, stream->context) - buckets) + 1);
+}
+
+bool nvs_stream_is_capturing(const struct nvs_stream *stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (stream->handle == (uintptr_t)CU_STREAM_LEGACY)
+        return false; /* it cannot, and asking is an error while others do */
+    return nvs_real.cuStreamIsCapturing((CUstream)stream->handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Whether to ask the driver, which costs more: a capture is known, or the thread is about to wait at a closed gate. */
+static bool may_be_capturing(const struct nvs_stream *stream)
+{
+    return atomic_load(&nvs_streams_capturing) > 0 || !(atomic_load(&stream->gpu->gate->word) & NVS_WORD_OPEN);
+}
+
+static uint32_t window_of(const struct nvs_stream *stream)
+{
+    if (!nvs_session_paces())
+        return NVS_PACING_MOST; /* no other client to make way for */
+    return stream->pacing.window ? stream->pacing.window : 1;
+}
+
+/* Waits until the event has finished, at most NVS_PACING_WAIT_NS: a kernel may wait for work that another thread has yet to submit.
+ * Gives and takes the lock; returns the stream's record, or NULL if the stream is gone or was given another event meanwhile. */
+static struct nvs_stream *wait_for_pacing_event(uintptr_t handle, CUevent event)
+{
+    int64_t began = nvs_now_ns(), waited = 0;
+    struct nvs_stream *stream;
+    while ((stream = nvs_stream_find(handle, false)) && stream->pacing_event == event && !nvs_event_is_finished(event)) {
+        waited = nvs_now_ns() - began;
+        if (waited > NVS_PACING_WAIT_NS)
+            return stream;
+        nvs_lock_give(&nvs_streams_lock);
+        if (waited > 20000)
+            nvs_sleep_ns(waited < 2 * NVS_MS ? 50000 : 500000);
+        nvs_lock_take(&nvs_streams_lock);
+    }
+    return stream && stream->pacing_event == event ? stream : NULL;
+}
+
+/* Waits for the last event, then records the next. The stream may be gone after it. */
+static void pace(struct nvs_stream *stream)
+{
+    uintptr_t handle = stream->handle;
+    stream->is_pacing = true;
+    if (stream->is_pacing_event_pending && !(stream = wait_for_pacing_event(handle, stream->pacing_event)))
+        return;
+    stream->is_pacing = false;
+    nvs_pacing_learn(&stream->pacing, nvs_now_ns(), stream->gpu->noted_streams);
+    stream->is_pacing_event_pending =
+        nvs_event_can_record(stream, handle) && nvs_event_record(stream, &stream->pacing_event, handle) == CUDA_SUCCESS;
+}
+
+bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use)
+{
+    nvs_lock_take(&nvs_streams_lock);
+    struct nvs_stream *stream = nvs_stream_find(handle, true);
+    if (!stream || (may_be_capturing(stream) && nvs_stream_is_capturing(stream))) {
+        nvs_lock_give(&nvs_streams_lock);
+        return false;
+    }
+    stream->submitted += spent;
+    if (stream->submitted >= window_of(stream) && !stream->is_pacing) {
+        stream->submitted = 0;
+        if (nvs_session_paces())
+            pace(stream); /* gives and takes the lock */
+        stream = nvs_stream_find(handle, true);
+    }
+    if (stream) {
+        uint32_t window = window_of(stream);
+        *use = (struct nvs_stream_use){.gpu = stream->gpu, .handle = handle};
+        use->window = stream->submitted < window ? window - stream->submitted : 1;
+    }
+    nvs_lock_give(&nvs_streams_lock);
+    return stream != NULL;
+}
+
+bool nvs_stream_note(const struct nvs_stream_use *use)
+{
+    nvs_lock_take(&nvs_streams_lock);
+    struct nvs_stream *stream = nvs_stream_find(use->handle, true);
+    if (stream && !stream->is_noted) {
+        stream->is_noted = true;
+        stream->gpu->noted_streams++;
+    }
+    nvs_lock_give(&nvs_streams_lock);
+    return stream != NULL;
+}
+
+static void drop_events(struct nvs_stream *stream)
+{
+    if (stream->pacing_event)
+        nvs_real.cuEventDestroy_v2(stream->pacing_event);
+    if (stream->drain_event)
+        nvs_real.cuEventDestroy_v2(stream->drain_event);
+    stream->pacing_event = stream->drain_event = NULL;
+}
+
+/* A context that is destroyed takes its events with it. */
+static void stream_end(struct nvs_stream *stream, bool context_lives)
+{
+    if (context_lives) {
+        if (stream->is_noted)
+            nvs_drain_keep_event(stream);
+        drop_events(stream);
+    }
+    if (stream->is_capturing)
+        atomic_fetch_sub(&nvs_streams_capturing, 1);
+    if (stream->is_noted)
+        stream->gpu->noted_streams--;
+    nvs_gate_forget_streams(stream->gpu);
+    free(stream);
+}
+
+void nvs_stream_gone(CUstream handle)
+{
+    nvs_lock_take(&nvs_streams_lock);
+    for (struct nvs_stream **at = bucket_of((uintptr_t)handle, NULL); *at; at = &(*at)->next)
+        if ((*at)->handle == (uintptr_t)handle) {
+            struct nvs_stream *gone = *at;
+            *at = gone->next;
+            stream_end(gone, nvs_context_is_alive(gone->context));
+            break;
+        }
+    nvs_lock_give(&nvs_streams_lock);
+}
+
+void nvs_streams_forget_context(CUcontext context)
+{
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct nvs_stream **at = &buckets[i]; *at;) {
+            struct nvs_stream *gone = *at;
+            if (gone->context != context) {
+                at = &gone->next;
+                continue;
+            }
+            *at = gone->next;
+            stream_end(gone, false);
+        }
+}
+
+void nvs_streams_forked(void)
+{
+    nvs_lock_reset(&nvs_streams_lock);
+    memset(buckets, 0, sizeof buckets); /* the records belong to the parent's contexts: left where they are */
+    nvs_contexts_forked();
+    atomic_store(&nvs_streams_capturing, 0);
+}

@@ -1,0 +1,67 @@
+/* The streams of this process that work was submitted to, and which of them have to be drained. */
+#ifndef NVS_STREAMS_H
+#define NVS_STREAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+#include "gate/pacing.h"
+#include "lookup/symbols.h"
+
+struct nvs_gpu;
+
+struct nvs_stream {
+    struct nvs_stream *next;
+    uintptr_t handle; /* a stream, or 1 or 2: a context's legacy or per-thread default stream */
+    CUcontext context;
+    struct nvs_gpu *gpu;
+    bool is_noted;     /* may have unfinished work: on the list to drain */
+    bool is_capturing; /* a capture began on it */
+    bool is_pacing;    /* a thread waits for `pacing_event` */
+    bool is_pacing_event_pending; /* recorded, and not yet seen finished */
+    uint32_t submitted; /* since `pacing_event` was recorded */
+    struct nvs_pacing pacing;
+    CUevent pacing_event;
+    CUevent drain_event; /* recorded in drain attempt `drain_attempt` */
+    uint32_t drain_attempt;
+};
+
+/* What a thread that submits needs to know. */
+struct nvs_stream_use {
+    struct nvs_gpu *gpu;
+    uintptr_t handle;
+    uint32_t window; /* submissions until it must ask again */
+};
+
+/* Protects streams, contexts and drain events. Also held while a capture begins or ends, and from asking whether a stream captures
+ * to recording an event of ours on it: such an event would break the capture. */
+extern struct nvs_lock nvs_streams_lock;
+/* How many streams a capture began on. Written under the lock. Read without it as a hint whether to ask the driver: a thread that
+ * continues a capture has begun it, or has learned of it from the thread that began it, and so reads at least 1. */
+extern _Atomic int nvs_streams_capturing;
+
+static inline uintptr_t nvs_stream_handle(CUstream stream, enum nvs_variant variant)
+{
+    return stream ? (uintptr_t)stream : variant == NVS_PTDS ? (uintptr_t)CU_STREAM_PER_THREAD : (uintptr_t)CU_STREAM_LEGACY;
+}
+
+/* False if the submission needs no gate: there is no context, or the stream captures. `spent`: submissions since the last call. May
+ * wait, for the pacing. */
+bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use);
+/* Puts the stream on the list to drain; false if it is gone. */
+bool nvs_stream_note(const struct nvs_stream_use *use);
+/* A stream is about to be destroyed. */
+void nvs_stream_gone(CUstream stream);
+
+/* With the lock held. `create`: make a record if there is none. */
+struct nvs_stream *nvs_stream_find(uintptr_t handle, bool create);
+struct nvs_stream *nvs_stream_first(void);
+struct nvs_stream *nvs_stream_after(const struct nvs_stream *stream);
+/* Asks the driver. */
+bool nvs_stream_is_capturing(const struct nvs_stream *stream);
+void nvs_streams_forget_context(CUcontext context);
+
+void nvs_streams_forked(void);
+
+#endif

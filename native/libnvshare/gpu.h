@@ -1,0 +1,55 @@
+/* The GPUs that this process sees, and what each part of the library keeps about one. */
+#ifndef NVS_GPU_H
+#define NVS_GPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+#include "base/platform.h"
+#include "client/account.h"
+#include "gate/gate.h"
+#include "wire.h"
+
+/* One visible GPU. Its index in nvs_gpus is its CUDA ordinal and its number in messages. */
+struct nvs_gpu {
+    struct nvs_gate *gate;
+    int index;
+    bool can_be_managed; /* managed memory is paged in and out on this device */
+    uint8_t uuid[16];
+    uint8_t kind;
+    char label[48]; /* the UUID in print */
+    uint64_t bytes;
+
+    /* Shared by the helper and the program's threads. gate/gate.c says what the first four pair with. */
+    _Atomic uint32_t open_count; /* raised when the gate opens or waiters are called; they sleep on this futex */
+    _Atomic bool threads_drain;  /* the program exits: threads that wait at the gate drain the GPU */
+    _Atomic uint32_t waiters;    /* threads that wait at the gate; the helper requests the lock for them */
+    _Atomic bool is_idle_told;   /* the scheduler was told that all our work has finished */
+    _Atomic uint32_t contexts;   /* how many are alive; written under nvs_streams_lock */
+    uint32_t noted_streams;      /* how many are to be drained; under nvs_streams_lock */
+
+    struct nvs_lock account_lock;
+    struct nvs_account account;
+    _Atomic uint64_t small_bytes; /* small allocations that stayed native; a bound, orders nothing */
+    _Atomic bool memory_changed; /* since the last report; what it pairs with: nvs_memory_changed */
+    _Atomic bool is_urgent;      /* by so much that the report must not wait */
+
+    /* The rest belongs to the helper thread. */
+    bool is_draining;     /* the lock is to be given back when all work has finished */
+    bool is_past_threads; /* no thread was inside the gate: events are recorded and asked about from here on */
+    bool is_watch_armed;  /* the watch bit has been set since the gate opened; a thread may have cleared it again */
+    int64_t drain_began_ns;
+    int64_t next_look_ns; /* when idleness is looked for again */
+    uint32_t looks;       /* of the present drain */
+};
+
+extern struct nvs_gpu nvs_gpus[NVS_MAX_GPUS];
+extern int nvs_gpu_count;
+
+/* Asks the driver about the GPU with this ordinal and fills nvs_gpus[index]. */
+void nvs_gpu_setup(int index, struct nvs_gate *gate);
+/* The GPU of the current context, or NULL. */
+struct nvs_gpu *nvs_gpu_current(void);
+
+#endif

@@ -1,0 +1,286 @@
+/* The helper thread. It performs what the client machine (client/client.h) decides, which itself has no clock, socket or thread.
+ *
+ * The program's threads store what they need (a waiter, changed memory, a question about budget) and wake the helper. In each step
+ * it reads the socket, asks the machine what to do, does it, writes to the socket, and then polls. Apart from the poll it makes no
+ * call that can wait, so it sees a limit, a recall or the scheduler's death within one step, whatever the GPU is doing.
+ *
+ * Without a scheduler everything runs unshared. A thread that waited for a turn when the scheduler died runs after a bounded time. */
+#include "helper/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "gpu.h"
+#include "helper/asks.h"
+#include "helper/helper.h"
+#include "helper/joining.h"
+#include "helper/link.h"
+#include "helper/user_lines.h"
+#include "helper/wake.h"
+#include "helper/work.h"
+#include "memory/pools.h"
+
+#define POOL_LOOK_NS (100 * NVS_MS)
+
+/* The helper's own. */
+struct nvs_client nvs_helper_client;
+static struct nvs_link wire = {.fd = {.fd = -1}};
+static int64_t next_pools_ns;
+static int connect_error;
+
+/* Shared with the program's threads. */
+static _Atomic bool is_connected;        /* a hint: a question that comes too late is refused by the helper's next step */
+static _Atomic bool paces;               /* a hint, relaxed: a stale value shortens or lengthens one window of work */
+static _Atomic bool is_running;          /* written during set-up and after a fork, when there is one thread */
+static _Atomic bool is_exiting;          /* set before the wake-up that makes the helper read it */
+static _Atomic uint32_t has_left_driver; /* a futex, set after the helper's last call to the driver */
+
+static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
+
+bool nvs_session_paces(void) { return atomic_load_explicit(&paces, memory_order_relaxed); }
+
+bool nvs_session_is_connected(void) { return atomic_load(&is_connected); }
+
+/* ---- doing what the client machine says ---- */
+
+/* What threads see of the conversation. */
+static void publish(void)
+{
+    atomic_store(&is_connected, nvs_helper_client.is_registered);
+    atomic_store(&paces, nvs_helper_client.paces);
+}
+
+static void send_frames(void)
+{
+    struct nvs_client_out *out = &nvs_helper_client.out;
+    struct nvs_head head;
+    for (size_t at = 0; at < out->frames_bytes; at += head.length) {
+        memcpy(&head, out->frames + at, sizeof head);
+        nvs_link_put(&wire, out->frames + at, head.length);
+    }
+    out->frames_bytes = 0;
+}
+
+void nvs_session_send_ask(int gpu, uint32_t ask, uint64_t need)
+{
+    nvs_client_ask(&nvs_helper_client, gpu, ask, need);
+    send_frames();
+}
+
+static void attempt(int64_t now)
+{
+    connect_error = nvs_link_connect(&wire, nvs_options()->socket);
+    if (connect_error)
+        nvs_client_not_connected(&nvs_helper_client, now, nvs_link_absence(connect_error, nvs_options()->socket));
+    else
+        nvs_client_connected(&nvs_helper_client, now);
+}
+
+/* Repeats until nothing is left, because what is done here may add to what is to be done. */
+static void perform(int64_t now)
+{
+    struct nvs_client_out *out = &nvs_helper_client.out;
+    while (out->todo) {
+        uint32_t todo = out->todo;
+        out->todo = 0;
+        if (todo & NVS_CLIENT_UNANSWERED) /* before is_connected falls: the scheduler is there or expected */
+            nvs_asks_lost(now, atomic_load(&is_connected));
+        publish();
+        nvs_user_lines_print(todo, connect_error);
+        if (todo & NVS_CLIENT_DISCONNECT)
+            nvs_link_close(&wire);
+        if (todo & NVS_CLIENT_ANSWER)
+            nvs_asks_answer(out->ask, out->granted);
+        if (todo & NVS_CLIENT_GPUS)
+            nvs_work_perform();
+        if (todo & NVS_CLIENT_SEND) /* after the GPUs: their figures are still missing in a REGISTER */
+            send_frames();
+        if (todo & NVS_CLIENT_AWAY)
+            nvs_joining_away();
+        if (todo & NVS_CLIENT_JOINED)
+            nvs_joining_done();
+        if (todo & NVS_CLIENT_CONNECT)
+            attempt(now);
+    }
+}
+
+static void lost(int64_t now)
+{
+    nvs_link_close(&wire);
+    nvs_client_lost(&nvs_helper_client, now);
+    perform(now);
+}
+
+static void receive(const uint8_t *frame, int64_t now)
+{
+    struct nvs_head head;
+    memcpy(&head, frame, sizeof head);
+    int index = nvs_client_gpu_of(&nvs_helper_client, frame, head.length);
+    struct nvs_gpu *gpu = index < 0 ? NULL : &nvs_gpus[index];
+    if (head.type == NVS_BUDGET_RECALL && !atomic_load(&has_left_driver))
+        nvs_pools_try_refresh(); /* memory may have gone back to the card unseen */
+    if (gpu)
+        nvs_lock_take(&gpu->account_lock);
+    uint32_t todo = nvs_client_receive(&nvs_helper_client, now, frame, head.length, gpu ? &gpu->account : NULL);
+    if (gpu)
+        nvs_lock_give(&gpu->account_lock);
+    if (gpu && !(todo & NVS_CLIENT_SAY_BROKEN))
+        nvs_user_lines_of_frame(frame);
+    perform(now);
+}
+
+/* False if the connection is gone. */
+static bool read_messages(int64_t now)
+{
+    size_t at = 0;
+    bool broken = false;
+    const uint8_t *frame;
+    if (!nvs_link_receive(&wire))
+        return false;
+    while ((frame = nvs_link_next(&wire, &at, &broken))) {
+        receive(frame, now);
+        if (!nvs_link_is_up(&wire))
+            return true; /* it broke the protocol, and that has been dealt with */
+    }
+    if (broken) {
+        nvs_user_lines_print(NVS_CLIENT_SAY_BROKEN, 0);
+        return false;
+    }
+    nvs_link_consume(&wire, at);
+    return true;
+}
+
+/* ---- the loop ---- */
+
+static int64_t tick_pools(int64_t now)
+{
+    if (atomic_load(&has_left_driver) || !nvs_pools_have_slack())
+        return NVS_NEVER;
+    if (now >= next_pools_ns) {
+        nvs_pools_try_refresh();
+        next_pools_ns = now + POOL_LOOK_NS;
+    }
+    return next_pools_ns;
+}
+
+static struct nvs_seen see(struct nvs_gpu *gpu)
+{
+    uint32_t news = !atomic_load(&gpu->memory_changed) ? NVS_NEWS_NONE : atomic_load(&gpu->is_urgent) ? NVS_NEWS_MUCH : NVS_NEWS_SOME;
+    return (struct nvs_seen){.waiters = atomic_load(&gpu->waiters), .contexts = atomic_load(&gpu->contexts), .news = news};
+}
+
+static int64_t tick(int64_t now)
+{
+    struct nvs_seen seen[NVS_MAX_GPUS];
+    int64_t next = NVS_NEVER;
+    for (int i = 0; i < nvs_gpu_count; i++)
+        seen[i] = see(&nvs_gpus[i]);
+    nvs_client_tick(&nvs_helper_client, now, seen);
+    perform(now);
+    for (int i = 0; i < nvs_gpu_count; i++)
+        next = sooner(next, nvs_work_tick(&nvs_gpus[i], now));
+    perform(now);
+    next = sooner(sooner(next, nvs_asks_tick(now)), nvs_client_next(&nvs_helper_client));
+    return sooner(next, tick_pools(now));
+}
+
+static void wait_for_something(int64_t next)
+{
+    struct pollfd fds[2] = {{.fd = nvs_wake_fd(), .events = POLLIN}, {.fd = wire.fd.fd, .events = POLLIN}};
+    int64_t left = next == NVS_NEVER ? -1 : next - nvs_now_ns();
+    if (next != NVS_NEVER && left < 0)
+        left = 0;
+    if (wire.out_bytes)
+        fds[1].events |= POLLOUT;
+    /* Safety net: wake every 5 s. */
+    if (left < 0 || left > 5000 * NVS_MS)
+        left = 5000 * NVS_MS;
+    if (nvs_wake_is_broken())
+        return;
+    struct timespec ts = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
+    ppoll(fds, 2, &ts, NULL);
+}
+
+/* Pairs with nvs_session_leave_driver: is_exiting is stored there before the wake-up, and read here after nvs_wake_clear. */
+static void heed_exit(void)
+{
+    if (!atomic_load(&is_exiting) || atomic_load(&has_left_driver))
+        return;
+    nvs_work_leave_driver();
+    atomic_store(&has_left_driver, 1);
+    nvs_futex_wake_all(&has_left_driver);
+}
+
+/* Runs as long as the process. */
+static void *helper(void *nothing)
+{
+    for (;;) {
+        nvs_wake_clear();
+        heed_exit();
+        if (nvs_link_is_up(&wire) && !read_messages(nvs_now_ns()))
+            lost(nvs_now_ns());
+        int64_t next = tick(nvs_now_ns());
+        if (nvs_link_is_up(&wire) && !nvs_link_flush(&wire))
+            lost(nvs_now_ns());
+        else
+            wait_for_something(next);
+    }
+    return nothing;
+}
+
+static void start_client(void)
+{
+    const struct nvs_options *options = nvs_options();
+    struct nvs_client_config config = {.reconnect_ns = options->reconnect_ms * NVS_MS,
+                                       .orphan_ns = options->orphan_wait_ms * NVS_MS,
+                                       .join_ns = options->join_ms * NVS_MS,
+                                       .silence_ns = options->silence_ms * NVS_MS,
+                                       .own_limit = options->limit_bytes,
+                                       .priority = (int16_t)options->priority,
+                                       .weight = (uint16_t)options->weight};
+    memcpy(config.run, options->run, sizeof config.run);
+    memcpy(config.name, options->name, sizeof config.name);
+    nvs_client_init(&nvs_helper_client, &config, nvs_now_ns());
+    for (int i = 0; i < nvs_gpu_count; i++)
+        nvs_client_add_gpu(&nvs_helper_client, nvs_gpus[i].uuid, nvs_gpus[i].kind, nvs_gpus[i].bytes);
+}
+
+int nvs_session_start(void)
+{
+    start_client();
+    nvs_wake_open();
+    int error = nvs_thread_start(helper, NULL);
+    atomic_store(&is_running, error == 0);
+    return error;
+}
+
+void nvs_session_leave_driver(void)
+{
+    int64_t end = nvs_now_ns() + 200 * NVS_MS, left;
+    if (!atomic_load(&is_running))
+        return;
+    atomic_store(&is_exiting, true);
+    nvs_wake_helper();
+    while (!atomic_load(&has_left_driver) && (left = end - nvs_now_ns()) > 0)
+        nvs_futex_wait(&has_left_driver, 0, left);
+}
+
+void nvs_session_forked(void)
+{
+    nvs_asks_forked();
+    nvs_wake_forked();
+    nvs_link_close(&wire);
+    memset(&nvs_helper_client, 0, sizeof nvs_helper_client);
+    nvs_joining_forked();
+    atomic_store(&is_connected, false);
+    atomic_store(&paces, false);
+    atomic_store(&is_running, false);
+    atomic_store(&is_exiting, false); /* the child has not begun to exit, even if it was forked in an exit handler */
+    atomic_store(&has_left_driver, 0);
+    nvs_work_forked();
+}

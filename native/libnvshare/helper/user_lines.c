@@ -1,0 +1,85 @@
+#include "helper/user_lines.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "gpu.h"
+#include "helper/helper.h"
+
+void nvs_user_lines_print(uint32_t todo, int error)
+{
+    if (todo & NVS_CLIENT_SAY_ALONE)
+        nvs_info("no scheduler at %s (%s): running unshared until there is one", nvs_options()->socket, strerror(error));
+    if (todo & NVS_CLIENT_SAY_BROKEN)
+        nvs_warn("the scheduler sent what we do not understand; connecting again");
+    if (todo & NVS_CLIENT_SAY_LOST)
+        nvs_warn("the scheduler went away; this process goes on and joins again when it is back");
+    if (todo & NVS_CLIENT_SAY_HUNG)
+        nvs_warn("the scheduler does not answer; this process runs without a turn until it does, and keeps its place in the queue");
+}
+
+void nvs_user_lines_of_wait_for_limit(void)
+{
+    nvs_info("the first allocation waits for the scheduler, which may set a memory limit, for at most %lld s",
+             (long long)(nvs_options()->join_ms + 999) / 1000);
+}
+
+void nvs_user_lines_of_no_limit(void)
+{
+    nvs_warn("there is no scheduler: this process allocates without it, and shares no memory limit with others until there is one");
+}
+
+/* Another process chose this name: control characters must not reach the terminal, nor those that UTF-8 encodes in two bytes. */
+static void make_printable(unsigned char *text)
+{
+    for (unsigned char *c = text; *c; c++)
+        if (*c < ' ' || *c == 0x7f)
+            *c = '?';
+        else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+            c[0] = c[1] = '?';
+}
+
+static const char *wanted(enum nvs_wait wait)
+{
+    return wait == NVS_WAIT_MEMORY ? "memory of " : wait == NVS_WAIT_LOCK ? "the lock of " : "";
+}
+
+static void say_long_wait(const struct nvs_gpu *gpu, const struct nvs_msg_long_wait *wait)
+{
+    char holder[sizeof wait->holder + 1];
+    memcpy(holder, wait->holder, sizeof wait->holder);
+    holder[sizeof wait->holder] = '\0';
+    make_printable((unsigned char *)holder);
+    nvs_info("waiting for %s%s for %llu s, place %u in the queue; held by %s%s for %llu s",
+             wanted(nvs_helper_client.gpus[gpu->index].wait), gpu->label, (unsigned long long)wait->waited_ms / 1000, wait->place,
+             *holder ? holder : "another process", wait->holders > 1 ? " and others" : "", (unsigned long long)wait->held_ms / 1000);
+}
+
+#define AS(type, name) \
+    struct type name; \
+    memcpy(&name, frame, sizeof name)
+
+void nvs_user_lines_of_frame(const uint8_t *frame)
+{
+    AS(nvs_head, head);
+    const struct nvs_gpu *gpu = &nvs_gpus[head.gpu];
+    if (head.type == NVS_LOCK_OK) {
+        AS(nvs_msg_lock_ok, ok);
+        nvs_debug("%s: lock %#llx%s", gpu->label, (unsigned long long)ok.lock, ok.contended ? ", contended" : "");
+    } else if (head.type == NVS_DROP_LOCK) {
+        AS(nvs_msg_drop_lock, drop);
+        nvs_debug("%s: drop lock %#llx, reason %u", gpu->label, (unsigned long long)drop.lock, drop.reason);
+    } else if (head.type == NVS_WAIT_FOR_MEM) {
+        AS(nvs_msg_wait_for_mem, wait);
+        nvs_debug("%s is full: place %u in the queue", gpu->label, wait.place);
+    } else if (head.type == NVS_MEM_AVAILABLE) {
+        nvs_debug("%s has room again: the lock follows", gpu->label);
+    } else if (head.type == NVS_UPDATE_LIMIT) {
+        AS(nvs_msg_update_limit, update);
+        nvs_debug("Received UPDATE_LIMIT: %llu bytes", (unsigned long long)update.limit);
+    } else if (head.type == NVS_LONG_WAIT) {
+        AS(nvs_msg_long_wait, wait);
+        say_long_wait(gpu, &wait);
+    }
+}

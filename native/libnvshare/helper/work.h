@@ -1,0 +1,17 @@
+/* The helper's work at each GPU: opens and closes its gate, drains it, and watches whether it is idle. */
+#ifndef NVS_WORK_H
+#define NVS_WORK_H
+
+#include <stdint.h>
+
+#include "gpu.h"
+
+/* Does what the client machine wants done at the GPUs. */
+void nvs_work_perform(void);
+/* The program exits: no call to the driver from here on. */
+void nvs_work_leave_driver(void);
+void nvs_work_forked(void);
+/* Looks after one GPU; returns when to look again. */
+int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now_ns);
+
+#endif

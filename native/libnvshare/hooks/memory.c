@@ -1,0 +1,150 @@
+/* Device memory that has an address: cuMemAlloc and similar calls. Charged before the driver is called, returned if it refuses. */
+#include "gate/frees.h"
+#include "hooks/hooks.h"
+#include "hooks/pools.h"
+#include "memory/memory.h"
+#include "mover/evidence.h"
+
+enum { PITCH_ALIGNMENT = 512 };
+
+/* What the driver was asked for. SMALL: native memory because it is small. CONVERTED: managed memory in place of device memory. */
+enum form { NATIVE, SMALL, CONVERTED, MANAGED };
+
+static bool is_swappable(enum form form) { return form == CONVERTED || form == MANAGED; }
+
+static enum form form_of(struct nvs_gpu *gpu, uint64_t bytes)
+{
+    if (nvs_memory_stays_native(gpu))
+        return NATIVE;
+    return nvs_memory_take_small(gpu, bytes) ? SMALL : CONVERTED;
+}
+
+static void note(struct nvs_gpu *gpu, CUdeviceptr address, uint64_t bytes, enum form form)
+{
+    CUcontext context = NULL;
+    nvs_real.cuCtxGetCurrent(&context);
+    nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index,
+                                        .kind = NVS_KIND_MEMORY, .swappable = is_swappable(form), .is_converted = form == CONVERTED,
+                                        .is_small = form == SMALL});
+    if (is_swappable(form))
+        nvs_usage_allocated(&nvs_evidence, address, bytes);
+}
+
+static CUresult reserve(struct nvs_gpu *gpu, uint64_t bytes, enum form form)
+{
+    CUresult result = nvs_memory_reserve(gpu, bytes, is_swappable(form));
+    if (result != CUDA_SUCCESS && form == SMALL)
+        nvs_memory_return_small(gpu, bytes);
+    return result;
+}
+
+static CUresult note_or_return(CUresult result, struct nvs_gpu *gpu, CUdeviceptr *address, uint64_t bytes, enum form form)
+{
+    if (result == CUDA_SUCCESS) {
+        note(gpu, *address, bytes, form);
+        return result;
+    }
+    if (form == SMALL)
+        nvs_memory_return_small(gpu, bytes);
+    nvs_memory_return(gpu, bytes, is_swappable(form));
+    return result;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n)
+{
+    NVS_BEGIN_HOOK(cuMemAlloc_v2(d, n));
+    struct nvs_gpu *gpu = nvs_gpu_current();
+    if (!gpu || !d || !n)
+        return nvs_real.cuMemAlloc_v2(d, n);
+    nvs_frees_do();
+    enum form form = form_of(gpu, n);
+    CUresult result = reserve(gpu, n, form);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (form != CONVERTED)
+        result = nvs_real.cuMemAlloc_v2(d, n);
+    if (form == SMALL && result == CUDA_ERROR_OUT_OF_MEMORY) { /* the card is full of native memory */
+        nvs_memory_return_small(gpu, n);
+        nvs_memory_now_swappable(gpu, n);
+        form = CONVERTED;
+    }
+    if (form == CONVERTED)
+        result = nvs_real.cuMemAllocManaged(d, n, CU_MEM_ATTACH_GLOBAL);
+    return note_or_return(result, gpu, d, n, form);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *d, size_t n, unsigned flags)
+{
+    NVS_BEGIN_HOOK(cuMemAllocManaged(d, n, flags));
+    struct nvs_gpu *gpu = nvs_gpu_current();
+    CUresult result = gpu && d && n ? nvs_memory_reserve(gpu, n, true) : CUDA_SUCCESS;
+    if (!gpu || !d || !n || result != CUDA_SUCCESS)
+        return result != CUDA_SUCCESS ? result : nvs_real.cuMemAllocManaged(d, n, flags);
+    return note_or_return(nvs_real.cuMemAllocManaged(d, n, flags), gpu, d, n, MANAGED);
+}
+
+/* Only the driver knows the pitch of native memory: an estimate is charged first and corrected after the call. */
+static CUresult native_pitch(struct nvs_gpu *gpu, CUdeviceptr *d, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    size_t estimate = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT * height;
+    CUresult result = nvs_memory_reserve(gpu, estimate, false);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = note_or_return(nvs_real.cuMemAllocPitch_v2(d, pitch, width, height, element), gpu, d, estimate, NATIVE);
+    if (result == CUDA_SUCCESS && *pitch * height > estimate) {
+        nvs_memory_add(gpu, *pitch * height - estimate, false);
+        note(gpu, *d, *pitch * height, NATIVE);
+    }
+    return result;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    NVS_BEGIN_HOOK(cuMemAllocPitch_v2(d, pitch, width, height, element));
+    struct nvs_gpu *gpu = nvs_gpu_current();
+    bool is_plain = (element == 4 || element == 8 || element == 16) && width && height && d && pitch;
+    if (!gpu || !is_plain || width > NVS_MAX_BYTES || height > NVS_MAX_BYTES / (width + PITCH_ALIGNMENT))
+        return nvs_real.cuMemAllocPitch_v2(d, pitch, width, height, element);
+    if (nvs_memory_stays_native(gpu))
+        return native_pitch(gpu, d, pitch, width, height, element);
+    size_t row = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT;
+    CUresult result = nvs_memory_reserve(gpu, row * height, true);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = note_or_return(nvs_real.cuMemAllocManaged(d, row * height, CU_MEM_ATTACH_GLOBAL), gpu, d, row * height, CONVERTED);
+    if (result == CUDA_SUCCESS)
+        *pitch = row;
+    return result;
+}
+
+/* The entry is removed before the address is freed: the driver may give the same address to another thread at once. */
+CUresult cuMemFree_v2(CUdeviceptr d)
+{
+    NVS_BEGIN_HOOK(cuMemFree_v2(d));
+    struct nvs_ledger_entry entry;
+    nvs_frees_do();
+    if (!nvs_memory_take(NVS_KIND_MEMORY, d, &entry))
+        return nvs_hook_pool_free(d, (struct nvs_free){.plain = nvs_real.cuMemFree_v2});
+    nvs_usage_freed(&nvs_evidence, entry.key, entry.bytes);
+    CUresult result = nvs_real.cuMemFree_v2(d);
+    if (result == CUDA_SUCCESS)
+        nvs_memory_return_entry(&entry);
+    else
+        nvs_memory_note(&entry);
+    return result;
+}
+
+/* Memory that the program advises is left alone: it knows better where it belongs. */
+CUresult cuMemAdvise(CUdeviceptr d, size_t n, CUmem_advise advice, CUdevice to)
+{
+    NVS_BEGIN_HOOK(cuMemAdvise(d, n, advice, to));
+    nvs_usage_left_alone(&nvs_evidence, d, n);
+    return nvs_real.cuMemAdvise(d, n, advice, to);
+}
+
+CUresult cuMemAdvise_v2(CUdeviceptr d, size_t n, CUmem_advise advice, CUmemLocation to)
+{
+    NVS_BEGIN_HOOK(cuMemAdvise_v2(d, n, advice, to));
+    nvs_usage_left_alone(&nvs_evidence, d, n);
+    return nvs_real.cuMemAdvise_v2(d, n, advice, to);
+}

@@ -1,0 +1,147 @@
+/* Stream-ordered allocation and memory pools. */
+#include "hooks/pools.h"
+
+#include <stdatomic.h>
+
+#include "gate/frees.h"
+#include "gate/streams.h"
+#include "hooks/hooks.h"
+#include "memory/memory.h"
+#include "memory/pools.h"
+
+/* While its stream captures, an allocation only becomes a node of the graph: charged when the graph is made executable. */
+static bool only_records(CUstream stream, enum nvs_variant variant)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    uintptr_t handle = nvs_stream_handle(stream, variant);
+    if (atomic_load(&nvs_streams_capturing) == 0 || handle == (uintptr_t)CU_STREAM_LEGACY)
+        return false;
+    nvs_real.cuStreamIsCapturing((CUstream)handle, &status);
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static CUmemoryPool current_pool(void)
+{
+    CUmemoryPool pool = NULL;
+    CUdevice device;
+    if (nvs_real.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        nvs_real.cuDeviceGetMemPool(&pool, device);
+    return pool;
+}
+
+/* The body of both allocations: CALL is the driver's function with its arguments. */
+#define ALLOCATE(handle, call) \
+    do { \
+        struct nvs_gpu *gpu = nvs_gpu_current(); \
+        if (!gpu || !d || !n || only_records(st, variant)) \
+            return call; \
+        CUresult result; \
+        struct nvs_pool *pool = nvs_pools_begin_allocation(handle, gpu, n, &result); \
+        if (result == CUDA_SUCCESS) \
+            result = call; \
+        nvs_pools_end_allocation(pool, result, result == CUDA_SUCCESS ? *d : 0, n); \
+        return result; \
+    } while (0)
+
+static CUresult from_current(CUdeviceptr *d, size_t n, CUstream st, enum nvs_variant variant, CUresult (*real)(CUdeviceptr *, size_t, CUstream))
+{
+    ALLOCATE(current_pool(), real(d, n, st));
+}
+
+static CUresult from_pool(CUdeviceptr *d, size_t n, CUmemoryPool p, CUstream st, enum nvs_variant variant,
+                          CUresult (*real)(CUdeviceptr *, size_t, CUmemoryPool, CUstream))
+{
+    ALLOCATE(p, real(d, n, p, st));
+}
+
+#define PAIR(symbol, function, params, args, ...) \
+    CUresult symbol params { NVS_BEGIN_HOOK(symbol args); return function(__VA_ARGS__, NVS_LEGACY, nvs_real.symbol); } \
+    CUresult symbol##_ptsz params { NVS_BEGIN_HOOK(symbol##_ptsz args); return function(__VA_ARGS__, NVS_PTDS, nvs_real.symbol##_ptsz); }
+
+PAIR(cuMemAllocAsync, from_current, (CUdeviceptr *d, size_t n, CUstream st), (d, n, st), d, n, st)
+PAIR(cuMemAllocFromPoolAsync, from_pool, (CUdeviceptr *d, size_t n, CUmemoryPool pool, CUstream st), (d, n, pool, st), d, n, pool, st)
+
+CUresult nvs_hook_pool_free(CUdeviceptr address, struct nvs_free free_it)
+{
+    struct nvs_ledger_entry entry;
+    if (nvs_frees_has(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    bool is_pooled = nvs_memory_take(NVS_KIND_POOLED, address, &entry);
+    CUresult result = free_it.ordered ? free_it.ordered(address, free_it.stream) : free_it.plain(address);
+    if (is_pooled && result == CUDA_SUCCESS)
+        nvs_pools_freed((CUmemoryPool)(uintptr_t)entry.owner, entry.bytes);
+    else if (is_pooled)
+        nvs_memory_note(&entry);
+    return result;
+}
+
+/* An address from cuMemAlloc may be freed in stream order too. The driver does not do this with managed memory, which that memory
+ * is: see gate/frees.h. */
+static CUresult free_in_order(CUdeviceptr d, CUstream st, enum nvs_variant variant, CUresult (*real)(CUdeviceptr, CUstream))
+{
+    struct nvs_ledger_entry entry;
+    nvs_frees_do();
+    if (!nvs_memory_take(NVS_KIND_MEMORY, d, &entry))
+        return nvs_hook_pool_free(d, (struct nvs_free){.ordered = real, .stream = st});
+    if (entry.is_converted && nvs_frees_after(&entry, nvs_stream_handle(st, variant)))
+        return CUDA_SUCCESS;
+    CUresult result = real(d, st);
+    if (result == CUDA_SUCCESS)
+        nvs_memory_return_entry(&entry);
+    else
+        nvs_memory_note(&entry);
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr d, CUstream st)
+{
+    NVS_BEGIN_HOOK(cuMemFreeAsync(d, st));
+    return free_in_order(d, st, NVS_LEGACY, nvs_real.cuMemFreeAsync);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr d, CUstream st)
+{
+    NVS_BEGIN_HOOK(cuMemFreeAsync_ptsz(d, st));
+    return free_in_order(d, st, NVS_PTDS, nvs_real.cuMemFreeAsync_ptsz);
+}
+
+static CUresult located(CUresult result, const CUmemoryPool *pool, const CUmemLocation *location, int type)
+{
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool is_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0 && location->id < nvs_gpu_count;
+    nvs_pools_known(*pool, is_device ? &nvs_gpus[location->id] : NULL, type == CU_MEM_ALLOCATION_TYPE_MANAGED);
+    return result;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+{
+    NVS_BEGIN_HOOK(cuMemPoolCreate(pool, props));
+    return located(nvs_real.cuMemPoolCreate(pool, props), pool, &props->location, props->allocType);
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
+{
+    NVS_BEGIN_HOOK(cuMemGetDefaultMemPool(pool, location, type));
+    return located(nvs_real.cuMemGetDefaultMemPool(pool, location, type), pool, location, type);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
+{
+    NVS_BEGIN_HOOK(cuMemGetMemPool(pool, location, type));
+    return located(nvs_real.cuMemGetMemPool(pool, location, type), pool, location, type);
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool handle)
+{
+    NVS_BEGIN_HOOK(cuMemPoolDestroy(handle));
+    return nvs_pools_destroy(handle);
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
+{
+    NVS_BEGIN_HOOK(cuMemPoolTrimTo(handle, keep));
+    CUresult result = nvs_real.cuMemPoolTrimTo(handle, keep);
+    nvs_pools_refresh();
+    return result;
+}

@@ -1,0 +1,125 @@
+/* dlvsym(RTLD_NEXT, "dlsym", ...) works on glibc, but its version strings differ between machines and releases, a
+ * second preloaded library may export it too, and musl has none: an import of it keeps musl programs from starting. So
+ * the symbol tables of the loaded objects are read here. */
+#include "lookup/elf.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/auxv.h>
+
+struct tables {
+    const ElfW(Sym) *symbols;
+    const char *strings;
+    const uint32_t *gnu_hash;
+    const uint32_t *hash;
+};
+
+static const void *address(ElfW(Addr) base, ElfW(Addr) value)
+{
+    /* glibc relocates these entries in place for most objects, musl and the vdso do not. */
+    return (const void *)(value < base ? base + value : value);
+}
+
+static bool read_tables(const struct link_map *object, struct tables *tables)
+{
+    *tables = (struct tables){0};
+    for (const ElfW(Dyn) *dyn = object->l_ld; dyn && dyn->d_tag != DT_NULL; dyn++) {
+        const void *at = address(object->l_addr, dyn->d_un.d_ptr);
+        if (dyn->d_tag == DT_SYMTAB)
+            tables->symbols = at;
+        else if (dyn->d_tag == DT_STRTAB)
+            tables->strings = at;
+        else if (dyn->d_tag == DT_GNU_HASH)
+            tables->gnu_hash = at;
+        else if (dyn->d_tag == DT_HASH)
+            tables->hash = at;
+    }
+    return tables->symbols && tables->strings && (tables->gnu_hash || tables->hash);
+}
+
+/* Not strcmp: this runs before a sanitizer's strcmp works. */
+static bool is_same(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+static bool is_it(const struct tables *t, uint32_t index, const char *name)
+{
+    const ElfW(Sym) *symbol = &t->symbols[index];
+    return symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15) == STT_FUNC && is_same(t->strings + symbol->st_name, name);
+}
+
+static const ElfW(Sym) *by_gnu_hash(const struct tables *t, const char *name)
+{
+    uint32_t hash = 5381;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        hash = hash * 33 + *c;
+    const uint32_t *head = t->gnu_hash, buckets = head[0], first = head[1], bloom_words = head[2];
+    const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(head + 4) + bloom_words), *chain = bucket + buckets;
+    uint32_t index = buckets ? bucket[hash % buckets] : 0;
+    for (; index >= first && index; index++) {
+        uint32_t entry = chain[index - first];
+        if ((entry | 1) == (hash | 1) && is_it(t, index, name))
+            return &t->symbols[index];
+        if (entry & 1)
+            break;
+    }
+    return NULL;
+}
+
+static const ElfW(Sym) *by_sysv_hash(const struct tables *t, const char *name)
+{
+    for (uint32_t index = 1; index < t->hash[1]; index++)
+        if (is_it(t, index, name))
+            return &t->symbols[index];
+    return NULL;
+}
+
+/* The loader's list of objects in search order, as debuggers find it: from the program's headers. dl_iterate_phdr would
+ * give the same, but a sanitizer's version of it does not work yet when the sanitizer itself asks for its first symbol. */
+static const struct link_map *loaded_objects(void)
+{
+    const ElfW(Phdr) *header = (const void *)getauxval(AT_PHDR);
+    unsigned long count = getauxval(AT_PHNUM);
+    uintptr_t base = 0;
+    const ElfW(Dyn) *dyn = NULL;
+    for (unsigned long i = 0; header && i < count; i++)
+        if (header[i].p_type == PT_PHDR)
+            base = (uintptr_t)header - header[i].p_vaddr;
+    for (unsigned long i = 0; header && i < count; i++)
+        if (header[i].p_type == PT_DYNAMIC)
+            dyn = (const void *)(base + header[i].p_vaddr);
+    for (; dyn && dyn->d_tag != DT_NULL; dyn++)
+        if (dyn->d_tag == DT_DEBUG && dyn->d_un.d_ptr)
+            return ((const struct r_debug *)dyn->d_un.d_ptr)->r_map;
+    return NULL;
+}
+
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
+
+static void *search(const struct link_map *object, const char *name)
+{
+    struct tables tables;
+    for (; object; object = object->l_next) {
+        if (object->l_ld == _DYNAMIC || !read_tables(object, &tables))
+            continue;
+        const ElfW(Sym) *symbol = tables.gnu_hash ? by_gnu_hash(&tables, name) : by_sysv_hash(&tables, name);
+        if (symbol)
+            return (void *)(object->l_addr + symbol->st_value);
+    }
+    return NULL;
+}
+
+void *nvs_elf_next(const char *name)
+{
+    const struct link_map *first = loaded_objects(), *ours = first;
+    while (ours && ours->l_ld != _DYNAMIC)
+        ours = ours->l_next;
+    void *found = ours ? search(ours, name) : NULL;
+    return found ? found : search(first, name); /* we were loaded by dlopen, after libc: search all objects */
+}

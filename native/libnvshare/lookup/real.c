@@ -1,0 +1,107 @@
+/* The driver is loaded lazily and never linked against: programs must start on machines without a driver. */
+#include "lookup/real.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/cancellation.h"
+#include "lookup/elf.h"
+
+struct nvs_real nvs_real;
+
+static const struct { const char *symbol; void **slot; } functions[] = {
+#define ROW(symbol) {#symbol, (void **)&nvs_real.symbol},
+#define NVS_STREAM(name, symbol, since, variant, stream, params, args) ROW(symbol)
+#define NVS_SYNC(name, symbol, since, variant, params, args) ROW(symbol)
+#define NVS_HOOK(name, symbol, since, variant, params) ROW(symbol)
+#define NVS_USED(symbol, params) ROW(symbol)
+#include "lookup/symbols.def"
+};
+
+/* Stands for every function that the driver lacks, whatever its arguments. */
+static CUresult missing(void) { return CUDA_ERROR_NOT_FOUND; }
+
+void *(*nvs_real_dlsym(void))(void *, const char *)
+{
+    static void *_Atomic found;
+    void *known = atomic_load_explicit(&found, memory_order_acquire);
+    if (!known) {
+        known = nvs_elf_next("dlsym");
+        atomic_store_explicit(&found, known, memory_order_release);
+    }
+    return (void *(*)(void *, const char *))known;
+}
+
+void *(*nvs_real_dlvsym(void))(void *, const char *, const char *)
+{
+    static void *_Atomic found;
+    void *known = atomic_load_explicit(&found, memory_order_acquire);
+    if (!known) {
+        known = nvs_elf_next("dlvsym");
+        atomic_store_explicit(&found, known, memory_order_release);
+    }
+    return (void *(*)(void *, const char *, const char *))known;
+}
+
+/* The dynamic linker's lock is held while a library opens files in its constructors. */
+static void *loaded_library(const char *name, bool load)
+{
+    NVS_NO_CANCELLATION;
+    void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    return handle || !load ? handle : dlopen(name, RTLD_LAZY);
+}
+
+static bool is_loaded(const char *name)
+{
+    void *handle = loaded_library(name, false);
+    if (handle)
+        dlclose(handle);
+    return handle != NULL;
+}
+
+bool nvs_real_driver_is_loaded(void) { return is_loaded("libcuda.so.1"); }
+
+static _Atomic bool encoder_is_used; /* orders nothing: memory that was allocated before stays as it is */
+
+bool nvs_real_encoder_is_used(void) { return atomic_load_explicit(&encoder_is_used, memory_order_relaxed); }
+void nvs_real_encoder_found(void) { atomic_store_explicit(&encoder_is_used, true, memory_order_relaxed); }
+
+void nvs_real_look_for_encoder(void)
+{
+    if (is_loaded("libnvidia-encode.so.1"))
+        nvs_real_encoder_found();
+}
+
+void *nvs_real_nvml(const char *symbol)
+{
+    void *handle = loaded_library("libnvidia-ml.so.1", true);
+    void *found = handle ? nvs_real_dlsym()(handle, symbol) : NULL;
+    return found; /* the handle stays: the library must outlive the pointer */
+}
+
+/* Threads may do this at the same time: they store the same pointers. */
+static int load(void)
+{
+    void *handle = loaded_library("libcuda.so.1", true);
+    bool is_there = handle && nvs_real_dlsym();
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *function = is_there ? nvs_real_dlsym()(handle, functions[i].symbol) : NULL;
+        *functions[i].slot = function ? function : (void *)missing;
+    }
+    return is_there ? 0 : -1;
+}
+
+int nvs_real_load(void)
+{
+    static _Atomic int loaded;
+    /* Acquire pairs with the release below: a thread that reads 1 sees all pointers of nvs_real. */
+    if (__builtin_expect(atomic_load_explicit(&loaded, memory_order_acquire), 1))
+        return 0;
+    if (load() != 0)
+        return -1;
+    atomic_store_explicit(&loaded, 1, memory_order_release);
+    return 0;
+}
+
+int nvs_real_has(const void *const *slot) { return *slot && *slot != (const void *)missing; }

@@ -1,0 +1,30 @@
+/* The real functions behind those that we replace. */
+#ifndef NVS_REAL_H
+#define NVS_REAL_H
+
+#include <stdbool.h>
+
+#include "lookup/symbols.h"
+
+/* 0 once the driver is loaded and its functions are in nvs_real; -1 if there is no driver. Safe from any thread at any time. */
+int nvs_real_load(void);
+/* True if the driver has this function (a pointer in nvs_real). */
+int nvs_real_has(const void *const *slot);
+
+/* The C library's own (or the next preloaded library's) dlsym and dlvsym; NULL if it has none. */
+void *(*nvs_real_dlsym(void))(void *, const char *);
+void *(*nvs_real_dlvsym(void))(void *, const char *, const char *);
+
+/* Looks `symbol` up in a library without loading it a second time; NULL if there is none. */
+void *nvs_real_nvml(const char *symbol);
+
+/* True if the program has looked up a function of NVIDIA's video encoder, or was linked with it. */
+bool nvs_real_encoder_is_used(void);
+void nvs_real_encoder_found(void);
+/* Looks whether the program was linked with the encoder. */
+void nvs_real_look_for_encoder(void);
+
+/* True if the driver is loaded in this process already. Does not load it. */
+bool nvs_real_driver_is_loaded(void);
+
+#endif

@@ -1,0 +1,251 @@
+#include "memory/memory.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "helper/asks.h"
+#include "helper/joining.h"
+#include "helper/wake.h"
+#include "lookup/real.h"
+#include "memory/pools.h"
+#include "mover/plan.h"
+
+enum { SHARDS = 16, MOST_ASKS = 1000 };
+/* What programs share by IPC handle, or let a stream write to or wait for, is small and must be native. The sum is bounded, because
+ * native memory cannot be evicted: a program with a million small allocations is still swappable. */
+#define SMALL_BYTES (UINT64_C(1) << 20)
+#define MOST_SMALL_BYTES (UINT64_C(64) << 20)
+
+static struct shard {
+    struct nvs_lock lock;
+    struct nvs_ledger table;
+} __attribute__((aligned(64))) shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = NVS_LOCK_WITH_RANK(NVS_LOCK_SHARD)}};
+
+static struct shard *shard_of(enum nvs_kind kind, uint64_t key) { return &shards[nvs_ledger_hash(kind, key) >> 60]; }
+
+void nvs_memory_changed(struct nvs_gpu *gpu)
+{
+    if (!atomic_exchange(&gpu->memory_changed, true))
+        nvs_wake_helper();
+}
+
+/* As nvs_memory_changed, and wakes the helper again when a lot has changed. With the account's lock held. */
+static void account_changed(struct nvs_gpu *gpu)
+{
+    bool is_big = nvs_account_is_much_news(&gpu->account) && !atomic_exchange(&gpu->is_urgent, true);
+    if (!atomic_exchange(&gpu->memory_changed, true) || is_big)
+        nvs_wake_helper();
+}
+
+void nvs_memory_count_contexts(struct nvs_gpu *gpu)
+{
+    uint32_t contexts = atomic_load(&gpu->contexts);
+    gpu->account.contexts = contexts ? contexts : 1; /* memory needs a context, even one that we have not seen */
+}
+
+/* What an attempt found, beside its verdict. */
+struct attempt {
+    uint64_t need, limit, room;
+    bool lacks_room; /* refused only because the card has no room for it: the scheduler may know of more */
+};
+
+static enum nvs_verdict try_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable, struct attempt *attempt)
+{
+    const struct nvs_account *account = &gpu->account;
+    nvs_lock_take(&gpu->account_lock);
+    nvs_memory_count_contexts(gpu);
+    enum nvs_verdict verdict = nvs_account_reserve(&gpu->account, bytes, swappable);
+    attempt->need = account->used + bytes;
+    attempt->limit = account->limit;
+    attempt->room = nvs_account_card_room(account);
+    attempt->lacks_room = verdict == NVS_REFUSE && bytes <= account->card && attempt->need <= nvs_account_total(account);
+    if (verdict == NVS_ROOM)
+        account_changed(gpu);
+    nvs_lock_give(&gpu->account_lock);
+    return verdict;
+}
+
+static void say_refused(const struct nvs_gpu *gpu, uint64_t bytes, const struct attempt *attempt)
+{
+    static _Atomic bool has_said;
+    if (attempt->lacks_room && !atomic_exchange(&has_said, true))
+        nvs_warn("%s: an allocation of %llu MiB was refused: the card has %llu MiB for this program, %llu MiB of them in use. Contexts, "
+                 "memory of other programs that cannot be evicted, and a reserve take the rest",
+                 gpu->label, (unsigned long long)bytes >> 20, (unsigned long long)attempt->room >> 20,
+                 (unsigned long long)(attempt->need - bytes) >> 20);
+    else
+        nvs_debug("%s: allocation of %llu bytes refused: the limit is %llu", gpu->label, (unsigned long long)bytes,
+                  (unsigned long long)attempt->limit);
+}
+
+CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
+{
+    bool looked_at_pools = false, asked_for_room = false;
+    struct attempt attempt = {0};
+    uint64_t refused = UINT64_MAX; /* the smallest need that the scheduler has refused */
+    nvs_joining_wait_done();
+    for (int asked = 0; asked < MOST_ASKS; asked++) {
+        uint64_t granted;
+        enum nvs_verdict verdict = try_reserve(gpu, bytes, swappable, &attempt);
+        uint64_t need = attempt.need;
+        if (verdict == NVS_ROOM)
+            return CUDA_SUCCESS;
+        bool is_no = verdict == NVS_REFUSE || need >= refused;
+        if (is_no && !looked_at_pools) {
+            nvs_pools_refresh(); /* memory may have gone back to the card unseen */
+            looked_at_pools = true;
+            continue;
+        }
+        if (attempt.lacks_room && !asked_for_room) {
+            asked_for_room = true;
+            if (nvs_asks_budget(gpu, 0, &granted)) /* CAPACITY comes before the answer, if it is news */
+                continue;
+        }
+        /* After an answer look again. After a grant, another thread may have used it already. After a refusal, another thread may
+         * have freed memory while the question was open: then less is needed than was refused. */
+        if (is_no || !nvs_asks_budget(gpu, need, &granted))
+            break;
+        if (granted < need)
+            refused = need;
+    }
+    say_refused(gpu, bytes, &attempt);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void nvs_memory_add(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
+{
+    nvs_lock_take(&gpu->account_lock);
+    nvs_account_add(&gpu->account, bytes, swappable);
+    account_changed(gpu);
+    nvs_lock_give(&gpu->account_lock);
+}
+
+void nvs_memory_return(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
+{
+    nvs_lock_take(&gpu->account_lock);
+    nvs_account_return(&gpu->account, bytes, swappable);
+    account_changed(gpu);
+    nvs_lock_give(&gpu->account_lock);
+}
+
+void nvs_memory_return_entry(const struct nvs_ledger_entry *entry)
+{
+    if (entry->is_small)
+        nvs_memory_return_small(&nvs_gpus[entry->gpu], entry->bytes);
+    nvs_memory_return(&nvs_gpus[entry->gpu], entry->bytes, entry->swappable);
+}
+
+void nvs_memory_now_swappable(struct nvs_gpu *gpu, uint64_t bytes)
+{
+    nvs_lock_take(&gpu->account_lock);
+    nvs_account_return(&gpu->account, bytes, false);
+    nvs_account_add(&gpu->account, bytes, true);
+    account_changed(gpu);
+    nvs_lock_give(&gpu->account_lock);
+}
+
+bool nvs_memory_stays_native(const struct nvs_gpu *gpu)
+{
+    return !gpu->can_be_managed || nvs_options()->native_memory || nvs_real_encoder_is_used();
+}
+
+bool nvs_memory_take_small(struct nvs_gpu *gpu, uint64_t bytes)
+{
+    if (bytes >= SMALL_BYTES)
+        return false;
+    if (atomic_fetch_add(&gpu->small_bytes, bytes) + bytes <= MOST_SMALL_BYTES)
+        return true;
+    nvs_memory_return_small(gpu, bytes);
+    return false;
+}
+
+void nvs_memory_return_small(struct nvs_gpu *gpu, uint64_t bytes) { atomic_fetch_sub(&gpu->small_bytes, bytes); }
+
+void nvs_memory_note(const struct nvs_ledger_entry *entry)
+{
+    struct shard *shard = shard_of(entry->kind, entry->key);
+    nvs_lock_take(&shard->lock);
+    bool kept = nvs_ledger_put(&shard->table, entry);
+    nvs_lock_give(&shard->lock);
+    if (!kept)
+        nvs_warn("no memory to note an allocation; it stays counted");
+}
+
+bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)
+{
+    struct shard *shard = shard_of(kind, key);
+    nvs_lock_take(&shard->lock);
+    bool found = nvs_ledger_take(&shard->table, kind, key, taken);
+    nvs_lock_give(&shard->lock);
+    return found;
+}
+
+bool nvs_memory_look(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found)
+{
+    struct shard *shard = shard_of(kind, key);
+    nvs_lock_take(&shard->lock);
+    struct nvs_ledger_entry *entry = nvs_ledger_find(&shard->table, kind, key);
+    if (entry)
+        *found = *entry;
+    nvs_lock_give(&shard->lock);
+    return entry != NULL;
+}
+
+size_t nvs_memory_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most)
+{
+    size_t count = 0;
+    for (int i = 0; i < SHARDS; i++) {
+        nvs_lock_take(&shards[i].lock);
+        for (size_t at = 0; at < shards[i].table.capacity && count < most; at++) {
+            const struct nvs_ledger_entry *entry = &shards[i].table.entries[at];
+            if (entry->key && entry->kind == NVS_KIND_MEMORY && entry->swappable && entry->gpu == gpu->index)
+                blocks[count++] = (struct nvs_block){.base = entry->key, .bytes = entry->bytes};
+        }
+        nvs_lock_give(&shards[i].lock);
+    }
+    return count;
+}
+
+int nvs_memory_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_ledger_entry *entry)
+{
+    struct shard *shard = shard_of(kind, key);
+    int left = -1;
+    nvs_lock_take(&shard->lock);
+    struct nvs_ledger_entry *found = nvs_ledger_find(&shard->table, kind, key);
+    if (found) {
+        found->count += (uint32_t)change;
+        left = (int)found->count;
+        *entry = *found;
+        if (left == 0)
+            nvs_ledger_take(&shard->table, kind, key, entry);
+    }
+    nvs_lock_give(&shard->lock);
+    return left;
+}
+
+static void give_back(const struct nvs_ledger_entry *entry, void *nothing)
+{
+    (void)nothing;
+    nvs_memory_return_entry(entry);
+}
+
+void nvs_memory_context_gone(CUcontext context)
+{
+    static const enum nvs_kind kinds[] = {NVS_KIND_MEMORY, NVS_KIND_ARRAY, NVS_KIND_MIPMAP, NVS_KIND_HEAP, NVS_KIND_STACK};
+    for (int i = 0; i < SHARDS; i++) {
+        nvs_lock_take(&shards[i].lock);
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            nvs_ledger_sweep(&shards[i].table, kinds[k], (uint64_t)(uintptr_t)context, give_back, NULL);
+        nvs_lock_give(&shards[i].lock);
+    }
+}
+
+void nvs_memory_forked(void)
+{
+    for (int i = 0; i < SHARDS; i++) {
+        nvs_lock_reset(&shards[i].lock);
+        shards[i].table = (struct nvs_ledger){0}; /* it may have been half moved when we forked: left where it is */
+    }
+}

@@ -1,0 +1,50 @@
+/* Charging allocations to GPUs: account and ledger with their locks. */
+#ifndef NVS_MEMORY_H
+#define NVS_MEMORY_H
+
+#include "gpu.h"
+#include "lookup/symbols.h"
+#include "memory/ledger.h"
+
+/* Charges `bytes` before the driver is asked for them. CUDA_ERROR_OUT_OF_MEMORY if the limit or the size of the card
+ * forbids it, or if the budget does not suffice and the scheduler grants no more or does not answer. May wait for that answer. */
+CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable);
+/* Correct a charge after the driver's call. nvs_memory_add charges even over the limit: the memory exists. */
+void nvs_memory_add(struct nvs_gpu *gpu, uint64_t bytes, bool swappable);
+void nvs_memory_return(struct nvs_gpu *gpu, uint64_t bytes, bool swappable);
+
+/* Sets how many contexts the account counts. With the account's lock held, before its room is looked at. */
+void nvs_memory_count_contexts(struct nvs_gpu *gpu);
+
+/* Returns the charge of an entry that was taken out of the ledger. */
+void nvs_memory_return_entry(const struct nvs_ledger_entry *entry);
+/* Native memory that was charged has become managed memory. */
+void nvs_memory_now_swappable(struct nvs_gpu *gpu, uint64_t bytes);
+
+/* True if all device memory of this process stays native: by NVSHARE_MEMORY_MODE, because the GPU does not page managed memory, or
+ * because the process uses a video encoder, which refuses managed memory. */
+bool nvs_memory_stays_native(const struct nvs_gpu *gpu);
+/* True if the allocation is small enough to stay native although others do not. It is then counted until nvs_memory_return_small
+ * or nvs_memory_return_entry. */
+bool nvs_memory_take_small(struct nvs_gpu *gpu, uint64_t bytes);
+void nvs_memory_return_small(struct nvs_gpu *gpu, uint64_t bytes);
+
+void nvs_memory_note(const struct nvs_ledger_entry *entry);
+bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);
+bool nvs_memory_look(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found);
+struct nvs_block;
+/* The allocations on this GPU that can be moved; at most `most`. */
+size_t nvs_memory_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most);
+/* Adds to a handle's references and returns what is left of them; at 0 the entry is taken out into *entry. -1 if there
+ * is none. */
+int nvs_memory_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_ledger_entry *entry);
+
+/* Memory or contexts on the GPU have changed: the helper reports it. Only the first change since the last report wakes the helper.
+ * Pairs with the helper, which clears memory_changed before it reads the figures (the account under its lock): a later change finds
+ * the mark cleared and wakes it again. In the other order a change could go unreported. */
+void nvs_memory_changed(struct nvs_gpu *gpu);
+/* A context is gone and with it what was allocated in it. */
+void nvs_memory_context_gone(CUcontext context);
+void nvs_memory_forked(void);
+
+#endif

@@ -1,0 +1,243 @@
+#include "mover/mover.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "gate/contexts.h"
+#include "gate/events.h"
+#include "memory/memory.h"
+#include "mover/evidence.h"
+#include "mover/plan.h"
+
+enum { IN_FLIGHT = 4, MOST_SLICES = 1 << 14, MOST_BLOCKS = 1 << 16, EMPTY_MOVES = 2 };
+#define LOOK_NS (NVS_MS / 5)
+/* A slice that takes less time than at this rate was there already. No link is as fast as the first; the second is that of
+ * PCIe 5, for slices of which we do not know where they were. */
+#define LINK_MOST_BYTES_PER_MS 200e6
+#define PCIE_MOST_BYTES_PER_MS 64e6
+/* What a move must have asked for to say that prefetches do nothing here. */
+#define TELLING_BYTES (UINT64_C(256) << 20)
+
+struct flight {
+    CUevent begin, end;
+    uint64_t address, bytes;
+    bool is_sure; /* we know that it has to move */
+};
+
+static struct mover {
+    bool is_moving, to_host, is_off;
+    bool has_next, next_to_host; /* a move that begins when the present one has ended */
+    uint64_t next_bytes;
+    struct nvs_slice *slices;
+    size_t count, at;
+    uint64_t asked_bytes, sure_bytes; /* what had to move, and what of it took its time */
+    uint64_t moved_bytes;
+    int64_t began_ns;
+    uint32_t empty_moves; /* one after the other: to the host, and hardly anything moved */
+    CUcontext context;    /* of the stream and the events */
+    CUstream stream;
+    struct flight flights[IN_FLIGHT];
+    unsigned first, flying;
+} movers[NVS_MAX_GPUS];
+
+/* ---- what to move ---- */
+
+static bool plan(struct mover *mover, const struct nvs_gpu *gpu, uint64_t bytes)
+{
+    if (!mover->slices)
+        mover->slices = nvs_pages(MOST_SLICES * sizeof *mover->slices);
+    struct nvs_block *blocks = nvs_pages(MOST_BLOCKS * sizeof *blocks);
+    if (!mover->slices || !blocks)
+        return false;
+    size_t count = nvs_memory_blocks(gpu, blocks, MOST_BLOCKS);
+    mover->count = nvs_plan_move(&nvs_evidence, blocks, count, mover->to_host, bytes, mover->slices, MOST_SLICES);
+    nvs_pages_free(blocks, MOST_BLOCKS * sizeof *blocks);
+    mover->at = 0;
+    return mover->count > 0;
+}
+
+bool nvs_mover_works(const struct nvs_gpu *gpu)
+{
+    return gpu->can_be_managed && nvs_evidence.marks && !movers[gpu->index].is_off;
+}
+
+static void begin(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
+{
+    struct mover *mover = &movers[gpu->index];
+    mover->to_host = to_host;
+    mover->asked_bytes = mover->sure_bytes = mover->moved_bytes = 0;
+    mover->began_ns = nvs_now_ns();
+    if (!to_host)
+        atomic_fetch_add(&nvs_evidence.turn, 1); /* a new turn: what is used from here on is younger than the rest */
+    mover->is_moving = plan(mover, gpu, bytes);
+}
+
+void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
+{
+    struct mover *mover = &movers[gpu->index];
+    if (!nvs_mover_works(gpu) || !bytes)
+        return;
+    nvs_mover_stop(gpu);
+    if (mover->is_moving) {
+        mover->has_next = true;
+        mover->next_to_host = to_host;
+        mover->next_bytes = bytes;
+    } else {
+        begin(gpu, to_host, bytes);
+    }
+}
+
+void nvs_mover_stop(struct nvs_gpu *gpu)
+{
+    movers[gpu->index].at = movers[gpu->index].count;
+    movers[gpu->index].has_next = false;
+}
+
+/* ---- the driver ---- */
+
+/* In a context that may be another one than before: its predecessor took the stream and the events with it. */
+static CUresult prepare(struct mover *mover, CUcontext context)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (mover->context == context && mover->stream)
+        return result;
+    mover->context = context;
+    mover->stream = NULL;
+    mover->flying = 0;
+    memset(mover->flights, 0, sizeof mover->flights);
+    result = nvs_real.cuStreamCreate(&mover->stream, CU_STREAM_NON_BLOCKING);
+    for (unsigned i = 0; i < IN_FLIGHT && result == CUDA_SUCCESS; i++) {
+        result = nvs_real.cuEventCreate(&mover->flights[i].begin, CU_EVENT_DEFAULT);
+        if (result == CUDA_SUCCESS)
+            result = nvs_real.cuEventCreate(&mover->flights[i].end, CU_EVENT_DEFAULT);
+    }
+    return result;
+}
+
+static CUresult prefetch(const struct mover *mover, const struct nvs_slice *slice, CUdevice gpu)
+{
+    CUdevice to = mover->to_host ? CU_DEVICE_CPU : gpu;
+    CUresult result = nvs_real.cuMemPrefetchAsync(slice->address, slice->bytes, to, mover->stream);
+    if (result != CUDA_ERROR_NOT_FOUND)
+        return result;
+    CUmemLocation location = {.type = mover->to_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE, .id = mover->to_host ? 0 : gpu};
+    return nvs_real.cuMemPrefetchAsync_v2(slice->address, slice->bytes, location, 0, mover->stream);
+}
+
+/* Memory that was freed since the move was planned is left out. It may still be freed before the driver is called: the
+ * driver then refuses the address, or moves a part of the allocation that was given it. */
+static CUresult submit(struct mover *mover, CUdevice gpu)
+{
+    const struct nvs_slice *slice = &mover->slices[mover->at++];
+    struct nvs_ledger_entry entry;
+    if (!nvs_memory_look(NVS_KIND_MEMORY, slice->base, &entry) || slice->address + slice->bytes > entry.key + entry.bytes)
+        return CUDA_SUCCESS;
+    struct flight *flight = &mover->flights[(mover->first + mover->flying) % IN_FLIGHT];
+    CUresult result = nvs_real.cuEventRecord(flight->begin, mover->stream);
+    if (result == CUDA_SUCCESS)
+        result = prefetch(mover, slice, gpu);
+    if (result == CUDA_SUCCESS)
+        result = nvs_real.cuEventRecord(flight->end, mover->stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    flight->address = slice->address;
+    flight->bytes = slice->bytes;
+    flight->is_sure = slice->is_away != mover->to_host;
+    mover->flying++;
+    return CUDA_SUCCESS;
+}
+
+/* Takes note of slices that have arrived. */
+static void land(struct mover *mover)
+{
+    while (mover->flying) {
+        struct flight *flight = &mover->flights[mover->first];
+        float ms = 0;
+        CUresult result = nvs_real.cuEventQuery(flight->end);
+        if (result == CUDA_ERROR_NOT_READY)
+            return;
+        mover->first = (mover->first + 1) % IN_FLIGHT;
+        mover->flying--;
+        if (result != CUDA_SUCCESS || nvs_real.cuEventElapsedTime(&ms, flight->begin, flight->end) != CUDA_SUCCESS)
+            continue;
+        bool took_time = (double)ms * (flight->is_sure ? LINK_MOST_BYTES_PER_MS : PCIE_MOST_BYTES_PER_MS) >= (double)flight->bytes;
+        mover->asked_bytes += flight->is_sure ? flight->bytes : 0;
+        mover->sure_bytes += flight->is_sure && took_time ? flight->bytes : 0;
+        mover->moved_bytes += took_time ? flight->bytes : 0;
+        nvs_usage_moved(&nvs_evidence, flight->address, flight->bytes, mover->to_host);
+    }
+}
+
+/* One step in the context; false if the driver refuses. */
+static bool step(struct mover *mover, CUcontext context, CUdevice gpu)
+{
+    CUcontext popped;
+    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return false;
+    CUstreamCaptureMode mode = nvs_events_relax();
+    CUresult result = prepare(mover, context);
+    if (result == CUDA_SUCCESS)
+        land(mover);
+    while (result == CUDA_SUCCESS && mover->flying < IN_FLIGHT && mover->at < mover->count)
+        result = submit(mover, gpu);
+    nvs_events_restore(mode);
+    nvs_real.cuCtxPopCurrent_v2(&popped);
+    return result == CUDA_SUCCESS;
+}
+
+/* ---- the end of a move ---- */
+
+/* A prefetch to a full card was reported to succeed and do nothing. What the process has just used is on the GPU, so moves to the
+ * host that take no time show it. */
+static void notice_no_effect(struct mover *mover, const struct nvs_gpu *gpu)
+{
+    if (!mover->to_host || mover->asked_bytes < TELLING_BYTES)
+        return;
+    mover->empty_moves = mover->sure_bytes > mover->asked_bytes / 4 ? 0 : mover->empty_moves + 1;
+    if (mover->empty_moves < EMPTY_MOVES)
+        return;
+    mover->is_off = true;
+    nvs_warn("%s: prefetching memory has no effect here; page faults move it instead", gpu->label);
+}
+
+static bool end(struct mover *mover, struct nvs_gpu *gpu, struct nvs_moved *moved)
+{
+    *moved = (struct nvs_moved){.to_host = mover->to_host, .bytes = mover->moved_bytes, .ns = nvs_now_ns() - mover->began_ns};
+    mover->is_moving = false;
+    nvs_debug("%s: moved %llu of %llu MiB %s in %lld us", gpu->label, (unsigned long long)mover->moved_bytes >> 20,
+              (unsigned long long)mover->asked_bytes >> 20, mover->to_host ? "to the host" : "to the GPU", (long long)moved->ns / 1000);
+    notice_no_effect(mover, gpu);
+    if (mover->has_next && !mover->is_off)
+        begin(gpu, mover->next_to_host, mover->next_bytes);
+    mover->has_next = false;
+    return moved->bytes > 0;
+}
+
+int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now, struct nvs_moved *moved, bool *has_moved)
+{
+    struct mover *mover = &movers[gpu->index];
+    *has_moved = false;
+    if (!mover->is_moving)
+        return INT64_MAX;
+    CUcontext context;
+    switch (nvs_context_use(gpu, &context)) {
+    case NVS_CONTEXT_BUSY:
+        return now + LOOK_NS;
+    case NVS_CONTEXT_NONE:
+        nvs_mover_stop(gpu);
+        mover->flying = 0; /* it was destroyed, and with it what was on its way */
+        break;
+    case NVS_CONTEXT_USED:
+        if (!step(mover, context, gpu->index))
+            nvs_mover_stop(gpu);
+        nvs_context_use_end();
+        break;
+    }
+    if (mover->flying || mover->at < mover->count)
+        return now + LOOK_NS;
+    *has_moved = end(mover, gpu, moved);
+    return mover->is_moving ? now : INT64_MAX;
+}
+
+void nvs_mover_forked(void) { memset(movers, 0, sizeof movers); /* the parent's streams and pages: left where they are */ }

@@ -1,0 +1,31 @@
+/* The mover: brings the process's managed memory to a GPU in bulk when the process gets the GPU's lock, and moves as much to the
+ * host as the scheduler asks for after the lock is released. docs/decisions/0012-mover.md.
+ *
+ * All of it runs in the helper thread. It never waits for the GPU: slices go to a stream of our own, at most four at a time, and
+ * an event says when one has arrived. No lock of ours is held while the driver is called; a context that the program
+ * destroys meanwhile is kept alive by nvs_context_use. */
+#ifndef NVS_MOVER_H
+#define NVS_MOVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu.h"
+
+struct nvs_moved {
+    bool to_host;
+    uint64_t bytes;
+    int64_t ns;
+};
+
+/* Begins a move of at most `bytes`; one that is under way ends first. */
+void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes);
+/* Nothing more is submitted. What is on its way arrives. */
+void nvs_mover_stop(struct nvs_gpu *gpu);
+/* Goes on with the move; when to call again. True in *has_moved if a move has ended: *moved says what it moved. */
+int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_moved);
+/* The process can move memory on this GPU. */
+bool nvs_mover_works(const struct nvs_gpu *gpu);
+void nvs_mover_forked(void);
+
+#endif

@@ -1,0 +1,34 @@
+/* What to move, in which order: slices of the process's managed allocations. Pure.
+ *
+ * An allocation of up to NVS_LARGE_BYTES counts as used if any of it was. A larger one may be a framework's arena, of which only a
+ * part is used: of it move the chunks that were copied to or from or that a kernel got a pointer into. If the only evidence is
+ * pointers to its begin, it is one array, and all of it moves. Nothing moves of an allocation that the program itself advises or prefetches. */
+#ifndef NVS_PLAN_H
+#define NVS_PLAN_H
+
+#include <stddef.h>
+
+#include "mover/usage.h"
+
+#define NVS_LARGE_BYTES (UINT64_C(256) << 20)
+#define NVS_SLICE_BYTES (UINT64_C(64) << 20)
+
+struct nvs_block { /* an allocation */
+    uint64_t base, bytes;
+};
+
+struct nvs_slice { /* a part of one allocation */
+    uint64_t address, bytes;
+    uint64_t base; /* of the allocation */
+    uint32_t age;  /* turns since it was used */
+    bool is_away;  /* we moved it out earlier */
+};
+
+/* Fills `slices`, in the order in which they are to be moved, and returns how many there are; those that do not fit into `room` or
+ * into `most_bytes` are left out. To the host: what was used least recently first, and last what we moved
+ * out before, which page faults may have brought back. To the GPU: first what we moved out, then what the driver may have
+ * evicted; each most recently used first. */
+size_t nvs_plan_move(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool to_host,
+                     uint64_t most_bytes, struct nvs_slice *slices, size_t room);
+
+#endif

@@ -1,0 +1,95 @@
+#include "mover/usage.h"
+
+#include <stddef.h>
+
+#include "base/platform.h"
+
+#define CHUNKS (UINT64_C(1) << (NVS_ADDRESS_BITS - NVS_CHUNK_SHIFT))
+
+bool nvs_usage_setup(struct nvs_usage *usage)
+{
+    if (!usage->marks)
+        usage->marks = nvs_pages_sparse(CHUNKS * sizeof *usage->marks);
+    return usage->marks != NULL;
+}
+
+static _Atomic uint16_t *mark_of(const struct nvs_usage *usage, uint64_t address)
+{
+    return usage->marks && address >> NVS_ADDRESS_BITS == 0 ? &usage->marks[address >> NVS_CHUNK_SHIFT] : NULL;
+}
+
+static uint16_t stamped(const struct nvs_usage *usage, unsigned flags)
+{
+    uint32_t turn = atomic_load_explicit(&usage->turn, memory_order_relaxed) % NVS_MARK_TURNS;
+    return (uint16_t)(turn << NVS_MARK_STAMP_SHIFT | (flags & NVS_MARK_FLAGS));
+}
+
+/* Adds flags to each managed chunk of the range and stamps it; `gone` are taken out. */
+static void mark(struct nvs_usage *usage, uint64_t address, uint64_t bytes, unsigned flags, unsigned gone)
+{
+    if (!bytes || address + bytes < address)
+        return;
+    for (uint64_t at = address >> NVS_CHUNK_SHIFT; at <= (address + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
+        _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
+        unsigned old = place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
+        if (!(old & NVS_MARK_MANAGED))
+            return; /* the range leaves our memory: it was never ours, or the call is wrong */
+        uint16_t made = stamped(usage, (old | flags) & ~gone);
+        if (made != old)
+            atomic_store_explicit(place, made, memory_order_relaxed);
+    }
+}
+
+void nvs_usage_allocated(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
+{
+    for (uint64_t at = base >> NVS_CHUNK_SHIFT; at <= (base + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
+        _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
+        if (place) /* a small allocation may share the chunk with others */
+            atomic_fetch_or_explicit(place, NVS_MARK_MANAGED, memory_order_relaxed);
+    }
+}
+
+void nvs_usage_freed(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
+{
+    uint64_t first = (base + NVS_CHUNK_BYTES - 1) >> NVS_CHUNK_SHIFT, end = (base + bytes) >> NVS_CHUNK_SHIFT;
+    for (uint64_t at = first; at < end; at++) {
+        _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
+        if (place)
+            atomic_store_explicit(place, 0, memory_order_relaxed);
+    }
+}
+
+void nvs_usage_copied(struct nvs_usage *usage, uint64_t address, uint64_t bytes)
+{
+    mark(usage, address, bytes, NVS_MARK_COPIED, NVS_MARK_AWAY);
+}
+
+void nvs_usage_pointed(struct nvs_usage *usage, uint64_t address) { mark(usage, address, 1, NVS_MARK_POINTED, 0); }
+
+void nvs_usage_left_alone(struct nvs_usage *usage, uint64_t address, uint64_t bytes)
+{
+    mark(usage, address, bytes, NVS_MARK_LEFT_ALONE, 0);
+}
+
+void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool away)
+{
+    for (uint64_t at = address >> NVS_CHUNK_SHIFT; bytes && at <= (address + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
+        _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
+        if (place && away)
+            atomic_fetch_or_explicit(place, NVS_MARK_AWAY, memory_order_relaxed);
+        else if (place)
+            atomic_fetch_and_explicit(place, (uint16_t)~NVS_MARK_AWAY, memory_order_relaxed);
+    }
+}
+
+unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address)
+{
+    _Atomic uint16_t *place = mark_of(usage, address);
+    return place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
+}
+
+uint32_t nvs_usage_age(const struct nvs_usage *usage, unsigned mark)
+{
+    uint32_t turn = atomic_load_explicit(&usage->turn, memory_order_relaxed);
+    return (turn - (mark >> NVS_MARK_STAMP_SHIFT)) % NVS_MARK_TURNS;
+}

@@ -1,0 +1,51 @@
+/* Which managed memory the program has used, as far as its calls show it: one mark for each 2 MiB of address space.
+ *
+ * A prefetch populates memory that was never touched, so only memory with evidence of use is moved. The marks are a flat table
+ * over the whole address space, mapped without a reserve: a page of it, 4 KiB, exists for each 4 GiB in which something is marked.
+ * All calls may come from any thread. A mark is one relaxed atomic: a lost one costs page faults, nothing more. */
+#ifndef NVS_USAGE_H
+#define NVS_USAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NVS_CHUNK_SHIFT 21
+#define NVS_CHUNK_BYTES (UINT64_C(1) << NVS_CHUNK_SHIFT)
+#define NVS_ADDRESS_BITS 48
+
+enum nvs_mark {
+    NVS_MARK_MANAGED = 1,    /* part of an allocation that can be moved */
+    NVS_MARK_COPIED = 2,     /* a copy or memset touched it */
+    NVS_MARK_POINTED = 4,    /* a kernel got a pointer into it */
+    NVS_MARK_LEFT_ALONE = 8, /* the program prefetches or advises it itself */
+    NVS_MARK_AWAY = 16,      /* we moved it to the host, and nothing is known to have brought it back */
+    NVS_MARK_FLAGS = 31,
+    NVS_MARK_STAMP_SHIFT = 5, /* the rest: the turn in which it was last used, modulo NVS_MARK_TURNS */
+    NVS_MARK_TURNS = 1 << (16 - NVS_MARK_STAMP_SHIFT),
+};
+
+struct nvs_usage {
+    _Atomic uint16_t *marks; /* NULL: nothing is marked */
+    _Atomic uint32_t turn;   /* counts the turns of the process */
+};
+
+/* False if there is no address space for it. */
+bool nvs_usage_setup(struct nvs_usage *usage);
+
+void nvs_usage_allocated(struct nvs_usage *usage, uint64_t base, uint64_t bytes);
+/* Before the driver frees it: the address may be given to another allocation at once. */
+void nvs_usage_freed(struct nvs_usage *usage, uint64_t base, uint64_t bytes);
+/* Each ignores addresses that are not managed. */
+void nvs_usage_copied(struct nvs_usage *usage, uint64_t address, uint64_t bytes);
+void nvs_usage_pointed(struct nvs_usage *usage, uint64_t address);
+void nvs_usage_left_alone(struct nvs_usage *usage, uint64_t address, uint64_t bytes);
+/* We moved it. */
+void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool away);
+
+/* The mark of the chunk at this address. */
+unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address);
+/* How many turns ago it was last used. */
+uint32_t nvs_usage_age(const struct nvs_usage *usage, unsigned mark);
+
+#endif

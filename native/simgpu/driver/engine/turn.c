@@ -1,0 +1,113 @@
+/* Whose turn it is to compute. Processes without a common server take turns as the hardware's time slices do: the holder
+ * passes the turn on at the end of its slice if another process waits, in the order of tickets. An idle holder keeps the
+ * turn until another process wants it, so a process that is alone has no cost.
+ *
+ * A holder may die or be stopped. Waiting processes look again every LOOK_NS: a dead holder is removed,
+ * one that has not moved for STUCK_NS is passed over, as a real card preempts. */
+#include "driver/engine/engine.h"
+
+#define LOOK_NS 20000000ull
+#define STUCK_NS 1000000000ull
+
+static void wake_slot(struct sim_slot *slot)
+{
+    atomic_fetch_add(&slot->wake, 1);
+    sim_futex_wake(&slot->wake, true);
+}
+
+static void take(struct sim_engine *engine, uint64_t now)
+{
+    struct sim_card *card = engine->state;
+    struct sim_slot *own = &card->slots[engine->slot];
+    if (own->waiting) {
+        own->waiting = 0;
+        atomic_fetch_sub(&card->turn_waiters, 1);
+    }
+    if (card->turn_holder != engine->slot + 1 || now - card->turn_since_ns > engine->slice_ns)
+        card->turn_since_ns = now;
+    card->turn_holder = engine->slot + 1;
+    card->turn_busy = 1;
+}
+
+static bool holder_is_gone(struct sim_engine *engine, uint64_t now)
+{
+    struct sim_card *card = engine->state;
+    uint32_t holder = card->turn_holder;
+    if (holder == 0 || !card->turn_busy || holder == engine->slot + 1)
+        return true;
+    uint64_t held_ns = now > card->turn_since_ns ? now - card->turn_since_ns : 0;
+    if (held_ns < LOOK_NS)
+        return false;
+    if (!sim_slot_alive(sim.view.card_fds[engine->card], holder - 1)) {
+        sim_slot_clear(card, holder - 1);
+        return true;
+    }
+    return held_ns > STUCK_NS;
+}
+
+bool sim_turn_try(struct sim_engine *engine, uint64_t now)
+{
+    struct sim_card *card = engine->state;
+    struct sim_slot *own = &card->slots[engine->slot];
+    if (sim_turn_is_mine(engine))
+        return true;
+    sim_card_lock(card);
+    bool granted = card->turn_holder == engine->slot + 1 || holder_is_gone(engine, now);
+    if (granted) {
+        take(engine, now);
+    } else if (!own->waiting) {
+        own->waiting = 1;
+        own->ticket = ++card->turn_tickets;
+        if (atomic_fetch_add(&card->turn_waiters, 1) == 0)
+            wake_slot(&card->slots[card->turn_holder - 1]); /* it may be sleeping beyond the end of its slice */
+    }
+    sim_card_unlock(card);
+    return granted;
+}
+
+/* The lock is held. */
+static void hand_over(struct sim_card *card, uint64_t now)
+{
+    struct sim_slot *next = NULL;
+    for (uint32_t i = 0; i < card->slots_high; i++) {
+        struct sim_slot *slot = &card->slots[i];
+        if (slot->waiting && (next == NULL || slot->ticket < next->ticket))
+            next = slot;
+    }
+    if (next == NULL)
+        return;
+    next->waiting = 0;
+    atomic_fetch_sub(&card->turn_waiters, 1);
+    card->turn_holder = (uint32_t)(next - card->slots) + 1;
+    card->turn_busy = 1;
+    card->turn_since_ns = card->turn_free_ns = now;
+    wake_slot(next);
+}
+
+void sim_turn_pass(struct sim_engine *engine, uint64_t now)
+{
+    sim_card_lock(engine->state);
+    if (engine->state->turn_holder == engine->slot + 1)
+        hand_over(engine->state, now);
+    sim_card_unlock(engine->state);
+}
+
+void sim_turn_idle(struct sim_engine *engine, uint64_t now)
+{
+    struct sim_card *card = engine->state;
+    struct sim_slot *own = &card->slots[engine->slot];
+    if (!sim_turn_is_mine(engine) && !own->waiting)
+        return;
+    sim_card_lock(card);
+    if (own->waiting) {
+        own->waiting = 0;
+        atomic_fetch_sub(&card->turn_waiters, 1);
+    }
+    if (card->turn_holder == engine->slot + 1) {
+        card->turn_busy = 0;
+        if (card->turn_free_ns < engine->compute_free_ns)
+            card->turn_free_ns = engine->compute_free_ns;
+        hand_over(card, now);
+    }
+    sim_card_unlock(card);
+}

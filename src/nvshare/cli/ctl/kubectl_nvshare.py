@@ -1,0 +1,203 @@
+"""kubectl nvshare: the nodes' schedulers seen together, under the user's own rights.
+
+It adds no service and no rights: everything goes through `kubectl`, so whoever may exec into the scheduler's pods may
+look, and whoever may annotate a pod may limit it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import click
+
+from nvshare import __version__
+from nvshare.cli.ctl import render
+from nvshare.cli.ctl.text_table import table
+from nvshare.cli.group import Group, accept_any_locale
+from nvshare.core.model import SECOND
+from nvshare.kube.annotations import MEMORY_LIMIT
+from nvshare.quantity import QuantityError, parse_bytes
+
+_SELECTOR = "app.kubernetes.io/name=nvshare,app.kubernetes.io/component=scheduler"
+_NODES_AT_ONCE = 16
+_TIMEOUT_S = 30.0
+
+
+class Kubectl:
+    """The user's kubectl, with the flags it was given."""
+
+    def __init__(self, flags: tuple[str, ...], system: str) -> None:
+        self._command = [os.environ.get("KUBECTL", "kubectl"), *flags]
+        self.system = system
+
+    def run(self, *args: str) -> str:
+        """Its output; if it fails, its own message and exit code."""
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's own kubectl and arguments
+                [*self._command, *args], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            )
+        except FileNotFoundError:
+            raise click.ClickException(f"{self._command[0]} is not on the PATH (or set KUBECTL)") from None
+        except subprocess.TimeoutExpired:
+            raise click.ClickException(f"no answer within {_TIMEOUT_S:.0f} s: kubectl {' '.join(args)}") from None
+        if done.returncode != 0:
+            raise click.ClickException(done.stderr.strip() or f"kubectl failed with {done.returncode}")
+        return done.stdout
+
+    def schedulers(self) -> dict[str, str]:
+        """The running pod of the scheduler on each node."""
+        answer = json.loads(self.run("get", "pods", "-n", self.system, "-l", _SELECTOR, "-o", "json"))
+        return {
+            pod["spec"]["nodeName"]: pod["metadata"]["name"]
+            for pod in answer["items"]
+            if pod.get("status", {}).get("phase") == "Running"
+        }
+
+    def status(self, pod: str) -> dict[str, Any]:
+        """The status of one node's scheduler, or the reason why there is none."""
+        try:
+            text = self.run(
+                "exec", "-n", self.system, pod, "-c", "scheduler", "--", "nvsharectl", "status", "-o", "json"
+            )
+            return dict(json.loads(text))
+        except click.ClickException as error:
+            return {"error": error.message, "gpus": []}
+        except json.JSONDecodeError:
+            return {"error": "its answer is not valid JSON", "gpus": []}
+
+    def statuses(self, node: str | None) -> dict[str, dict[str, Any]]:
+        """All nodes, or one, by name."""
+        pods = self.schedulers()
+        if node is not None:
+            pods = {name: pod for name, pod in pods.items() if name == node}
+        if not pods:
+            where = f"on node {node}" if node else f"in namespace {self.system}"
+            raise click.ClickException(f"no scheduler runs {where}; is nvshare installed? (--system-namespace)")
+        with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
+            return dict(zip(sorted(pods), pool.map(lambda name: self.status(pods[name]), sorted(pods)), strict=True))
+
+
+def show(statuses: dict[str, dict[str, Any]]) -> str:
+    """All nodes as two tables and the nodes that did not answer."""
+    gpus = [(node, gpu) for node, status in statuses.items() for gpu in status["gpus"]]
+    rows = [
+        [
+            node,
+            gpu["uuid"],
+            render.size(gpu["total_memory"]),
+            render.size(gpu["running_memory_usage"]),
+            render.size(gpu["available_memory"]),
+            str(gpu["running"]),
+            str(gpu["waiting"]),
+        ]
+        for node, gpu in gpus
+    ]
+    parts = [table(["NODE", "GPU", "MEMORY", "RUNNING", "FREE", "RUN", "WAIT"], rows)]
+    clients = [_client_row(node, client) for node, gpu in gpus for client in gpu["clients"]]
+    if clients:
+        head = ["NODE", "WHO", "CLIENT", "NAME", "GPU", "STATE", "SINCE", "MEMORY", "LIMIT"]
+        parts.append(table(head, clients))
+    parts += [f"{node}: {status['error']}" for node, status in statuses.items() if "error" in status]
+    return "\n\n".join(parts)
+
+
+def _client_row(node: str, client: dict[str, Any]) -> list[str]:
+    state = f"waiting {client['place']}" if client["state"] == "waiting" else client["state"]
+    return [
+        node,
+        client["label"],
+        client["id"],
+        client["name"],
+        client["gpu"][:12],
+        state,
+        render.duration(int(client["since_seconds"] * SECOND)) if client["since_seconds"] else "-",
+        render.size(client["memory_allocated"]),
+        render.size(client["limit_bytes"]) if client["limit_bytes"] else "-",
+    ]
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--context", "context_name", metavar="NAME", help="kubectl's --context.")
+@click.option("--kubeconfig", metavar="PATH", help="kubectl's --kubeconfig.")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the pod, for `limit`.")
+@click.option("--system-namespace", default="nvshare-system", show_default=True, help="Namespace of nvshare.")
+@click.version_option(__version__, prog_name="kubectl nvshare")
+@click.pass_context
+def cli(
+    context: click.Context,
+    context_name: str | None,
+    kubeconfig: str | None,
+    namespace: str | None,
+    system_namespace: str,
+) -> None:
+    """Show the shared GPUs of all nodes, and set memory limits of pods."""
+    given = {"--context": context_name, "--kubeconfig": kubeconfig}
+    flags = tuple(f"{flag}={value}" for flag, value in given.items() if value)
+    context.obj = Kubectl(flags, system_namespace)
+    context.meta["namespace"] = namespace
+
+
+@cli.command()
+@click.option("--node", metavar="NAME", help="Only this node.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
+@click.pass_obj
+def status(kubectl: Kubectl, node: str | None, output: str) -> None:
+    """Show the GPUs of each node, and running and waiting clients."""
+    statuses = kubectl.statuses(node)
+    click.echo(render.as_json(statuses) if output == "json" else show(statuses))
+    if any("error" in one for one in statuses.values()):
+        sys.exit(1)
+
+
+@cli.command()
+@click.option("--node", metavar="NAME", help="Only this node.")
+@click.option(
+    "-i", "--interval", type=click.FloatRange(0.5), default=2.0, show_default=True, help="Seconds between updates."
+)
+@click.pass_obj
+def top(kubectl: Kubectl, node: str | None, interval: float) -> None:
+    """Show the status continuously, until interrupted."""
+    while True:
+        text = show(kubectl.statuses(node))
+        click.clear()
+        click.echo(text)
+        try:
+            time.sleep(interval)
+        except KeyboardInterrupt:
+            return
+
+
+@cli.command(short_help="Set or remove the memory limit of a running pod.")
+@click.argument("pod")
+@click.argument("size", metavar="SIZE|none")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the pod.")
+@click.pass_context
+def limit(context: click.Context, pod: str, size: str, namespace: str | None) -> None:
+    """Set the memory limit of a running POD to SIZE on each GPU, e.g. 8Gi; `none` removes it.
+
+    This sets the annotation nvshare.com/gpu-memory-limit. You need the permission to annotate the pod.
+    """
+    if size == "none":
+        change = f"{MEMORY_LIMIT}-"
+    else:
+        try:
+            parse_bytes(size)
+        except QuantityError as error:
+            raise click.UsageError(f"{size!r} {error}") from None
+        change = f"{MEMORY_LIMIT}={size}"
+    where = namespace or context.meta["namespace"]
+    flags = ["-n", where] if where else []
+    click.echo(context.obj.run("annotate", "pod", pod, change, "--overwrite", *flags).strip())
+
+
+def main() -> None:
+    """The console script: kubectl finds it as `kubectl-nvshare` on the PATH."""
+    accept_any_locale()
+    cli(prog_name="kubectl nvshare")
+
+
+if __name__ == "__main__":
+    main()

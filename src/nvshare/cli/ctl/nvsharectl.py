@@ -1,0 +1,282 @@
+"""nvsharectl: the command for operators."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from nvshare import __version__, admin
+from nvshare.cli import operator_client
+from nvshare.cli.ctl import complete, render
+from nvshare.cli.group import Group, accept_any_locale, terminal_width
+from nvshare.cli.options import DURATION, SIZE
+from nvshare.config import MAX_QUANTUM_S
+from nvshare.printable import printable
+from nvshare.record import Record
+from nvshare.status_document import event_document, limit_document, schema, status_document
+
+WATCH_S = 2.0
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EXIT_UNREACHABLE = 3
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class Scheduler(Record, frozen=True):
+    """The socket of the scheduler, and the timeout."""
+
+    path: str
+    timeout_s: float
+
+    def order(self, request: admin.Request) -> None:
+        """Print what the order has changed."""
+        click.echo(printable(self.ask_for(admin.Done, request).text))
+
+    def ask_for(self, kind: type[operator_client.AnswerT], request: admin.Request) -> operator_client.AnswerT:
+        return operator_client.ask_for(kind, self.path, request, timeout_s=self.timeout_s)
+
+
+class _WithTop(Group):
+    """`top` is imported when it is used: its imports take longer than all others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "top"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "top":
+            from nvshare.cli.ctl.top import top
+
+            return top
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_WithTop, invoke_without_command=True, context_settings=_CONTEXT)
+@click.option("--socket", "path", metavar="PATH", help="Operator socket of the scheduler.  [NVSHARE_OPERATOR_SOCKET]")
+@click.option(
+    "-T", "--set-tq", "seconds", type=click.IntRange(1, MAX_QUANTUM_S), metavar="N", help="Same as `set-quantum N`."
+)
+@click.option("-S", "--anti-thrash", "thrash", type=click.Choice(["on", "off"]), help="Same as `scheduling`.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(1, MAX_QUANTUM_S),
+    default=int(operator_client.TIMEOUT_S),
+    show_default=True,
+    metavar="SECONDS",
+    help="Maximum wait for the answer of the scheduler.",
+)
+@click.version_option(__version__, prog_name="nvsharectl")
+@click.pass_context
+def cli(context: click.Context, path: str | None, seconds: int | None, thrash: str | None, timeout: int) -> None:
+    """Show and control how the GPUs of this machine are shared.
+
+    \b
+    nvsharectl status                 show which clients run and which wait
+    nvsharectl top                    show the same continuously
+    nvsharectl set-quantum 30         set a quantum of 30 seconds on every GPU
+    nvsharectl limit default/p 8Gi    limit this pod to 8 GiB on each GPU
+    nvsharectl limits                 show all limits and where they come from
+    nvsharectl story 6ccb             explain why this client runs or waits
+
+    Exit codes: 0 success, 1 refused or not found, 2 wrong usage, 3 no connection to the scheduler.
+    """
+    context.obj = Scheduler(path or operator_client.default_socket(), timeout)
+    if seconds is not None:
+        context.obj.order(admin.SetQuantum(seconds))
+    if thrash is not None:
+        context.obj.order(admin.SetScheduling(thrash == "on"))
+    if context.invoked_subcommand is None and seconds is None and thrash is None:
+        click.echo(context.get_help())
+
+
+@cli.command()
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", help="Output format."
+)
+@click.option("-w", "--watch", is_flag=True, help="Show it again every two seconds, until interrupted.")
+@click.pass_obj
+def status(scheduler: Scheduler, output: str, watch: bool) -> None:
+    """Show the GPUs, their memory, and running and waiting clients."""
+    while True:
+        text = _status_text(scheduler.ask_for(admin.Status, admin.GetStatus()), output)
+        if watch:
+            click.clear()
+        click.echo(text)
+        if not watch:
+            return
+        time.sleep(WATCH_S)
+
+
+def _status_text(answer: admin.Status, output: str) -> str:
+    forms: dict[str, Callable[[], str]] = {
+        "table": lambda: render.status_table(answer, is_wide=False, width=terminal_width()),
+        "wide": lambda: render.status_table(answer, is_wide=True),
+        "json": lambda: render.as_json(status_document(answer)),
+        "yaml": lambda: render.as_yaml(status_document(answer)),
+    }
+    return forms[output]()
+
+
+@cli.command("set-quantum", short_help="Set the quantum in seconds, with mode fixed.")
+@click.argument("seconds", type=click.IntRange(1, MAX_QUANTUM_S))
+@click.option(
+    "--gpu", metavar="GPU", shell_complete=complete.gpus, help="Only this GPU: index, UUID, or the beginning of one."
+)
+@click.pass_obj
+def set_quantum(scheduler: Scheduler, seconds: int, gpu: str | None) -> None:
+    """Set the quantum to SECONDS and the mode to fixed."""
+    scheduler.order(admin.SetQuantum(seconds, gpu))
+
+
+@cli.command("set-mode", short_help="Set how the quantum is chosen.")
+@click.argument("mode", type=click.Choice(["auto", "fixed", "adaptive"]))
+@click.option(
+    "--gpu", metavar="GPU", shell_complete=complete.gpus, help="Only this GPU: index, UUID, or the beginning of one."
+)
+@click.pass_obj
+def set_mode(scheduler: Scheduler, mode: Any, gpu: str | None) -> None:
+    """Choose the quantum from the memory of running clients (auto), from the measured cost of a switch (adaptive), or
+    use the value of `set-quantum` (fixed).
+    """
+    scheduler.order(admin.SetMode(mode, gpu))
+
+
+@cli.command("scheduling", short_help="Switch scheduling on or off.")
+@click.argument("state", type=click.Choice(["on", "off"]))
+@click.pass_obj
+def scheduling(scheduler: Scheduler, state: str) -> None:
+    """Switch scheduling on or off. When it is off, all programs run at the same time."""
+    scheduler.order(admin.SetScheduling(state == "on"))
+
+
+def _also_called(command: click.Command, name: str) -> None:
+    """A second name of a command, from the original nvshare."""
+    cli.add_command(
+        click.Command(
+            name,
+            callback=command.callback,
+            params=command.params,
+            help=command.help,
+            short_help=f"Same as {command.name}.",
+        )
+    )
+
+
+_also_called(set_quantum, "set-tq")
+_also_called(scheduling, "anti-thrash")
+
+
+@cli.command(short_help="Set the memory limit of a program or pod.")
+@click.argument("target", metavar="CLIENT|POD", shell_complete=complete.clients)
+@click.argument("size", metavar="SIZE|none", required=False)
+@click.option("--clear", is_flag=True, help="Same as `none`.")
+@click.pass_obj
+def limit(scheduler: Scheduler, target: str, size: str | None, clear: bool) -> None:
+    """Set the memory limit of a client's pod, container or run to SIZE on each GPU, e.g. 8Gi.
+
+    `none` removes this limit; the limit of the pod's specification or of the program applies again. 0 means no limit.
+
+    The command is refused for a pod with the annotation nvshare.com/gpu-memory-limit; change the annotation.
+    """
+    if (size is None) != clear:
+        raise click.UsageError("give a SIZE, none, or --clear")
+    scheduler.order(admin.SetLimit(target, None if size in (None, "none") else SIZE(size)))
+
+
+@cli.command(short_help="Show all memory limits.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
+@click.pass_obj
+def limits(scheduler: Scheduler, output: str) -> None:
+    """Show the memory limits of all groups, also of those without a running process.
+
+    A limit that was set with `nvsharectl limit` stays until `nvsharectl limit GROUP none`, until its pod is removed, or
+    until 1024 other groups without a process have a newer one. The limit of a single process ends with the process.
+    """
+    answer = scheduler.ask_for(admin.Limits, admin.GetLimits())
+    values = [limit_document(one) for one in answer.limits]
+    click.echo(render.as_json(values) if output == "json" else render.limit_table(answer.limits))
+
+
+@cli.command(short_help="Show what happened, line by line.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new events until interrupted.")
+@click.option("-n", "--last", type=click.IntRange(0), default=100, show_default=True, help="Number of past lines.")
+@click.option("--since", type=DURATION, help="Only lines of this time, e.g. 90s, 10m, 2h, 7d.")
+@click.option("--client", metavar="CLIENT", shell_complete=complete.clients, help="Only lines about this client.")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: a line for each event."
+)
+@click.pass_obj
+def events(scheduler: Scheduler, follow: bool, last: int, since: float | None, client: str | None, output: str) -> None:
+    """Show events: locks given and taken back, waits, limits, clients that registered and left."""
+    request = admin.GetEvents(follow, last, since, client)
+    for answer in operator_client.answers(scheduler.path, request, timeout_s=scheduler.timeout_s, forever=follow):
+        if isinstance(answer, admin.StepLine):
+            is_json = output == "json"
+            click.echo(msgspec.json.encode(event_document(answer)).decode() if is_json else render.step_line(answer))
+        elif isinstance(answer, admin.Failed):
+            raise operator_client.RefusedError(answer.reason)
+        else:
+            return
+    raise operator_client.UnreachableError(f"the scheduler at {scheduler.path} closed the connection")
+
+
+@cli.command()
+@click.argument("client", shell_complete=complete.clients)
+@click.option("-n", "--last", type=click.IntRange(0), help="Number of past lines.  [default: all]")
+@click.pass_obj
+def story(scheduler: Scheduler, client: str, last: int | None) -> None:
+    """Explain why CLIENT runs or waits, and show the steps before.
+
+    CLIENT is an ID or the beginning of one, a name, a process ID, or a pod.
+    """
+    answer = scheduler.ask_for(admin.Story, admin.GetStory(client, last))
+    click.echo(printable(answer.summary))
+    for line in answer.steps:
+        click.echo(render.step_line(line))
+
+
+@cli.command("schema", short_help="Print the JSON Schema of `status -o json`.")
+def print_schema() -> None:
+    """Print the JSON Schema of `status -o json` and /api/v1/status; limits and events are definitions in it."""
+    click.echo(render.as_json(schema()))
+
+
+@cli.command(short_help="Print a shell completion script.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a completion script for SHELL. Use: eval "$(nvsharectl completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(cli, {}, "nvsharectl", "_NVSHARECTL_COMPLETE").source())
+
+
+def main() -> None:
+    """The console script: every failure is one line on stderr and its own exit code."""
+    accept_any_locale()
+    try:
+        sys.exit(cli.main(prog_name="nvsharectl", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        _fail(f"{error.format_message().rstrip('.')}; see `nvsharectl --help`", EXIT_USAGE)
+    except operator_client.RefusedError as error:
+        _fail(str(error), EXIT_REFUSED)
+    except (operator_client.UnreachableError, admin.AdminError) as error:
+        _fail(str(error), EXIT_UNREACHABLE)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _fail(text: str, code: int) -> None:
+    sys.stderr.write(f"nvsharectl: {printable(' '.join(text.split()))}\n")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

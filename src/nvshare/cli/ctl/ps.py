@@ -1,0 +1,37 @@
+"""`nvshare ps`: the programs that share the GPUs of this machine."""
+
+import sys
+
+import click
+
+from nvshare import admin
+from nvshare.cli import operator_client
+from nvshare.cli.ctl import render
+from nvshare.cli.errors import EXIT_FAILED, CommandError
+from nvshare.cli.group import terminal_width
+from nvshare.status_document import client_document
+
+
+@click.command(short_help="Show the programs that share the GPUs.")
+@click.option("--user", metavar="NAME", help="Only programs of this user; `me` for your own.")
+@click.option("--socket", "path", metavar="PATH", help="Socket of the scheduler.  [NVSHARE_OPERATOR_SOCKET]")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
+def ps(user: str | None, path: str | None, output: str) -> None:
+    """Show the programs that share the GPUs of this machine: who runs, who waits, and how much memory each has.
+
+    This needs no special rights. `nvsharectl status` also shows the GPUs; `nvsharectl story CLIENT` says why a
+    program waits.
+    """
+    try:
+        answer = operator_client.ask_for(admin.Status, path or operator_client.default_socket(), admin.GetStatus())
+    except (operator_client.UnreachableError, operator_client.RefusedError, admin.AdminError) as error:
+        raise CommandError(f"ps: {error}", EXIT_FAILED) from None
+    chosen = render.only_user(answer.node, user)
+    if output == "json":
+        click.echo(
+            render.as_json([client_document(client, seat, answer.now) for client, seat in render.in_order(chosen)])
+        )
+    elif chosen.clients:
+        click.echo(render.client_table(chosen, width=terminal_width()))
+    else:
+        sys.stderr.write("No programs share a GPU.\n")

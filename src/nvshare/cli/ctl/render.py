@@ -1,0 +1,196 @@
+"""Status and events for people and for programs: tables, JSON, YAML. Pure: values in, text out."""
+
+import os
+import pwd
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nvshare import admin
+from nvshare.cli.ctl.text_table import table, width_of
+from nvshare.core.model import GIB, MIB, SECOND
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot, Snapshot
+from nvshare.printable import printable
+
+SHORT_UUID = 12
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    if count >= GIB:
+        return f"{count / GIB:.2f}Gi"
+    return f"{count / MIB:.0f}Mi"
+
+
+def duration(ns: int) -> str:
+    """A duration for people, in at most two units."""
+    seconds = ns // SECOND
+    if seconds < 60:
+        return f"{ns / SECOND:.1f}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02d}s"
+    return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
+
+
+def status_table(status: admin.Status, *, is_wide: bool, width: int | None = None) -> str:
+    """What `nvsharectl status` shows; in `width` columns if it is given."""
+    node = status.node
+    parts = [_headline(status), gpu_table(node, is_wide=is_wide, width=width)]
+    parts.append(client_table(node, is_wide=is_wide, width=width) if node.clients else "No clients.")
+    return "\n\n".join(parts)
+
+
+def limit_table(limits: Iterable[LimitSnapshot]) -> str:
+    """What `nvsharectl limits` shows."""
+    rows = [
+        [one.group, one.label, size(one.limit) if one.limit else "none", one.source, str(one.clients)] for one in limits
+    ]
+    return table(["GROUP", "WHO", "LIMIT", "FROM", "CLIENTS"], rows) if rows else "No limits."
+
+
+def only_user(node: Snapshot, user: str | None) -> Snapshot:
+    """The state with the clients of one user only; None: of all."""
+    if user is None:
+        return node
+    wanted = user_name(os.getuid()) if user == "me" else user
+    return replace(node, clients=tuple(client for client in node.clients if user_name(client.uid) == wanted))
+
+
+def as_json(values: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(values), indent=2).decode()
+
+
+def as_yaml(values: Any, indent: int = 0) -> str:
+    """The YAML of plain values; every text is written as JSON writes it, which YAML reads the same."""
+    pad = "  " * indent
+    if isinstance(values, Mapping) and values:
+        return "\n".join(f"{pad}{key}:{_yaml_value(value, indent)}" for key, value in values.items())
+    if isinstance(values, list) and values:
+        return "\n".join(f"{pad}-{_yaml_item(value, indent)}" for value in values)
+    return f"{pad}{msgspec.json.encode(values).decode()}"
+
+
+def step_line(line: admin.StepLine) -> str:
+    """One line of `events` and `story`."""
+    stamp = time.strftime("%H:%M:%S", time.localtime(line.time))
+    return f"{stamp}.{int(line.time % 1 * 1000):03d}  {printable(line.text)}"
+
+
+def _headline(status: admin.Status) -> str:
+    node = status.node
+    parts = [f"nvshare {status.version}", f"up {duration(int((status.now - status.started) * SECOND))}"]
+    parts.append(f"policy {node.policy}")
+    parts.append("anti-thrash on" if node.scheduling else "anti-thrash OFF: all programs may run")
+    if node.settling:
+        parts.append("settling after a restart")
+    return " · ".join(parts)
+
+
+def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
+    """The GPUs. On a narrow terminal the UUID is shortened; `-o wide` shows it whole."""
+    head = ["GPU", "MODEL", "UUID", "MEMORY", "RUNNING", "FREE", "OTHERS", "RUN", "WAIT", "QUANTUM", "LEFT"]
+    rows = [
+        [
+            _index(gpu),
+            gpu.name.removeprefix("NVIDIA ") or "-",
+            gpu.uuid,
+            size(gpu.total_memory),
+            size(gpu.running_memory_usage),
+            size(gpu.available_memory),
+            size(gpu.foreign_memory),
+            str(gpu.running),
+            str(gpu.waiting),
+            f"{duration(gpu.quantum_ns)} {gpu.mode}",
+            duration(gpu.quantum_left_ns) if gpu.waiting and gpu.quantum_left_ns is not None else "-",
+        ]
+        for gpu in node.gpus
+    ]
+    if all(gpu.index is None for gpu in node.gpus):  # NVML knows none of them
+        head, rows = ["GPU", *head[3:]], [row[2:] for row in rows]
+    whole = table(head, rows)
+    if is_wide or width is None or max(map(width_of, whole.splitlines())) <= width:
+        return whole
+    at = head.index("UUID") if "UUID" in head else 0
+    rows = [[*row[:at], row[at][:SHORT_UUID], *row[at + 1 :]] for row in rows]
+    return table(head, rows, width=width, drop=("OTHERS", "MODEL", "LEFT", "RUNNING"))
+
+
+def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
+    """The clients, by GPU; of each GPU who runs, then who waits by place, then the others."""
+    head = ["CLIENT", "USER", "WHO", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "TURNS"]
+    wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "PRIORITY", "WEIGHT"]
+    gpus = {gpu.uuid: gpu for gpu in node.gpus}
+    rows = []
+    for client, seat in in_order(node):
+        row = [
+            admin.client_name(client.id),
+            user_name(client.uid),
+            client.label,
+            client.name,
+            seat.gpu if is_wide else gpu_short(gpus[seat.gpu]),
+            _state(seat),
+            duration(seat.since_ns) if seat.since_ns else "-",
+            "-" if seat.expected_start_ns is None else f"<{duration(seat.expected_start_ns)}",
+            size(seat.memory_allocated),
+            size(seat.limit) if seat.limit else "-",
+            str(seat.turns),
+        ]
+        if is_wide:
+            row += [str(client.pid), duration(seat.held_ns), duration(seat.waited_ns), size(seat.unswappable)]
+            row += [str(client.priority), str(client.weight)]
+        rows.append(row)
+    if is_wide:
+        return table(head + wide, rows)
+    return table(head, rows, width=width, drop=("TURNS", "USER", "WHO", "STARTS", "LIMIT"), cut=("NAME",))
+
+
+_STATE_ORDER = {"running": 0, "dropping": 1, "waiting": 2, "blocked": 3, "silent": 4, "unscheduled": 5, "idle": 6}
+
+
+def in_order(node: Snapshot) -> list[tuple[ClientSnapshot, SeatSnapshot]]:
+    """The clients at each GPU in the order in which people look for them."""
+    places = {gpu.uuid: number for number, gpu in enumerate(sorted(node.gpus, key=_gpu_order))}
+    pairs = [(client, seat) for client in node.clients for seat in client.seats]
+    return sorted(pairs, key=lambda pair: (places[pair[1].gpu], _STATE_ORDER[pair[1].state], pair[1].place))
+
+
+def _gpu_order(gpu: GpuSnapshot) -> tuple[bool, int]:
+    return gpu.index is None, gpu.index or 0
+
+
+def gpu_short(gpu: GpuSnapshot) -> str:
+    """A GPU in one cell: its index if NVML knows it."""
+    return gpu.uuid[:SHORT_UUID] if gpu.index is None else str(gpu.index)
+
+
+def _index(gpu: GpuSnapshot) -> str:
+    return "-" if gpu.index is None else str(gpu.index)
+
+
+def user_name(uid: int | None) -> str:
+    """The account of a client, as this machine knows it."""
+    if uid is None:
+        return "-"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _state(seat: SeatSnapshot) -> str:
+    if seat.state != "waiting":
+        return seat.state
+    return f"waiting {seat.place}{', gang' if seat.together else ''}"
+
+
+def _yaml_value(value: Any, indent: int) -> str:
+    if isinstance(value, (Mapping, list)) and value:
+        return "\n" + as_yaml(value, indent + 1)
+    return " " + as_yaml(value)
+
+
+def _yaml_item(value: Any, indent: int) -> str:
+    return " " + as_yaml(value, indent + 1).lstrip()

@@ -1,0 +1,111 @@
+"""The programs and phases of the demonstration. Pure."""
+
+from nvshare.core.model import GIB, MIB
+from nvshare.record import Record
+
+KERNEL = "nvshare_demo_pass"
+PIECES = 8
+"""Kernels per pass: the number of pieces of the worker's memory."""
+
+
+class Job(Record, frozen=True):
+    """One program: its memory, bursts of passes over all of it, and pauses on the host in between."""
+
+    name: str
+    memory: int
+    bursts: int
+    passes: int
+    pause_ms: int = 0
+
+    def arguments(self, *, managed: bool) -> list[str]:
+        """The arguments of the worker program."""
+        made = [str(self.memory), str(self.bursts), str(self.passes), "1", str(self.pause_ms)]
+        return [*made, "managed"] if managed else made
+
+
+class Phase(Record, frozen=True):
+    """One way to run the jobs."""
+
+    key: str
+    title: str
+    jobs: tuple[Job, ...]
+    is_at_once: bool = True
+    is_shared: bool = False
+    """Under nvshare."""
+    is_managed: bool = False
+    """The programs use unified memory by themselves."""
+    stop_after_s: float | None = None
+    stops_at_failure: bool = False
+
+
+class Plan(Record, frozen=True):
+    """The whole demonstration. real time = `scale` * time of the simulated card."""
+
+    card: int
+    scale: float
+    kernel_ms: float
+    quantum_s: int
+    move_s_per_gib: float
+    phases: tuple[Phase, ...]
+
+
+def simulated(memory: int = 16 * GIB) -> Plan:
+    """For the simulated card with its default speeds, 20 times as fast as real.
+
+    The quantum is the default of mode `fixed`, 60 s, at that speed; so is the cost of moving memory. The big programs
+    need two turns each."""
+    scale, kernel_ms = 1 / 20, 12.5
+    in_a_second = round(1000 / (kernel_ms * PIECES))
+    big, small = memory * 9 // 16, memory * 3 // 16
+    return Plan(
+        card=memory,
+        scale=scale,
+        kernel_ms=kernel_ms,
+        quantum_s=round(60 * scale),
+        move_s_per_gib=scale,
+        phases=_phases(
+            steady=tuple(Job(name, big, bursts=520, passes=in_a_second // 5) for name in ("train A", "train B")),
+            bursty=tuple(
+                Job(name, big, bursts=4, passes=20 * in_a_second, pause_ms=round(20_000 * scale))
+                for name in ("mixed A", "mixed B")
+            ),
+            small=tuple(
+                Job(f"small {letter}", small, bursts=5, passes=2 * in_a_second, pause_ms=round(6_000 * scale))
+                for letter in "ABCD"
+            ),
+            stop_after_s=8.0,
+        ),
+    )
+
+
+def real(memory: int) -> Plan:
+    """For a real card of this size: sizes follow the card; work is short, because real time cannot be scaled."""
+    big, small = memory * 9 // 16 // MIB * MIB, memory * 3 // 16 // MIB * MIB
+    return Plan(
+        card=memory,
+        scale=1.0,
+        kernel_ms=0.0,
+        quantum_s=10,
+        move_s_per_gib=1.0,
+        phases=_phases(
+            steady=tuple(Job(name, big, bursts=40, passes=10) for name in ("train A", "train B")),
+            bursty=tuple(Job(name, big, bursts=3, passes=150, pause_ms=8000) for name in ("mixed A", "mixed B")),
+            small=tuple(Job(f"small {letter}", small, bursts=6, passes=20, pause_ms=1500) for letter in "ABCD"),
+            stop_after_s=60.0,
+        ),
+    )
+
+
+def _phases(
+    *, steady: tuple[Job, ...], bursty: tuple[Job, ...], small: tuple[Job, ...], stop_after_s: float
+) -> tuple[Phase, ...]:
+    return (
+        Phase("steady-serial", "one after another", steady, is_at_once=False),
+        Phase("steady-plain", "at once, plain CUDA", steady, stops_at_failure=True),
+        Phase("steady-unified", "at once, unified memory", steady, is_managed=True, stop_after_s=stop_after_s),
+        Phase("steady-shared", "at once, with nvshare", steady, is_shared=True),
+        Phase("bursty-serial", "one after another", bursty, is_at_once=False),
+        Phase("bursty-shared", "at once, with nvshare", bursty, is_shared=True),
+        Phase("small-serial", "one after another", small, is_at_once=False),
+        Phase("small-shared", "at once, with nvshare", small, is_shared=True),
+    )

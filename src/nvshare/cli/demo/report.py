@@ -1,0 +1,162 @@
+"""The results of the demonstration: a table, verdicts, a picture. Reads the traces of the simulated card; else pure."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from nvshare.cli.demo.picture import Panel, PictureLane, Stretch
+from nvshare.cli.demo.plan import Plan
+from nvshare.cli.demo.testbed import JobResult, PhaseResult
+from nvshare.core.model import GIB
+from nvshare.record import Record
+from nvshare.simgpu.trace import Kind, ProcessTrace, merge, read_traces
+
+WORK = (Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind.PREFETCH)
+GAP_S = 0.6
+"""Shorter gaps in a program's work are not drawn, in seconds of the card."""
+
+KINDS = {
+    "steady": "GPU always busy",
+    "bursty": "GPU busy half of the time",
+    "small": "small programs",
+}
+
+
+PHASES = 8
+"""Of the whole demonstration; the verdicts compare all of them."""
+
+
+class Verdict(Record, frozen=True):
+    """One thing that the demonstration shows. Only `FAIL` makes the command fail."""
+
+    text: str
+    result: Literal["ok", "slow", "FAIL"]
+
+
+class Line(Record, frozen=True):
+    """A row of the table. Times are the card's seconds."""
+
+    group: str
+    title: str
+    seconds: float | None
+    """None: it did not end, and the end cannot be estimated."""
+    outcome: str
+    compared: float | None
+    """How many times as fast as one after another."""
+
+
+def lines(plan: Plan, results: Mapping[str, PhaseResult]) -> list[Line]:
+    made = []
+    for key, result in results.items():
+        kind = key.partition("-")[0]
+        serial = results[f"{kind}-serial"].seconds
+        failed = next((job for job in result.jobs if job.error), None)
+        if failed is not None:
+            made.append(Line(_group(plan, result), result.phase.title, None, f"{failed.name}: {failed.error}", None))
+            continue
+        whole = result.projected_s
+        outcome = "done"
+        if not result.is_finished:
+            came = sum(job.done for job in result.jobs) / len(result.jobs)
+            outcome = f"thrashes: {came:.2%} done in {result.seconds / plan.scale:.0f} s, then stopped"
+        seconds = None if whole == float("inf") else whole / plan.scale
+        made.append(Line(_group(plan, result), result.phase.title, seconds, outcome, serial / whole))
+    return made
+
+
+def verdicts(results: Mapping[str, PhaseResult]) -> list[Verdict]:
+    """What the demonstration should show, with the figures of this run. A figure below what is usual is reported and
+    fails nothing: on a busy machine every program takes longer."""
+    failed = [_failure(result, job) for result in results.values() for job in result.jobs if _has_failed(result, job)]
+    if failed or len(results) < PHASES:
+        return failed
+    turns, thrash = results["steady-shared"], results["steady-unified"]
+    beats = thrash.projected_s / turns.seconds
+    close = turns.seconds / results["steady-serial"].seconds
+    bursty = results["bursty-serial"].seconds / results["bursty-shared"].seconds
+    small = results["small-serial"].seconds / results["small-shared"].seconds
+    text = f"{beats:.0f}x" if beats != float("inf") else "thrashing made no progress"
+    return [
+        _measured(f"turns are faster than thrashing: {text}", beats >= 3, "at least 3x"),
+        _measured(
+            f"big programs, GPU always busy: {close:.2f}x the time of one after another", close <= 1.1, "up to 1.10x"
+        ),
+        _measured(f"big programs, GPU busy half of the time: {bursty:.2f}x as fast", bursty > 1, "more than 1x"),
+        _measured(f"small programs side by side: {small:.2f}x as fast", small > 1, "more than 1x"),
+    ]
+
+
+def _measured(text: str, is_usual: bool, usual: str) -> Verdict:
+    return Verdict(f"{text} (usual: {usual})", "ok" if is_usual else "slow")
+
+
+def _has_failed(result: PhaseResult, job: JobResult) -> bool:
+    """Plain CUDA must fail, and what thrashes is stopped; every other program must finish."""
+    phase = result.phase
+    return not phase.stops_at_failure and phase.stop_after_s is None and (bool(job.error) or job.done < 1)
+
+
+def _failure(result: PhaseResult, job: JobResult) -> Verdict:
+    reason = job.error or f"ended after {job.done:.0%} of its work"
+    return Verdict(f"{job.name}, {result.phase.title}: {reason}", "FAIL")
+
+
+def panels(plan: Plan, results: Mapping[str, PhaseResult]) -> tuple[Panel, ...]:
+    """The picture's panels, one for each situation; lengths are the card's seconds."""
+    made = []
+    for result in results.values():
+        if any(job.error for job in result.jobs) and result.phase.stops_at_failure:
+            continue  # It failed before any work; the table says so.
+        length = result.seconds / plan.scale
+        text = f"{length:.0f} s" if result.is_finished else "stopped while thrashing"
+        title = f"{_group(plan, result)}: {result.phase.title}"
+        made.append(Panel(title, text, length, _lanes(plan, result), is_cut=not result.is_finished))
+    return tuple(made)
+
+
+def _group(plan: Plan, result: PhaseResult) -> str:
+    jobs = result.phase.jobs
+    kind = KINDS[result.phase.key.partition("-")[0]]
+    return f"{len(jobs)} x {jobs[0].memory / GIB:.3g} GiB on {plan.card / GIB:.3g} GiB, {kind}"
+
+
+def _lanes(plan: Plan, result: PhaseResult) -> tuple[PictureLane, ...]:
+    if result.directory is None:
+        return tuple(_lifetime(job) for job in result.jobs)
+    traces = {trace.pid: trace for trace in read_traces(result.directory)}
+    left = min((trace.started_ns for trace in traces.values()), default=0)
+    ruler = _Ruler(left, plan.scale * 1e9)
+    return tuple(
+        PictureLane(job.name, _stretches(traces[job.pid], ruler) if job.pid in traces else ()) for job in result.jobs
+    )
+
+
+class _Ruler(Record, frozen=True):
+    """Where the picture begins, and how long a second of the card is."""
+
+    left_ns: int
+    second_ns: float
+
+    def at(self, ns: int) -> float:
+        return (ns - self.left_ns) / self.second_ns
+
+
+def _stretches(trace: ProcessTrace, ruler: _Ruler) -> tuple[Stretch, ...]:
+    """The program's work with small gaps closed. The part spent moving memory leaves out the time in which the program
+    waited for its slice of the card."""
+    work = sorted(trace.of_kind(*WORK), key=lambda record: record.begin_ns)
+    made, at = [], 0
+    for begin, end in merge(
+        ((record.begin_ns, record.known_end_ns) for record in work), round(GAP_S * ruler.second_ns)
+    ):
+        moved = busy = 0
+        while at < len(work) and work[at].begin_ns <= end:
+            record = work[at]
+            moved += record.page_in_ns
+            busy += record.known_end_ns - record.begin_ns - record.waited_us * 1000
+            at += 1
+        made.append(Stretch(ruler.at(begin), ruler.at(end), min(1.0, moved / busy) if busy > 0 else 0.0))
+    return tuple(made)
+
+
+def _lifetime(job: JobResult) -> PictureLane:
+    return PictureLane(job.name, (Stretch(job.begin_s, job.end_s),))

@@ -1,0 +1,234 @@
+"""The machine of one process, and what performs its decisions."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Protocol
+
+from nvshare.client_machine.library import (
+    LIBRARY,
+    MAX_GPUS,
+    NEVER,
+    Absence,
+    Account,
+    Client,
+    Config,
+    Gpu,
+    Out,
+    Seen,
+    Turn,
+    TurnState,
+    Verdict,
+)
+
+# Bits of client.h and turn.h.
+_OPEN, _CLOSE, _DRAIN, _STOP_DRAINING, _FIGURES, _WATCH = 1, 2, 8, 16, 64, 128
+_MOVE_IN, _MOVE_OUT = 256, 512
+_SEND, _GPUS, _CONNECT, _DISCONNECT, _ANSWER, _REFUSE = 1, 2, 4, 8, 32, 64
+SAY_ALONE, SAY_LOST, SAY_BROKEN, SAY_HUNG = 256, 512, 1024, 2048
+_SAYS = SAY_ALONE | SAY_LOST | SAY_BROKEN | SAY_HUNG
+_NEWS_SOME, _NEWS_MUCH = 1, 2
+
+
+class Surroundings(Protocol):
+    """What a machine tells its process to do. GPUs are named by their index."""
+
+    def send(self, frames: bytes) -> None:
+        """One frame or several, to the scheduler."""
+
+    def connect(self) -> None:
+        """Then call `connected` or `not_connected`."""
+
+    def disconnect(self) -> None:
+        """The scheduler broke the protocol."""
+
+    def gate_moved(self, gpu: int, is_open: bool) -> None:
+        """Threads may pass from now on, or must stop."""
+
+    def start_drain(self, gpu: int) -> None:
+        """Then call `drained`."""
+
+    def stop_drain(self, gpu: int) -> None:
+        """A drain under way has no purpose any more."""
+
+    def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
+        """Move at most so many bytes to the host, or to the GPU; then call `moved`."""
+
+    def watch_changed(self, gpu: int) -> None:
+        """`watches` says something new."""
+
+    def answer(self, ask: int, granted: int) -> None:
+        """A question about budget is answered."""
+
+    def refuse_questions(self) -> None:
+        """Nobody will answer the questions that are open."""
+
+    def say(self, notices: int) -> None:
+        """Lines for the user; SAY_ bits."""
+
+
+class ClientMachine:
+    """One process's machine, its accounts, and what its threads have left for it."""
+
+    def __init__(
+        self, now: int, gpus: Sequence[tuple[bytes, int]], surroundings: Surroundings, config: Config | None = None
+    ) -> None:
+        """`gpus`: of each its UUID and its size."""
+        config = config or Config()
+        self._surroundings = surroundings
+        self._client = Client()
+        self._at = ctypes.pointer(self._client)
+        self._out = self._client.out
+        LIBRARY.nvs_client_init(self._at, config, now)
+        for uuid, size in gpus:
+            LIBRARY.nvs_client_add_gpu(self._at, uuid, 0, size)
+        count = len(gpus)
+        self._seen_array = (Seen * count)()
+        self.seen: list[Seen] = [self._seen_array[i] for i in range(count)]
+        self.accounts = [Account.of(size, config.own_limit) for _, size in gpus]
+        self.gpus: list[Gpu] = [self._client.gpus[i] for i in range(count)]
+        self.turns: list[Turn] = [gpu.turn for gpu in self.gpus]
+
+    @property
+    def is_registered(self) -> bool:
+        return bool(self._client.is_registered)
+
+    @property
+    def is_joined(self) -> bool:
+        """It is known whether there is a scheduler: the process may allocate."""
+        return bool(self._client.is_joined)
+
+    @property
+    def is_hung(self) -> bool:
+        """The scheduler does not answer."""
+        return bool(self._client.is_hung)
+
+    def state(self, gpu: int) -> TurnState:
+        return TurnState(self.turns[gpu].state)
+
+    def watches(self, gpu: int) -> bool:
+        """Idleness is to be told: others wait for what this process holds."""
+        return bool(LIBRARY.nvs_client_watches(self._at, gpu))
+
+    def next_deadline(self) -> int | None:
+        """When to call `tick` at the latest."""
+        when: int = LIBRARY.nvs_client_next(self._at)
+        return None if when == NEVER else when
+
+    # What happens to it.
+
+    def tick(self, now: int) -> None:
+        if LIBRARY.nvs_client_tick(self._at, now, self._seen_array):
+            self._perform()
+
+    def receive(self, now: int, frame: bytes) -> None:
+        """One whole frame."""
+        gpu = frame[3] if len(frame) > 3 else MAX_GPUS
+        account = self.accounts[gpu] if gpu < len(self.accounts) else None
+        if LIBRARY.nvs_client_receive(self._at, now, frame, len(frame), account):
+            self._perform()
+
+    def connected(self, now: int) -> None:
+        LIBRARY.nvs_client_connected(self._at, now)
+        self._perform()
+
+    def not_connected(self, now: int, absence: Absence = Absence.ABSENT) -> None:
+        LIBRARY.nvs_client_not_connected(self._at, now, absence)
+        self._perform()
+
+    def lost(self, now: int) -> None:
+        LIBRARY.nvs_client_lost(self._at, now)
+        self._perform()
+
+    def drained(self, now: int, gpu: int, *, again: bool) -> None:
+        if LIBRARY.nvs_client_drained(self._at, now, gpu, again):
+            self._perform()
+
+    def idle(self, gpu: int) -> None:
+        if LIBRARY.nvs_client_idle(self._at, gpu):
+            self._perform()
+
+    def busy(self, gpu: int) -> None:
+        if LIBRARY.nvs_client_busy(self._at, gpu):
+            self._perform()
+
+    def moved(self, gpu: int, *, to_host: bool, moved: int, took_ns: int) -> None:
+        if LIBRARY.nvs_client_moved(self._at, gpu, to_host, moved, took_ns):
+            self._perform()
+
+    def ask(self, gpu: int, ask: int, need: int) -> None:
+        if LIBRARY.nvs_client_ask(self._at, gpu, ask, need):
+            self._perform()
+
+    # What its threads do; `tick` afterwards.
+
+    def reserve(self, gpu: int, size: int, *, swappable: bool = True) -> Verdict:
+        verdict = self.accounts[gpu].reserve(size, swappable=swappable)
+        if verdict is Verdict.ROOM:
+            self._changed(gpu)
+        return verdict
+
+    def free(self, gpu: int, size: int, *, swappable: bool = True) -> None:
+        self.accounts[gpu].free(size, swappable=swappable)
+        self._changed(gpu)
+
+    def set_contexts(self, gpu: int, contexts: int) -> None:
+        self.seen[gpu].contexts = contexts
+        self._changed(gpu)
+
+    def _changed(self, gpu: int) -> None:
+        is_much = LIBRARY.nvs_account_is_much_news(self.accounts[gpu])
+        self.seen[gpu].news = _NEWS_MUCH if is_much else _NEWS_SOME
+
+    # What comes out of it.
+
+    def _perform(self) -> None:
+        out, surroundings = self._out, self._surroundings
+        while todo := out.todo:
+            out.todo = 0
+            if todo & _DISCONNECT:
+                surroundings.disconnect()
+            if todo & _REFUSE:
+                surroundings.refuse_questions()
+            if todo & _ANSWER:
+                surroundings.answer(out.ask, out.granted)
+            gpus = self._take_gpus() if todo & _GPUS else ()
+            if todo & _SEND or out.todo & _SEND:
+                out.todo &= ~_SEND
+                self._send()
+            for gpu, what in gpus:
+                self._perform_at(gpu, what)
+            if todo & _SAYS:
+                surroundings.say(todo & _SAYS)
+            if todo & _CONNECT:
+                surroundings.connect()
+
+    def _take_gpus(self) -> list[tuple[int, int]]:
+        """What is to be done at GPUs, once the figures are handed in that frames need."""
+        out, found = self._out, []
+        gpus, out.gpus = out.gpus, 0
+        for gpu in range(len(self.gpus)):
+            if gpus >> gpu & 1:
+                todo, out.gpu_todo[gpu] = out.gpu_todo[gpu], 0
+                if todo & _FIGURES:
+                    self.seen[gpu].news = 0
+                    LIBRARY.nvs_client_figures(self._at, gpu, self.accounts[gpu], self.seen[gpu].contexts)
+                found.append((gpu, todo))
+        return found
+
+    def _send(self) -> None:
+        frames = ctypes.string_at(ctypes.addressof(self._out) + Out.frames.offset, self._out.frames_bytes)
+        self._out.frames_bytes = 0
+        if frames:
+            self._surroundings.send(frames)
+
+    def _perform_at(self, gpu: int, todo: int) -> None:
+        if todo & _STOP_DRAINING:
+            self._surroundings.stop_drain(gpu)
+        if todo & _DRAIN:
+            self._surroundings.start_drain(gpu)
+        if todo & (_OPEN | _CLOSE):
+            self._surroundings.gate_moved(gpu, bool(todo & _OPEN))
+        if todo & (_MOVE_IN | _MOVE_OUT):
+            self._surroundings.move_memory(gpu, bool(todo & _MOVE_OUT), self.gpus[gpu].move_bytes)
+        if todo & _WATCH:
+            self._surroundings.watch_changed(gpu)

@@ -1,0 +1,91 @@
+"""Which waiting clients come in.
+
+The first in the queue comes in as soon as it fits beside the running clients, or if it would be alone. While it does
+not fit, others may pass it: each waiting client at most `most_passes` times, and for at most one quantum. Nobody
+passes while a lock is being dropped: that memory is meant for the first in the queue. Members of gangs come in when
+core.gangs says so, or like everybody if they fit."""
+
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import Settings
+from nvshare.core.seat import Seat
+from nvshare.core.turns import Turns
+
+
+class Admission:
+    """Decides on one GPU's waiting clients; core.turns carries it out."""
+
+    def __init__(self, settings: Settings, turns: Turns, memory: MemoryPlanner) -> None:
+        self._most_passes = settings.most_passes
+        self._turns = turns
+        self._memory = memory
+
+    def admit(self, now: int) -> list[Seat]:
+        """Let in all who may come in; they are returned in that order."""
+        turns, order = self._turns, self._turns.queue.order
+        admitted: list[Seat] = []
+        starts_timer = False
+        while order:
+            is_empty = not turns.staying and not turns.dropping
+            if not is_empty and not self._memory.fits(turns.queue.least_need):
+                break  # Nobody fits.
+            first = turns.queue.first()
+            seat: Seat | None = first
+            if (
+                first is not None
+                and (first.gang is None or first.gang.may_enter)
+                and (is_empty or self._memory.fits(first.memory.swappable))
+            ):
+                starts_timer = starts_timer or turns.is_switching
+                turns.is_switching = False
+            elif first is not None and first.is_entering:
+                break  # Room is being made for it, here or at another GPU.
+            else:
+                seat = self._first_alone() if is_empty else self._passer(now)
+            if seat is None:
+                break
+            starts_timer = starts_timer or is_empty
+            turns.admit(now, seat)
+            admitted.append(seat)
+        if starts_timer:
+            turns.start_timer(now)
+        return admitted
+
+    def _first_alone(self) -> Seat | None:
+        """Who gets an empty GPU while gangs are passed over: the first who is no member, or the first member that has
+        work here, because nobody else wants the GPU."""
+        queue = self._turns.queue
+        member = next((seat for seat in queue if not seat.follows), None)
+        return next((seat for seat in queue if seat.gang is None), member)
+
+    def reserved_for(self, now: int) -> Seat | None:
+        """The first waiting client that nobody may pass, if somebody would fit who waits behind it."""
+        turns = self._turns
+        if not turns.queue.order or not self._memory.fits(turns.queue.least_need):
+            return None
+        first = turns.queue.first()
+        if turns.dropping or turns.is_switching or (first is not None and first.is_entering):
+            return first
+        return next((seat for seat in turns.queue if not self._may_be_passed(now, seat)), None)
+
+    def _may_be_passed(self, now: int, seat: Seat) -> bool:
+        is_overdue = seat.passes and now - seat.first_passed >= self._turns.quantum_ns
+        return seat.passes < self._most_passes and not is_overdue
+
+    def _passer(self, now: int) -> Seat | None:
+        """The first client that fits although it is not first, if all before it can still be passed. Members of gangs
+        can: their gang has a time of its own at which it comes in."""
+        turns, memory = self._turns, self._memory
+        if turns.dropping or turns.is_switching:
+            return None
+        passed: list[Seat] = []
+        for seat in turns.queue:
+            if not seat.follows and memory.fits(seat.memory.swappable):
+                for other in passed:
+                    other.first_passed = other.first_passed if other.passes else now
+                    other.passes += 1
+                return seat
+            if not self._may_be_passed(now, seat):
+                return None
+            if seat.gang is None:
+                passed.append(seat)
+        return None

@@ -1,0 +1,48 @@
+"""What the ResourceClaims of a pod allow it on each GPU.
+
+A claim is prepared on the node before the first of its pods starts; pods name it by its label. Pods that have the same
+claims on a GPU share one limit there (core.groups): the sum of what the claims allow."""
+
+from collections.abc import Mapping
+
+from nvshare.core.events import ClaimPrepared
+
+
+class ClaimLimits:
+    """The claims of one group. `prepared` are the node's, by label."""
+
+    __slots__ = ("_is_binding", "_prepared", "names")
+
+    def __init__(self, prepared: Mapping[str, ClaimPrepared], *, is_binding: bool) -> None:
+        self._prepared = prepared
+        self._is_binding = is_binding
+        self.names: tuple[str, ...] = ()
+
+    def on(self, gpu: str) -> int | None:
+        """How many bytes; None: it has no claim there."""
+        return sum(self._prepared[name].limits[gpu] for name in self.names_on(gpu)) or None
+
+    def names_on(self, gpu: str) -> tuple[str, ...]:
+        """Its claims that have a part of the GPU."""
+        return tuple(name for name in self.names if name in self._prepared and gpu in self._prepared[name].limits)
+
+    @property
+    def most(self) -> int | None:
+        """On the GPU on which it is allowed most; None: it has no claim."""
+        gpus = {gpu for name in self.names if name in self._prepared for gpu in self._prepared[name].limits}
+        return max((self.on(gpu) or 0 for gpu in gpus), default=None)
+
+    def forbids(self, limit: int, claimed: int) -> bool:
+        """Whether a limit that somebody names is too high; 0 is no limit at all."""
+        return self._is_binding and not 0 < limit <= claimed
+
+    @property
+    def priority(self) -> int | None:
+        return next((it.priority for it in self._settings() if it.priority is not None), None)
+
+    @property
+    def weight(self) -> int | None:
+        return next((it.weight for it in self._settings() if it.weight is not None), None)
+
+    def _settings(self) -> list[ClaimPrepared]:
+        return [self._prepared[name] for name in self.names if name in self._prepared]

@@ -1,0 +1,39 @@
+"""A registered process."""
+
+from collections.abc import Mapping
+
+from nvshare.core.events import ClientRegistered
+from nvshare.core.gpu import Gpu
+from nvshare.core.groups import Group
+from nvshare.core.seat import Seat
+
+
+class Client:
+    """A process, the group whose limit it shares, and its seats by GPU."""
+
+    __slots__ = ("group", "id", "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "weight")
+
+    def __init__(self, event: ClientRegistered, group: Group) -> None:
+        self.id = event.client
+        self.group = group
+        self.name = event.name
+        self.pid = event.pid
+        self.uid = event.uid
+        self.own_limit = event.own_limit
+        self.priority = event.priority
+        self.weight = event.weight
+        self.moves_memory = event.moves_memory
+        self.seats: dict[str, Seat] = {}
+
+    def new_seat(self) -> Seat:
+        seat = Seat(self.id, self.priority, self.weight, group=self.group)
+        seat.siblings = self.seats
+        seat.moves_memory = self.moves_memory
+        return seat
+
+    def stopped_waiting(self, now: int, gpus: Mapping[str, Gpu]) -> dict[str, Gpu]:
+        """It was let in at one of its GPUs, so from now on it may be idle at the others: those at which it is."""
+        idle = {uuid: gpus[uuid] for uuid, seat in self.seats.items() if self.id in gpus[uuid].turns.idle}
+        for uuid, gpu in idle.items():
+            gpu.turns.pauses.restarted(now, self.seats[uuid])
+        return idle

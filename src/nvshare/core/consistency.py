@@ -1,0 +1,27 @@
+"""What must hold for the turns of one GPU at the end of every step, counted again in full; for tests."""
+
+from typing import get_args
+
+from nvshare.core.seat import Seat, State
+from nvshare.core.turns import Turns
+
+
+def check(turns: Turns, unheard: set[int]) -> None:
+    by_state: dict[State, dict[int, Seat]] = {state: {} for state in get_args(State)}
+    for seat in turns.seats.values():
+        by_state[seat.state][seat.client] = seat
+        assert seat.memory == turns.reports.counted(seat), "only what counts is counted"
+        assert bool(seat.lock) == (seat.state in ("staying", "dropping"))
+        assert bool(seat.drop_deadline) == (seat.state == "dropping")
+        assert (seat.rank is not None) == (seat.state == "waiting")
+    assert by_state["staying"] == turns.staying
+    assert by_state["dropping"] == turns.dropping
+    assert by_state["waiting"] == {seat.client: seat for seat in turns.queue}
+    assert by_state["blocked"] == turns.blocked
+    assert by_state["silent"].keys() <= unheard
+    assert turns.idle == {key: seat for key, seat in turns.staying.items() if seat.idle_since is not None}
+    assert (turns.timer_ends is not None) == (not turns.is_empty)
+    assert not turns.newly_queued
+    assert not turns.late_claims
+    assert turns.unreported_waits.keys() <= by_state["waiting"].keys() | turns.blocked.keys()
+    turns.queue.check()

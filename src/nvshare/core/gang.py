@@ -1,0 +1,43 @@
+"""A gang: seats whose locks are granted and dropped together. core.gangs decides."""
+
+from typing import Literal
+
+from nvshare.core.actions import DropCause
+from nvshare.core.model import NEVER
+from nvshare.core.seat import Seat
+
+
+class Gang:
+    """The linked seats by GPU, in the order of the UUIDs."""
+
+    __slots__ = ("dropped", "due", "may_enter", "number", "seats", "stage")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.seats: dict[str, Seat] = {}
+        self.stage: Literal["queued", "ready", "entering"] = "queued"
+        self.due: int | None = None
+        self.may_enter = False
+        """There is room at all GPUs at which it waits."""
+        self.dropped: DropCause | None = None
+        """Why a member was told to drop its lock in this step; the others have not been told yet."""
+
+    def rank_of(self, rank: int) -> int:
+        """The rank with which a member starts to wait that alone would have `rank`: that of the first who waits."""
+        return min([rank, *(seat.rank for seat in self.seats.values() if seat.rank is not None)])
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """By what gangs that wait are ordered."""
+        return self.rank_of(NEVER), self.number
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits, and whoever has a lock has no work."""
+        return all(
+            seat.state in ("rest", "silent", "blocked") or (seat.state == "staying" and seat.idle_since is not None)
+            for seat in self.seats.values()
+        )
+
+    def waiting(self) -> dict[str, Seat]:
+        return {uuid: seat for uuid, seat in self.seats.items() if seat.state == "waiting"}

@@ -1,0 +1,93 @@
+"""What follows at the GPUs that an event has touched.
+
+A GPU decides alone (core.gpu), unless there are gangs (core.gangs). Then all touched GPUs first make room, and let
+clients in after that, in the order of their UUIDs: a gang comes in at all its GPUs or at none."""
+
+from collections.abc import Mapping
+
+from nvshare.core.actions import Action
+from nvshare.core.client import Client
+from nvshare.core.gangs import Gangs
+from nvshare.core.gpu import Gpu
+from nvshare.core.seat import Seat
+
+
+class GpuDecisions:
+    """The GPUs that the present step has touched. `is_paranoid`: see core.node."""
+
+    def __init__(self, gpus: Mapping[str, Gpu], clients: Mapping[int, Client], *, is_paranoid: bool) -> None:
+        self.gangs = Gangs(gpus, self.touch)
+        self._asking: Client | None = None
+        """A client of several GPUs that asked for one of them in this step."""
+        self._gpus = gpus
+        self._clients = clients
+        self._is_paranoid = is_paranoid
+        self._touched: dict[str, Gpu] = {}
+
+    def touch(self, gpu: Gpu) -> None:
+        self._touched[gpu.uuid] = gpu
+
+    def note_request(self, client: Client) -> None:
+        if len(client.seats) > 1:
+            self._asking = client
+
+    def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
+        """Do what follows; the GPUs on which was decided."""
+        decided = self._decide(now, out, is_settling=is_settling)
+        if self._asking is not None:
+            if self.gangs.look_at(self._asking):
+                decided += self._decide(now, out, is_settling=is_settling)
+            self._asking = None
+        return decided
+
+    def _decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
+        if self.gangs.all and not is_settling:
+            return self._decide_with_gangs(now, out)
+        decided: list[Gpu] = []
+        while self._touched:
+            touched, self._touched = self._touched, {}
+            for gpu in touched.values():
+                for seat in gpu.decide(now, out, is_settling=is_settling):
+                    if len(seat.siblings) > 1:
+                        self._note_admitted(now, seat)
+                if self._is_paranoid:
+                    gpu.check()
+                decided.append(gpu)
+        return decided
+
+    def _decide_with_gangs(self, now: int, out: list[Action]) -> list[Gpu]:
+        self.gangs.decide(now, out)
+        decided: list[Gpu] = []
+        while self._touched:
+            touched = self._make_room(now, out)
+            self._touched.clear()
+            is_changed = any(gpu.memory.pinned for gpu in touched)  # Who was blocked, or is no longer, was in a queue.
+            for gpu in touched:
+                for seat in gpu.let_in(now, out, is_settling=False):
+                    if len(seat.siblings) > 1:
+                        self._note_admitted(now, seat)
+                    is_changed = True
+                if self._is_paranoid:
+                    gpu.check()
+            decided += touched
+            if is_changed:  # Who came in may have been before a gang.
+                self.gangs.even_out_quanta(now)
+                self.gangs.decide(now, out)
+        return decided
+
+    def _make_room(self, now: int, out: list[Action]) -> list[Gpu]:
+        touched: dict[str, Gpu] = {}
+        while self._touched:
+            gpus = dict(sorted(self._touched.items()))
+            self._touched.clear()
+            for gpu in gpus.values():
+                gpu.make_room(now, out)
+            self.gangs.drop_together(now, out)
+            touched |= gpus
+        self.gangs.open()
+        return [gpu for _, gpu in sorted((touched | self._touched).items())]
+
+    def _note_admitted(self, now: int, seat: Seat) -> None:
+        """A client of several GPUs no longer waits at one of them."""
+        for gpu in self._clients[seat.client].stopped_waiting(now, self._gpus).values():
+            self.touch(gpu)

@@ -1,0 +1,71 @@
+"""Who waits because the host cannot take the memory of others.
+
+Memory that is evicted goes to the host, and counts against the memory limit of the process that owns it: a pod whose
+memory limit is too small would be killed when another pod has its turn. So memory that the host cannot take counts as
+unswappable (core.memory_reports), and a client whose turn would evict it is blocked: it is in no queue, takes no turns
+from others and keeps its rank. It waits until the others have less memory or more room on the host, or have left.
+
+Clients may block each other, if the room on the host became less after they had their turns. Then the first of those
+whose own memory is pinned runs: nobody is blocked for ever by somebody who is blocked too."""
+
+from nvshare.core.actions import Action, ReportBlocked
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.seat import TRANSITIONS, Seat
+from nvshare.core.turns import Turns
+
+
+def _order(seat: Seat) -> tuple[int, int]:
+    """As in the queue, whether the client is in it or not."""
+    rank = seat.kept_rank if seat.rank is None else seat.rank
+    assert rank is not None, "who waits has a rank"
+    return rank, seat.ticket
+
+
+class HostMemory:
+    """Takes blocked clients out of one GPU's queue, and puts them back."""
+
+    def __init__(self, turns: Turns, memory: MemoryPlanner) -> None:
+        self._turns = turns
+        self._memory = memory
+
+    def decide(self, out: list[Action]) -> None:
+        turns, memory = self._turns, self._memory
+        if not memory.pinned and not turns.blocked:
+            return
+        may_run = set(self._who_may_run())
+        for seat in [seat for seat in turns.queue if seat not in may_run]:
+            self._block(seat)
+            holder = self._holder(seat)
+            out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.pinned))
+        for seat in sorted((seat for seat in turns.blocked.values() if seat in may_run), key=_order):
+            self._unblock(seat)
+
+    def _who_may_run(self) -> list[Seat]:
+        """Those of the waiting and the blocked whose turn evicts nothing that the host cannot take."""
+        turns = self._turns
+        waiting = [*turns.queue, *turns.blocked.values()]
+        may_run = [seat for seat in waiting if not self._memory.must_wait(seat)]
+        if may_run or not turns.is_empty:
+            return may_run
+        pinned = [seat for seat in waiting if seat.pinned]
+        return [min(pinned, key=_order)] if pinned else []
+
+    def _holder(self, blocked: Seat) -> Seat:
+        """Of those who block a client, the one of whose memory the host lacks most."""
+        others = [seat for seat in self._turns.seats.values() if seat is not blocked]
+        return max(others, key=lambda seat: seat.pinned)
+
+    def _block(self, seat: Seat) -> None:
+        turns = self._turns
+        seat.kept_rank = seat.rank
+        turns.queue.remove(seat)
+        if not turns.queue.order:
+            turns.is_switching = False
+        seat.state = TRANSITIONS["block"][seat.state]
+        turns.blocked[seat.client] = seat
+
+    def _unblock(self, seat: Seat) -> None:
+        assert seat.kept_rank is not None, "a blocked client keeps its rank"
+        seat.state = TRANSITIONS["unblock"][seat.state]
+        del self._turns.blocked[seat.client]
+        self._turns.queue.push(seat, seat.kept_rank)

@@ -1,0 +1,142 @@
+"""The memory limits of a node: each fact about them goes to the group and the GPU that it is about.
+
+core.groups says which limit a group has, core.shared_limit how the processes of a group share it on one GPU. This
+file knows which of these shared limits a step has touched, and when the next question about budgets has to be
+answered."""
+
+from nvshare.core import events as ev
+from nvshare.core.actions import Action
+from nvshare.core.alarms import Alarms
+from nvshare.core.client import Client
+from nvshare.core.groups import Group, Groups
+from nvshare.core.limit_members import Share
+from nvshare.core.model import DEFAULT_WEIGHT, UNLIMITED, Claim, Settings
+from nvshare.core.shared_limit import SharedLimit
+
+
+class MemoryLimits:
+    """All limits of one node. `clients` are the node's."""
+
+    def __init__(
+        self, clients: dict[int, Client], settings: Settings, *, expects_pods: bool, is_paranoid: bool
+    ) -> None:
+        self.groups = Groups(expects_pods=expects_pods, is_claim_binding=settings.is_claim_binding)
+        self._clients = clients
+        self._recall_ns = settings.recall_ns
+        self._is_paranoid = is_paranoid
+        self.touched: dict[SharedLimit, None] = {}
+        """Those to decide on in this step."""
+        self.alarms: Alarms[SharedLimit] = Alarms()
+        """Those with a question that has not been answered, or with more to send than one step does."""
+
+    def decide(self, now: int, out: list[Action], *, is_settling: bool) -> None:
+        """Send what follows for the limits that this step has touched."""
+        for shared in self.touched:
+            self._decide_on(now, shared, out, is_settling)
+        self.touched.clear()
+
+    def decide_on_group(self, now: int, group: Group, out: list[Action], *, is_settling: bool) -> None:
+        for shared in group.limits.values():
+            self._decide_on(now, shared, out, is_settling)
+            self.touched.pop(shared)
+
+    def _decide_on(self, now: int, shared: SharedLimit, out: list[Action], is_settling: bool) -> None:
+        shared.decide(now, out, is_settling=is_settling)
+        self.alarms.set(shared, shared.deadline)
+        if self._is_paranoid:
+            shared.check()
+
+    def alarm_rang(self, now: int) -> None:
+        for shared in self.alarms.due(now):
+            shared.has_rung = True
+            self.touched[shared] = None
+
+    def settling_ended(self) -> None:
+        """All claims have come: what waited for them can go on."""
+        for group in list(self.groups.by_key.values()):
+            self._apply(group)
+            self.groups.forget_if_unused(group)
+
+    # Clients.
+
+    def joined(self, client: Client, claim: Claim) -> None:
+        shared = self.groups.shared_limit(client.group, claim.gpu, self._recall_ns)
+        cap = client.group.cap(client.own_limit)
+        # A client that was told that it has no limit acts as if it had none, whatever its budget is.
+        budget = claim.budget if claim.limit else UNLIMITED
+        shared.join(Share(client.id, budget=budget, used=claim.memory.used, limit_told=claim.limit, cap=cap))
+
+    def registered(self, client: Client) -> None:
+        """All claims of a new client have joined."""
+        _apply_annotations(client)
+        self._apply(client.group)
+
+    def left(self, client: Client) -> None:
+        for uuid in client.seats:
+            shared = client.group.limits[uuid]
+            shared.leave(client.id)
+            self.touched[shared] = None
+            if not any(self._clients[member].group is client.group for member in shared.shares):
+                del client.group.limits[uuid]
+                if shared.shares:  # of another pod with the same claim: what this one had lowered is as it was
+                    self._apply(self._clients[next(iter(shared.shares))].group)
+        self.groups.forget_if_unused(client.group)
+
+    def used(self, now: int, client: Client, uuid: str, used: int) -> None:
+        shared = client.group.limits[uuid]
+        if shared.note_used(now, client.id, used):
+            self.touched[shared] = None
+
+    def budget_asked(self, now: int, event: ev.BudgetAsked) -> None:
+        shared = self._shared(event)
+        shared.note_ask(now, event.client, event.ask, event.need)
+        self.touched[shared] = None
+
+    def budget_returned(self, now: int, event: ev.BudgetReturned) -> None:
+        shared = self._shared(event)
+        shared.note_return(now, event.client, event.serial, event.budget, event.used)
+        self.touched[shared] = None
+
+    def _shared(self, event: ev.BudgetAsked | ev.BudgetReturned) -> SharedLimit:
+        return self._clients[event.client].group.limits[event.gpu]
+
+    # The operator and Kubernetes.
+
+    def limit_set(self, event: ev.LimitSet, out: list[Action]) -> Group:
+        group = self.groups.limit_set(event, out)
+        self._reapply_limits(group)
+        return group
+
+    def pod_changed(self, event: ev.PodChanged, out: list[Action]) -> None:
+        self._reapply_limits(self.groups.pod_changed(event, out))
+
+    def claim_prepared(self, event: ev.ClaimPrepared, out: list[Action]) -> None:
+        for group in self.groups.claim_prepared(event, out):
+            self._reapply_limits(group)
+
+    def pods_listed(self, out: list[Action]) -> None:
+        for group in self.groups.pods_listed(out):
+            self._apply(group)
+
+    def _reapply_limits(self, group: Group) -> None:
+        """An authority has changed what it says about a group."""
+        members = dict.fromkeys(member for shared in group.limits.values() for member in shared.shares)
+        for member in members:
+            client = self._clients[member]
+            if client.group is group:  # pods with the same claim share its limit
+                _apply_annotations(client)
+        self._apply(group)
+
+    def _apply(self, group: Group) -> None:
+        self.touched.update(dict.fromkeys(self.groups.apply(group)))
+
+
+def _apply_annotations(client: Client) -> None:
+    """A listed pod's annotations decide its clients' rank, and which limit is the process's own."""
+    group = client.group
+    if not group.is_listed:
+        return
+    for uuid, seat in client.seats.items():
+        seat.priority = group.claims.priority or 0 if group.priority is None else group.priority
+        seat.weight = group.weight or group.claims.weight or DEFAULT_WEIGHT
+        group.limits[uuid].set_cap(client.id, group.cap(client.own_limit))

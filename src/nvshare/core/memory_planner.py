@@ -1,0 +1,158 @@
+"""Which clients fit on a GPU together, by what counts of their memory (core.memory_reports).
+
+    fits(c)     Σ swappable(running) + Σ unswappable(all clients) + foreign + swappable(c) ≤ safe limit
+    safe limit  size * (100 - reserve %) / 100
+    room(c)     size - card reserve - foreign - Σ unswappable(all other clients)
+
+`room` is what a client may use in all, its own contexts included: what it allocates within it stays on the card while
+it runs alone. The card reserve is for what nobody counts: the driver's own memory, stacks of kernels, fragmentation. It
+is max(1 GiB, 5 %), but at most an eighth of the card, so that small (simulated) cards are usable.
+
+`running` are the staying and the dropping (core.seat). `foreign` is the memory of processes that are not clients.
+The sums are kept up to date, so no question looks at every client."""
+
+from collections.abc import Iterable
+
+from nvshare.core.model import GIB, Memory, Settings
+from nvshare.core.seat import Seat
+
+
+def default_card_reserve(size: int) -> int:
+    return min(max(GIB, size // 20), size // 8)
+
+
+class MemoryPlanner:
+    """The sizes and sums of one GPU. core.turns tells it when a seat's state or memory changes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.size = 0
+        self.safe_limit = 0
+        self.foreign = 0
+        self.is_known = False
+        """The machine reported this GPU. A GPU that only clients named is forgotten with the last of them."""
+        self.context_bytes = settings.context_bytes
+        self.swappable = 0
+        """Of all clients, whether they run or not."""
+        self.unswappable = 0
+        """Of all clients, their contexts included: what no switch moves."""
+        self.staying_bytes = 0
+        """Swappable memory of the staying clients."""
+        self.dropping_bytes = 0
+        """Swappable memory of the dropping clients."""
+        self.pinned = 0
+        """The part of it that could move if the host had room for it."""
+        self._contexts = 0
+        self._reserve_percent = settings.reserve_percent
+        self._card_reserve = settings.card_reserve
+        self._size_is_measured = False
+
+    @property
+    def running_bytes(self) -> int:
+        return self.staying_bytes + self.dropping_bytes
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What no switch can free."""
+        return self.unswappable + self.foreign
+
+    @property
+    def capacity(self) -> int:
+        """What the card has for all clients' swappable memory."""
+        return self.size - self.unswappable - self.foreign
+
+    @property
+    def card_reserve(self) -> int:
+        """What no program may allocate; at most half of the card, whatever the operator says."""
+        if self._card_reserve is None:
+            return default_card_reserve(self.size)
+        return min(self._card_reserve, self.size // 2)
+
+    def room(self, seat: Seat) -> int:
+        """What a client may use of the card in all, its contexts included."""
+        own = seat.memory.unswappable + seat.memory.contexts * self.context_bytes
+        return max(0, self.size - self.card_reserve - self.foreign - (self.unswappable - own))
+
+    def must_wait(self, seat: Seat) -> bool:
+        """True if a turn of this client would evict memory of others that the host cannot take."""
+        if self.pinned <= seat.pinned:
+            return False
+        return self.fixed_bytes + seat.memory.swappable > self.size - self.card_reserve
+
+    def fits(self, swappable: int) -> bool:
+        """True if a client of this size fits beside the running ones."""
+        running = self.staying_bytes + self.dropping_bytes
+        return running + self.unswappable + self.foreign + swappable <= self.safe_limit
+
+    def would_fit(self, swappable: int, leaving_bytes: int = 0) -> bool:
+        """True if it fits when the dropping clients are gone, and of the staying ones `leaving_bytes` too."""
+        staying = self.staying_bytes - leaving_bytes
+        return staying + self.unswappable + self.foreign + swappable <= self.safe_limit
+
+    def all_fit(self) -> bool:
+        """True if all clients fit together, so that none would ever have to wait."""
+        return self.swappable + self.unswappable + self.foreign <= self.safe_limit
+
+    # The card.
+
+    def set_size(self, size: int, *, measured: bool) -> None:
+        """NVML's figure counts; without it the smallest one that a client reported."""
+        if measured:
+            self.size, self._size_is_measured, self.is_known = size, True, True
+        elif not self._size_is_measured:
+            self.size = min(self.size or size, size)
+        self.safe_limit = self.size * (100 - self._reserve_percent) // 100
+
+    def set_measured(self, foreign: int, context_bytes: int | None) -> None:
+        self.foreign, self.is_known = foreign, True
+        if context_bytes is not None:
+            self.unswappable += self._contexts * (context_bytes - self.context_bytes)
+            self.context_bytes = context_bytes
+
+    # The clients.
+
+    def resize(self, seat: Seat, memory: Memory) -> None:
+        before = seat.memory
+        growth = memory.swappable - before.swappable
+        contexts = memory.contexts - before.contexts
+        self.swappable += growth
+        self.unswappable += memory.unswappable - before.unswappable + contexts * self.context_bytes
+        self._contexts += contexts
+        if seat.state == "staying":
+            self.staying_bytes += growth
+        elif seat.state == "dropping":
+            self.dropping_bytes += growth
+        seat.memory = memory
+
+    def pin(self, seat: Seat, pinned: int) -> None:
+        """So much of the client's unswappable memory is swappable memory that the host cannot take."""
+        self.pinned += pinned - seat.pinned
+        seat.pinned = pinned
+
+    def start(self, seat: Seat) -> None:
+        """A turn begins: the seat is staying from now on."""
+        self.staying_bytes += seat.memory.swappable
+
+    def staying_to_dropping(self, seat: Seat) -> None:
+        self.staying_bytes -= seat.memory.swappable
+        self.dropping_bytes += seat.memory.swappable
+
+    def stop(self, seat: Seat) -> None:
+        """A turn ends; call it before the state of the seat changes."""
+        if seat.state == "staying":
+            self.staying_bytes -= seat.memory.swappable
+        else:
+            self.dropping_bytes -= seat.memory.swappable
+
+    def check(self, seats: Iterable[Seat]) -> None:
+        """What must hold, in full; for tests."""
+        expected = MemoryPlanner(Settings(context_bytes=self.context_bytes))
+        for seat in seats:
+            memory = seat.memory
+            expected.swappable += memory.swappable
+            expected._contexts += memory.contexts
+            expected.pinned += seat.pinned
+            expected.unswappable += memory.unswappable + memory.contexts * self.context_bytes
+            expected.staying_bytes += memory.swappable * (seat.state == "staying")
+            expected.dropping_bytes += memory.swappable * (seat.state == "dropping")
+        for name in ("swappable", "unswappable", "pinned", "_contexts", "staying_bytes", "dropping_bytes"):
+            assert getattr(self, name) == getattr(expected, name), name

@@ -1,0 +1,134 @@
+"""What counts of the memory that clients report.
+
+    swappable       at most the size of the card, and at most what the host can take of it; the rest is unswappable
+    unswappable     with contexts, at most
+                        used + growth           if NVML has measured the process
+                        size / clients          otherwise, but one context counts in any case, and the limit that
+                                                the group had at the time of the report is a bound too
+
+Unswappable memory counts for everybody, whether its client runs or not: a client that overstates it takes room from
+all others. `used` is what NVML saw of the process, `growth` what its client has reported since then beyond the highest
+report at any measurement. So a lie counts until the next measurement and never again, even if it is taken back before
+each one.
+
+Without NVML nobody can tell a lie from a large program. A client then takes its share of the card from the others, as
+an honest client of that size would. If that is too little for an honest one, more runs at once than fits: the driver
+evicts swappable memory, which costs time, and no allocation fails."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import NEVER, NO_MEMORY, Memory, ProcessMemory
+from nvshare.core.seat import Seat
+from nvshare.core.wait_queue import WaitQueue
+
+
+class MemoryReports:
+    """Keeps the memory of one GPU's seats at what counts of their clients' reports."""
+
+    def __init__(self, memory: MemoryPlanner, queue: WaitQueue) -> None:
+        self._memory = memory
+        self._queue = queue
+        self._seats: dict[int, Seat] = {}
+        self._by_fixed: list[tuple[int, int]] = []
+        """(unswappable memory as reported, client) for those who have any: who is above a share is found at once."""
+
+    def joined(self, seat: Seat, reported: Memory) -> None:
+        self._seats[seat.client] = seat
+        if self._by_fixed:
+            self._divide_card(len(self._seats) - 1)
+        self.reported(seat, reported)
+
+    def left(self, seat: Seat) -> None:
+        self.reported(seat, NO_MEMORY)
+        del self._seats[seat.client]
+        if self._by_fixed:
+            self._divide_card(len(self._seats) + 1)
+
+    def reported(self, seat: Seat, reported: Memory) -> None:
+        before = seat.reported
+        seat.reported = reported
+        if before.unswappable != reported.unswappable or before.contexts != reported.contexts:
+            self._set_fixed(seat)
+            self._count(seat)
+        elif seat.memory is before and reported.swappable <= min(self._memory.size, seat.host_room):
+            self._set_counted(seat, reported)  # The usual case, at once: all of it counted, and all of it does.
+        else:
+            self._count(seat)
+
+    def measured(self, processes: Iterable[ProcessMemory]) -> None:
+        for process in processes:
+            seat = self._seats.get(process.client)
+            if seat is not None:
+                highest = max(process.reported, seat.measured.reported if seat.measured else 0)
+                seat.measured = ProcessMemory(process.client, process.used, highest)
+                self._count(seat)
+
+    def host_measured(self, seat: Seat, room: int) -> None:
+        seat.host_room = room
+        self._count(seat)
+
+    def card_changed(self) -> None:
+        """The size of the card or the cost of a context."""
+        for seat in self._seats.values():
+            self._set_fixed(seat)
+            self._count(seat)
+
+    def counted(self, seat: Seat) -> Memory:
+        on_card = self._on_card(seat)
+        pinned = max(0, on_card.swappable - seat.host_room)
+        if not pinned:
+            return on_card
+        return Memory(on_card.swappable - pinned, on_card.unswappable + pinned, on_card.contexts)
+
+    def _on_card(self, seat: Seat) -> Memory:
+        """What a client has on the card while it runs."""
+        reported, size = seat.reported, self._memory.size
+        if not size:
+            return reported
+        cap = self._cap(seat) if seat.fixed else 0
+        if seat.fixed <= cap and reported.swappable <= size:
+            return reported
+        if seat.fixed <= cap:
+            return Memory(size, reported.unswappable, reported.contexts)
+        return Memory(min(reported.swappable, size), cap)
+
+    def _cap(self, seat: Seat) -> int:
+        if seat.measured is not None:
+            growth = max(0, seat.fixed - seat.measured.reported)
+            return min(self._memory.size, seat.measured.used + growth)
+        share = self._share(len(self._seats))
+        limit = seat.limit
+        return min(share, limit + seat.reported.contexts * self._memory.context_bytes) if limit else share
+
+    def _count(self, seat: Seat) -> None:
+        counted = self.counted(seat)
+        self._memory.pin(seat, max(0, self._on_card(seat).swappable - seat.host_room))
+        if counted != seat.memory:
+            self._set_counted(seat, counted)
+
+    def _set_counted(self, seat: Seat, counted: Memory) -> None:
+        if seat.state == "waiting":
+            self._queue.resize(seat, counted)
+        self._memory.resize(seat, counted)
+
+    def _set_fixed(self, seat: Seat) -> None:
+        if seat.fixed:
+            del self._by_fixed[bisect_left(self._by_fixed, (seat.fixed, seat.client))]
+        seat.limit = seat.group.limit if seat.group is not None else 0
+        seat.fixed = seat.reported.unswappable + seat.reported.contexts * self._memory.context_bytes
+        if seat.fixed:
+            insort(self._by_fixed, (seat.fixed, seat.client))
+
+    def _share(self, clients: int) -> int:
+        size = self._memory.size
+        return min(size, max(size // clients, self._memory.context_bytes))
+
+    def _divide_card(self, clients_before: int) -> None:
+        """A client came or went: those above the smaller one of both shares are counted again."""
+        before, share = self._share(clients_before), self._share(len(self._seats))
+        if share != before:
+            least = min(before, share)
+            for _, client in self._by_fixed[bisect_right(self._by_fixed, (least, NEVER)) :]:
+                self._count(self._seats[client])

@@ -1,0 +1,151 @@
+"""Mode `adaptive`: the quantum, pauses and the queue's order by what moving memory costs and by how each client works.
+
+The cost of moving memory is learned (core.modes.move_cost), and so is what each client does with its turns
+(core.modes.habits). docs/decisions/0008 says how the rules and their constants were found. The times below: `move` is
+the cost of a GiB, `switch` that of bringing the first in the queue in; `duty` is the share of its time in which a
+client would use a GPU of its own.
+
+    quantum     quantum = GiB running * max(multiplier * 1 s, 125 * move), at most 5/4 * most_ns, at least least_ns.
+                Shorter, by the first in the queue:
+                    it never had a turn:            quantum ≤ 1000 s / newcomers, within 8 … 40 * switch
+                    it releases without work:       quantum ≤ max(33 * (2 * switch - usual pause), 2 * its last turn)
+                    its duty is below all running:  quantum * √(duty / least duty of the running)
+    idle        taken at once if the rest of its usual pause ≥ switch. Otherwise it is expected back soon, and its lock
+                is taken after its longest remembered pause + switch.
+    queue       lag = 12 * last turn * (duty / 0.6)², at most 3 * most_ns
+    switch      the client that has worked longest in its turn leaves first"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from nvshare.core.events import MemoryMoved
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import GIB, SECOND, QuantumRule, Settings
+from nvshare.core.modes.habits import FIRST_GUESS_DUTY, Habits
+from nvshare.core.modes.mode import Mode
+from nvshare.core.seat import Seat
+from nvshare.core.wait_queue import WaitQueue
+
+QUANTUM_TO_MOVE = 125
+NEWCOMERS_NS = 1000 * SECOND
+"""How long all clients together that never had a turn may wait for their first one."""
+MIN_NEWCOMER_TO_SWITCH = 8
+MAX_NEWCOMER_TO_SWITCH = 40
+VISIT_TO_COST = 33
+"""A visit, two switches, may cost 3 % of the quantum before it."""
+VISIT_FACTOR = 2
+LAG_FACTOR = 12
+MAX_LAG = 3
+"""In `most_ns`."""
+
+
+class Adaptive(Mode):
+    """The rules above, and what is known of this GPU's clients."""
+
+    quantum_follows_queue = True
+    needs_early_reports = True
+
+    def __init__(self, rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> None:
+        super().__init__(rule, settings, memory)
+        self.habits = Habits()
+
+    # Questions.
+
+    @property
+    def longest_quantum_ns(self) -> int:
+        return max(self.rule.least_ns, self.rule.most_ns * 5 // 4)
+
+    @property
+    def longest_lag_ns(self) -> int:
+        return MAX_LAG * self.rule.most_ns
+
+    def quantum_ns(self, running: Collection[Seat], queue: WaitQueue) -> int:
+        if not queue.order:
+            return self.rule.least_ns
+        habits, head = self.habits, queue.head
+        switch_ns = habits.cost.of(habits.evicted_bytes(head, self._memory.capacity))
+        return self.quantum_before(head, running, switch_ns=switch_ns, newcomers=queue.newcomers)
+
+    def quantum_before(self, head: Seat, running: Collection[Seat], *, switch_ns: int, newcomers: int) -> int:
+        """The quantum of those who run while `head` is the first in the queue."""
+        rule, habits = self.rule, self.habits
+        gibs = sum(seat.memory.used for seat in running) // GIB or 1
+        quantum: float = gibs * max(rule.multiplier * SECOND, QUANTUM_TO_MOVE * habits.cost.ns_per_gib)
+        quantum = min(quantum, rule.most_ns * 5 // 4)
+        habit = habits.of(head)
+        if habit is None:
+            fair = NEWCOMERS_NS // max(1, newcomers)
+            fair = max(MIN_NEWCOMER_TO_SWITCH * switch_ns, min(MAX_NEWCOMER_TO_SWITCH * switch_ns, fair))
+            return max(rule.least_ns, round(min(quantum, fair)))
+        if habit.released_without_work:
+            unpaid = 2 * switch_ns - (head.usual_pause or 0)
+            quantum = min(quantum, max(VISIT_TO_COST * unpaid, VISIT_FACTOR * habit.last_turn))
+        least_duty = min(map(habits.duty, running), default=habit.duty)
+        quantum *= min(1.0, habit.duty / least_duty) ** 0.5
+        return max(rule.least_ns, round(quantum))
+
+    def lag_ns(self, seat: Seat) -> int:
+        habit = self.habits.of(seat)
+        if habit is None:
+            return 0
+        return min(round(LAG_FACTOR * habit.last_turn * (habit.duty / FIRST_GUESS_DUTY) ** 2), self.longest_lag_ns)
+
+    def first_to_leave(self, now: int, staying: Mapping[int, Seat]) -> Seat:
+        return max(staying.values(), key=lambda seat: self.habits.busy_in_turn(now, seat))
+
+    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
+        evicted_bytes = self.habits.evicted_bytes(head, self._memory.capacity)
+        return [self.idle_preempt_time(now, seat, self.switch_ns(seat, evicted_bytes)) for seat in idle]
+
+    def idle_preempt_time(self, now: int, seat: Seat, switch_ns: int) -> int:
+        """From when on taking one idle holder's lock pays."""
+        assert seat.idle_since is not None
+        if switch_ns <= self._settings.cheap_switch_ns:
+            return seat.idle_since
+        usual = seat.usual_pause
+        if usual is None:
+            return seat.idle_since + switch_ns
+        if usual - (now - seat.idle_since) >= switch_ns:
+            return seat.idle_since
+        return seat.idle_since + max(seat.pauses) + switch_ns
+
+    def switch_ns(self, seat: Seat, evicted_bytes: int) -> int:
+        """What taking this idle holder's lock costs if that evicts so many bytes from the card.
+
+        Until a cost or the holder's usual service has been learned, it is at least what the settings say. If the guess
+        were too low, every stretch of work would bring memory in, and the cost could never be learned."""
+        learned = self.habits.cost.of(evicted_bytes)
+        habit = self.habits.of(seat)
+        if self.habits.cost.samples or (habit is not None and habit.usual_service is not None):
+            return learned
+        return max(learned, evicted_bytes * self._settings.move_ns_per_gib // GIB)
+
+    # Facts.
+
+    def turn_began(self, now: int, seat: Seat) -> None:
+        self.habits.turn_began(now, seat, self._memory.capacity)
+
+    def turn_ended(self, now: int, seat: Seat) -> None:
+        self.habits.turn_ended(now, seat)
+
+    def released_without_work(self, seat: Seat) -> None:
+        self.habits.released_without_work(seat)
+
+    def pause_began(self, now: int, seat: Seat) -> None:
+        self.habits.pause_began(now, seat)
+
+    def pause_ended(self, seat: Seat, pause_ns: int) -> None:
+        self.habits.pause_ended(seat, pause_ns)
+
+    def work_resumed(self, now: int, seat: Seat) -> None:
+        self.habits.work_resumed(now, seat)
+
+    def memory_moved(self, event: MemoryMoved) -> None:
+        super().memory_moved(event)
+        if self._measured.ns_per_gib is not None:
+            self.habits.cost.set_measured(self._measured.ns_per_gib)
+
+    def reports_changed(self) -> None:
+        self.habits.reports_changed()
+
+    def client_left(self, now: int, seat: Seat) -> None:
+        self.habits.client_left(now, seat)

@@ -1,0 +1,18 @@
+"""Mode `fixed`: every quantum is as long as the operator says."""
+
+from collections.abc import Collection
+
+from nvshare.core.modes.mode import Mode
+from nvshare.core.seat import Seat
+from nvshare.core.wait_queue import WaitQueue
+
+
+class Fixed(Mode):
+    """quantum = fixed_ns"""
+
+    @property
+    def longest_quantum_ns(self) -> int:
+        return self.rule.fixed_ns
+
+    def quantum_ns(self, running: Collection[Seat], queue: WaitQueue) -> int:
+        return self.rule.fixed_ns

@@ -1,0 +1,194 @@
+"""What mode `adaptive` knows of a GPU's clients: whose memory is on the card, how long each works and pauses.
+
+Theory of operation. The driver keeps on the card what was used last, and does not say what that is. But the order in
+which the clients ran is known here. From it follows how much of a client's memory is still on the card, how much it has
+to bring in, and how much of the others' memory it evicts.
+
+    stretch     the time that a client holds the lock and works, from one pause to the next. It goes on in the next
+                turn if a turn ends in the middle of it
+    service     the same time, divided at each moment by the number of clients that work: those who work at the same
+                time share the GPU
+    usual       the average service of stretches in which no memory had to be brought in
+    cost        what a stretch takes beyond the usual service if memory had to be brought in
+
+Pauses are reported only while the GPU is contended. In this mode that is whenever not all of its clients fit on it
+together, so habits are known before anybody waits."""
+
+from nvshare.core.model import GIB, SECOND
+from nvshare.core.modes.move_cost import MoveCost
+from nvshare.core.seat import Seat
+
+MIN_MOVED = GIB // 4
+"""Smaller moves say nothing about the cost."""
+FIRST_GUESS_DUTY = 0.6
+GUESS_NS = 2 * SECOND
+"""The first guess counts like this much time seen."""
+KEPT = 0.9
+"""The factor of all older stretches and pauses when a new one comes."""
+
+
+class Habit:
+    """The habits of one client."""
+
+    __slots__ = (
+        "busy_since", "is_counted", "last_turn", "loaded", "paused", "released_without_work", "seat", "service",
+        "service_since", "stretch", "turn_busy", "usual_service", "worked",
+    )  # fmt: skip
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.busy_since: int | None = None
+        self.service_since = 0
+        self.stretch = 0
+        """The time of the present stretch before `busy_since`."""
+        self.service = 0
+        """The same, as service."""
+        self.loaded = 0
+        """Bytes brought in since the stretch began."""
+        self.is_counted = False
+        """The beginning of the present stretch is known."""
+        self.usual_service: int | None = None
+        self.worked = 0.0
+        """Service of the last stretches; older ones count less."""
+        self.paused = 0.0
+        """The same for the pauses."""
+        self.turn_busy = 0
+        """How much of the present, or else the last, turn was work."""
+        self.last_turn = 0
+        self.released_without_work = False
+        """The last turn ended because the client had nothing more to do."""
+
+    @property
+    def duty(self) -> float:
+        """The share of its time in which this client would use the GPU if it had it for itself."""
+        worked = self.worked + GUESS_NS * FIRST_GUESS_DUTY
+        return worked / (worked + self.paused + GUESS_NS * (1 - FIRST_GUESS_DUTY))
+
+
+class Habits:
+    """The habits of one GPU's clients, in the order in which they last ran."""
+
+    def __init__(self) -> None:
+        self.cost = MoveCost()
+        self._recent: dict[int, Habit] = {}
+        self._working = 0
+        self._service = 0
+        self._service_at = 0
+
+    # Facts noted.
+
+    def turn_began(self, now: int, seat: Seat, capacity: int) -> None:
+        habit = self._recent.get(seat.client) or Habit(seat)
+        habit.loaded += self.missing(seat, capacity)
+        habit.turn_busy = 0
+        habit.is_counted = habit.is_counted or not habit.stretch
+        self._begin(now, habit)
+        self._to_end(habit)
+
+    def turn_ended(self, now: int, seat: Seat) -> None:
+        habit = self._recent.get(seat.client) or Habit(seat)
+        self._cease(now, habit)
+        habit.last_turn = now - seat.held_since
+        habit.released_without_work = False
+        self._to_end(habit)
+
+    def released_without_work(self, seat: Seat) -> None:
+        self._recent[seat.client].released_without_work = True
+
+    def client_left(self, now: int, seat: Seat) -> None:
+        habit = self._recent.pop(seat.client, None)
+        if habit is not None:
+            self._cease(now, habit)
+
+    def pause_began(self, now: int, seat: Seat) -> None:
+        """A stretch has ended."""
+        habit = self._recent.get(seat.client)
+        if habit is None:
+            return
+        self._cease(now, habit)
+        if habit.is_counted and habit.service:
+            self._learn(habit)
+        habit.stretch = habit.service = habit.loaded = 0
+        habit.is_counted = True
+
+    def work_resumed(self, now: int, seat: Seat) -> None:
+        if seat.client in self._recent:
+            self._begin(now, self._recent[seat.client])
+
+    def pause_ended(self, seat: Seat, pause_ns: int) -> None:
+        """A pause has ended, whether the client kept its lock meanwhile or not."""
+        if seat.client in self._recent:
+            habit = self._recent[seat.client]
+            habit.paused = KEPT * habit.paused + pause_ns
+
+    def reports_changed(self) -> None:
+        """Holders begin or cease to say when they pause: of what lies before nothing is known."""
+        for habit in self._recent.values():
+            habit.is_counted = False
+
+    def _begin(self, now: int, habit: Habit) -> None:
+        if habit.busy_since is None:
+            self._pass_time(now)
+            self._working += 1
+            habit.busy_since, habit.service_since = now, self._service
+
+    def _cease(self, now: int, habit: Habit) -> None:
+        if habit.busy_since is not None:
+            self._pass_time(now)
+            self._working -= 1
+            habit.turn_busy += now - habit.busy_since
+            habit.stretch += now - habit.busy_since
+            habit.service += self._service - habit.service_since
+            habit.busy_since = None
+
+    def _pass_time(self, now: int) -> None:
+        if self._working:
+            self._service += (now - self._service_at) // self._working
+        self._service_at = now
+
+    def _to_end(self, habit: Habit) -> None:
+        self._recent.pop(habit.seat.client, None)
+        self._recent[habit.seat.client] = habit
+
+    def _learn(self, habit: Habit) -> None:
+        service, usual = habit.service, habit.usual_service
+        habit.worked = KEPT * habit.worked + service
+        if habit.loaded < MIN_MOVED:
+            habit.usual_service = service if usual is None else usual + (service - usual) // 4
+        elif usual is not None:
+            # Service becomes time again: moving memory is not shared with the clients that worked meanwhile.
+            extra = habit.stretch * (service - usual) // service
+            self.cost.note(habit.loaded, extra, usual * habit.stretch // service)
+
+    # What is known. `capacity` is what the card has for all clients' swappable memory.
+
+    def of(self, seat: Seat) -> Habit | None:
+        return self._recent.get(seat.client)
+
+    def duty(self, seat: Seat) -> float:
+        habit = self._recent.get(seat.client)
+        return FIRST_GUESS_DUTY if habit is None else habit.duty
+
+    def busy_in_turn(self, now: int, seat: Seat) -> int:
+        habit = self._recent.get(seat.client)
+        if habit is None:
+            return 0
+        return habit.turn_busy + (0 if habit.busy_since is None else now - habit.busy_since)
+
+    def missing(self, seat: Seat, capacity: int) -> int:
+        """Bytes of a client that are not on the card."""
+        return seat.memory.swappable - self._present(seat, capacity)[0]
+
+    def evicted_bytes(self, seat: Seat, capacity: int) -> int:
+        """Bytes of other clients that are evicted if a client comes in; they have to be moved back later."""
+        present, free = self._present(seat, capacity)
+        return max(0, seat.memory.swappable - present - free)
+
+    def _present(self, seat: Seat, capacity: int) -> tuple[int, int]:
+        """How much of a client's memory is on the card, and how much of the card is nobody's."""
+        room, present = capacity, 0
+        for habit in reversed(self._recent.values()):
+            if habit.seat is seat:
+                present = max(0, min(room, seat.memory.swappable))
+            room -= habit.seat.memory.swappable
+        return present, max(0, room)

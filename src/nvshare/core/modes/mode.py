@@ -1,0 +1,127 @@
+"""What a mode is asked, and what it is told. The answers here are those of the modes `fixed` and `auto`.
+
+    quantum_ns          how long a running set keeps the GPU while clients wait
+    idle_preempt_times  from when on taking an idle holder's lock pays
+    lag_ns              by how much a client's rank is later than its policy says
+    first_to_leave      who goes first at a switch
+    longest_wait_ns     the bound on every wait:
+
+        longest wait = horizon + longest lag + n * (longest quantum + grace)
+        with gangs   = horizon + longest lag + (n + 1) * (2 * longest quantum + grace)
+
+`horizon` is the policy's, n the number of clients at the GPU. Nobody who arrives more than horizon + longest lag
+after a client comes before it; of the others each has at most one turn, and a switch takes at most the grace time.
+Each growth of memory during a switch may send one more client away and adds at most one grace time.
+
+With gangs (core.gangs) n is the number of clients of the node, and the other terms are the largest of all its GPUs: a
+gang waits for those before it at each of its GPUs, and once it is first at all of them for at most one quantum more."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+
+from nvshare.core.events import MemoryMoved
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import GIB, QuantumRule, Settings
+from nvshare.core.modes.move_cost import MeasuredCost
+from nvshare.core.seat import Seat
+from nvshare.core.wait_queue import WaitQueue
+
+
+class TurnObserver:
+    """What a mode is told. One that learns from it overrides what it needs."""
+
+    def turn_began(self, now: int, seat: Seat) -> None:
+        """The seat got a lock; its memory and state are still those from before."""
+
+    def turn_ended(self, now: int, seat: Seat) -> None:
+        """The seat's lock ends; `held_since` is when its turn began."""
+
+    def released_without_work(self, seat: Seat) -> None:
+        """The turn that just ended did so because the client had no more work."""
+
+    def pause_began(self, now: int, seat: Seat) -> None:
+        """A staying client's work has all finished."""
+
+    def pause_ended(self, seat: Seat, pause_ns: int) -> None:
+        """A client has work again, whether it kept its lock during the pause or not."""
+
+    def work_resumed(self, now: int, seat: Seat) -> None:
+        """A client that holds a lock says that it works."""
+
+    def memory_moved(self, event: MemoryMoved) -> None:
+        """A client moved memory, and it took so long."""
+
+    def reports_changed(self) -> None:
+        """Holders begin or cease to report their pauses."""
+
+    def client_left(self, now: int, seat: Seat) -> None:
+        """The seat is gone."""
+
+
+class Mode(TurnObserver, ABC):
+    """The rules of one GPU. `rule` holds the operator's parameters and may be replaced at any time."""
+
+    quantum_follows_queue = False
+    """The quantum depends on who waits, so it is computed again at each step."""
+    needs_early_reports = False
+    """Holders report their pauses as soon as not all clients fit together; otherwise while somebody waits."""
+
+    def __init__(self, rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> None:
+        self.rule = rule
+        self._settings = settings
+        self._memory = memory
+        self._measured = MeasuredCost()
+
+    @property
+    @abstractmethod
+    def longest_quantum_ns(self) -> int:
+        """The most that `quantum_ns` answers."""
+
+    @property
+    def longest_lag_ns(self) -> int:
+        """The most that `lag_ns` answers."""
+        return 0
+
+    def longest_wait_ns(self, horizon_ns: int, clients: int) -> int:
+        turn_ns = self.longest_quantum_ns + self._settings.grace_ns
+        return horizon_ns + self.longest_lag_ns + clients * turn_ns
+
+    def longest_gang_wait_ns(self, horizon_ns: int, clients: int) -> int:
+        turn_ns = 2 * self.longest_quantum_ns + self._settings.grace_ns
+        return horizon_ns + self.longest_lag_ns + (clients + 1) * turn_ns
+
+    @abstractmethod
+    def quantum_ns(self, running: Collection[Seat], queue: WaitQueue) -> int:
+        """For those who run now, counted from when the first of them came in."""
+
+    def lag_ns(self, seat: Seat) -> int:
+        return 0
+
+    def first_to_leave(self, now: int, staying: Mapping[int, Seat]) -> Seat:
+        """Of those who stay, in the order of their admission."""
+        return next(iter(staying.values()))
+
+    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
+        """For each idle holder the time from which taking its lock pays, if the first in the queue then comes in.
+
+        With `cost` the time that this switch takes to move memory:
+
+            at once                     if cost ≤ cheap_switch_ns or usual pause ≥ cost
+            after `cost` of idleness    otherwise; the loss is then at most twice that of the best choice"""
+        return [self._idle_preempt_time(seat, self._switch_ns(seat, head)) for seat in idle]
+
+    def memory_moved(self, event: MemoryMoved) -> None:
+        if not event.to_host:
+            self._measured.note(event.moved, event.took_ns)
+
+    def _switch_ns(self, seat: Seat, head: Seat) -> int:
+        memory, settings = self._memory, self._settings
+        overflow = memory.running_bytes + memory.fixed_bytes + head.memory.swappable - memory.size
+        moved = max(0, min(overflow, seat.memory.swappable))
+        return moved * (self._measured.ns_per_gib or settings.move_ns_per_gib) // GIB
+
+    def _idle_preempt_time(self, seat: Seat, cost: int) -> int:
+        assert seat.idle_since is not None
+        usual = seat.usual_pause
+        is_soon = cost <= self._settings.cheap_switch_ns or (usual is not None and usual >= cost)
+        return seat.idle_since if is_soon else seat.idle_since + cost

@@ -1,0 +1,75 @@
+"""What moving memory to a card costs, learned from how much longer work takes when memory has to come in first.
+
+A sample is: so many bytes came in, and the work took so much longer than usual. Usual work varies by itself, so a
+sample counts more the more bytes came in per second of usual work:
+
+    cost = Σ w·moved·extra / Σ w·moved²        w = 1 / work², older samples * 0.98, the first guess as one more sample
+
+This is weighted least squares through zero."""
+
+from nvshare.core.model import GIB, SECOND
+
+FIRST_GUESS_S_PER_GIB = 0.2
+"""Page faults on a card of 2016."""
+GUESS_WEIGHT = 0.44
+"""As if work varied by a fifth, and the guess could be wrong by 0.3 s a GiB."""
+KEPT = 0.98
+"""The factor of all older samples when a new one comes."""
+MIN_S_PER_GIB = 0.01
+MAX_S_PER_GIB = 5.0
+MIN_WORK_S = 0.05
+"""Work that is said to take less is taken to take this long, or a single sample could outweigh all others."""
+
+
+MIN_MEASURED = GIB // 8
+"""Smaller moves say nothing about the speed."""
+KEPT_MEASURED = 0.8
+
+
+class MeasuredCost:
+    """The cost of one card as clients that move memory in bulk measured it; older moves count less."""
+
+    def __init__(self) -> None:
+        self.ns_per_gib: int | None = None
+        self._moved = self._took = 0.0
+
+    def note(self, moved_bytes: int, took_ns: int) -> None:
+        if moved_bytes < MIN_MEASURED:
+            return
+        self._moved = KEPT_MEASURED * self._moved + moved_bytes / GIB
+        self._took = KEPT_MEASURED * self._took + took_ns
+        cost = self._took / self._moved / SECOND
+        self.ns_per_gib = round(max(MIN_S_PER_GIB, min(MAX_S_PER_GIB, cost)) * SECOND)
+
+
+class MoveCost:
+    """The cost of one card."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.ns_per_gib = round(FIRST_GUESS_S_PER_GIB * SECOND)
+        self._is_measured = False
+        self._squares = 0.0
+        self._products = 0.0
+
+    def note(self, moved_bytes: int, extra_ns: int, work_ns: int) -> None:
+        """Work that usually takes `work_ns` took `extra_ns` more (or less) because, or although, bytes came in."""
+        moved, extra = moved_bytes / GIB, extra_ns / SECOND
+        weight = 1 / max(MIN_WORK_S, work_ns / SECOND) ** 2
+        self.samples += 1
+        if self._is_measured:
+            return
+        self._squares = KEPT * self._squares + weight * moved * moved
+        self._products = KEPT * self._products + weight * moved * extra
+        learned = (self._products + GUESS_WEIGHT * FIRST_GUESS_S_PER_GIB) / (self._squares + GUESS_WEIGHT)
+        self.ns_per_gib = round(max(MIN_S_PER_GIB, min(MAX_S_PER_GIB, learned)) * SECOND)
+
+    def set_measured(self, ns_per_gib: int) -> None:
+        """Clients measure what moves cost: nothing is inferred from now on."""
+        self.samples += 1
+        self._is_measured = True
+        self.ns_per_gib = ns_per_gib
+
+    def of(self, moved_bytes: int) -> int:
+        """Nanoseconds."""
+        return moved_bytes * self.ns_per_gib // GIB

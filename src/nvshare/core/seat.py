@@ -1,0 +1,138 @@
+"""A seat: one client at one GPU, and the states that it goes through.
+
+    rest        has no lock and does not want one
+    waiting     is in the queue, ordered by `rank`
+    staying     runs: holds the lock `lock` and may keep it
+    dropping    runs, but was told to release `lock` by `drop_deadline`
+    silent      is in no queue, so it costs the others no turns, because its process says nothing: it was stopped, or
+                hangs. Either its lock was revoked, or it waited and keeps its rank. Any message makes it wait again
+    blocked     waits, but is in no queue: its turn would evict memory that the host cannot take (core.host_memory). It
+                keeps its rank
+
+TRANSITIONS lists every cause of a change, and from which states it leads to which. core.turns makes the changes; one
+that is not in the table is a bug and raises KeyError. A client whose turn ends while it has more work goes to `rest`
+and from there, in the same step, to `waiting` or `silent`."""
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from nvshare.core.groups import Group
+from nvshare.core.model import NO_MEMORY, UNLIMITED, ProcessMemory
+from nvshare.record import Record
+
+if TYPE_CHECKING:
+    from nvshare.core.gang import Gang
+
+State = Literal["rest", "waiting", "staying", "dropping", "silent", "blocked"]
+Cause = Literal["claim", "request", "withdraw", "admit", "preempt", "end", "silence", "block", "unblock"]
+
+TRANSITIONS: dict[Cause, dict[State, State]] = {
+    "request": {"rest": "waiting", "silent": "waiting"},
+    "withdraw": {"waiting": "rest", "silent": "rest", "blocked": "rest"},
+    "admit": {"waiting": "staying"},
+    "claim": {"rest": "staying"},
+    "preempt": {"staying": "dropping"},
+    "end": {"staying": "rest", "dropping": "rest"},
+    "silence": {"rest": "silent", "waiting": "silent"},
+    "block": {"waiting": "blocked"},
+    "unblock": {"blocked": "waiting"},
+}
+
+PAUSES_KEPT = 5
+"""How many of a client's pauses are remembered."""
+
+
+class Moved(Record, frozen=True):
+    """What a client has moved between the host and one GPU, in all."""
+
+    in_bytes: int = 0
+    in_ns: int = 0
+    out_bytes: int = 0
+    out_ns: int = 0
+
+    def plus(self, moved: int, took_ns: int, *, to_host: bool) -> "Moved":
+        if to_host:
+            return replace(self, out_bytes=_sum(self.out_bytes, moved), out_ns=_sum(self.out_ns, took_ns))
+        return replace(self, in_bytes=_sum(self.in_bytes, moved), in_ns=_sum(self.in_ns, took_ns))
+
+
+def _sum(a: int, b: int) -> int:
+    """Clients say what they moved, so the sum may be anything; JSON has 64 bits for it."""
+    return min(a + b, (1 << 63) - 1)
+
+
+class Seat:
+    """One client at one GPU. core.turns changes its state, core.memory_reports its memory."""
+
+    __slots__ = (
+        "asked_out", "client", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group", "held_since",
+        "held_total", "host_room", "idle_since", "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory",
+        "moved", "moves_memory", "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings",
+        "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight",
+    )  # fmt: skip
+
+    def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
+        self.client = client
+        self.siblings: dict[str, Seat] = {}
+        """All seats of this client by GPU, this one among them."""
+        self.gang: Gang | None = None
+        self.follows = self.told_wait = False
+        """It waits only because another member of its gang does; it knows that it waits."""
+        self.group, self.priority, self.weight = group, priority, weight
+        self.reported = NO_MEMORY
+        """What the client says, and in `memory` what counts of it (core.memory_reports)."""
+        self.fixed = 0
+        """What the client says it has of unswappable memory and contexts, in bytes."""
+        self.limit = 0
+        """Its group's, when it last reported other unswappable memory than before."""
+        self.measured: ProcessMemory | None = None
+        self.memory = NO_MEMORY
+        self.host_room = UNLIMITED
+        """How much of its memory the host can take, and in `pinned` how much swappable memory therefore counts as
+        unswappable."""
+        self.pinned = 0
+        self.told_room: tuple[int, int] | None = None
+        """What the client was last told that it may use, and what a context takes of it."""
+        self.state: State = "rest"
+        self.lock = self.held_since = self.drop_deadline = self.turns = self.held_total = self.waited_total = 0
+        self.revoked = 0
+        """The number of a lock that was revoked and has not been released since."""
+        self.rank: int | None = None
+        self.kept_rank: int | None = None
+        """Of a blocked seat, or a silent one that waited: the rank with which it will wait again."""
+        self.ticket = self.waited_since = self.passes = self.first_passed = 0
+        self.idle_since: int | None = None
+        """When the work of a staying client had all finished; None while it works. It outlasts the
+        lock: the pause ends when the client works again or asks for a lock."""
+        self.pauses: tuple[int, ...] = ()
+        """The lengths of the last pauses between two stretches of work."""
+        self.moves_memory, self.asked_out, self.moved = False, 0, Moved()
+        """It moves memory when asked; what it was asked for with the lock that it drops; what it has moved in all."""
+        self.tag = 0
+        """GPU time used per weight; policy fair orders the queue by it."""
+        self.last_scheduled: int | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state == "waiting"
+
+    @property
+    def is_entering(self) -> bool:
+        """Room is being made for its gang (core.gangs)."""
+        return self.gang is not None and self.gang.stage == "entering"
+
+    @property
+    def is_needed_elsewhere(self) -> bool:
+        """The client stands at the gate of another GPU, or its gang works: having no work here is no pause."""
+        if any(seat.state == "waiting" for seat in self.siblings.values()):
+            return True
+        return self.gang is not None and not self.gang.is_idle
+
+    def pause_ended(self, pause_ns: int) -> None:
+        self.pauses = (*self.pauses[1 - PAUSES_KEPT :], pause_ns)
+
+    @property
+    def usual_pause(self) -> int | None:
+        """The median, the lower one of two: one long break does not turn short pauses into long ones."""
+        return sorted(self.pauses)[(len(self.pauses) - 1) // 2] if self.pauses else None

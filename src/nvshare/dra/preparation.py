@@ -1,0 +1,106 @@
+"""Prepares claims for kubelet, and undoes it.
+
+Both may be repeated: kubelet asks again after an error, after its own restart and after the driver's. What is prepared
+is answered from the files, also while the API server is away. Requests about one claim wait for each other: kubelet
+gives up on a slow Prepare and sends Unprepare while it still runs."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
+from weakref import WeakValueDictionary
+
+from nvshare.claim_file import PreparedClaim
+from nvshare.dra.claims import ClaimError, prepare, read_claim
+from nvshare.dra.devices import SharedGpu
+from nvshare.dra.prepared_claims import PreparedClaims
+from nvshare.kube.client import Api, ApiError
+from nvshare.plugin.install import HostDirGoneError
+
+log = logging.getLogger(__name__)
+
+_NOT_FOUND = 404
+
+
+class Preparation:
+    """The claims of this node. `changed` is called after the set of prepared claims has changed."""
+
+    def __init__(
+        self,
+        api: Api,
+        node: str,
+        gpus: Mapping[str, SharedGpu],
+        store: PreparedClaims,
+        *,
+        install: Callable[[], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._api = api
+        self._node = node
+        self._gpus = gpus
+        """By the name of the device."""
+        self.store = store
+        self._install = install
+        self._changed = changed
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim | str:
+        """The prepared claim, or why it cannot be prepared."""
+        async with self._lock(uid):
+            try:
+                return self.store.by_uid.get(uid) or await self._prepare(namespace, name, uid)
+            except (ApiError, ClaimError, HostDirGoneError, OSError, ValueError) as error:
+                log.warning("Claim %s/%s (%s) cannot be prepared: %s", namespace, name, uid, _text(error))
+                return _text(error)
+
+    async def _prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
+        self._install()
+        content = await self._api.request("GET", _path(namespace, name), {})
+        claim = prepare(read_claim(content), uid=uid, node=self._node, gpus=self._gpus)
+        self.store.add(claim)
+        log.info("Prepared claim %s (%s): %s", claim.label, uid, _limits(claim))
+        self._changed()
+        return claim
+
+    async def unprepare(self, uid: str) -> str:
+        """Empty, or why it failed."""
+        async with self._lock(uid):
+            was_prepared = uid in self.store.by_uid
+            try:
+                self.store.remove(uid)
+            except (OSError, ValueError) as error:
+                log.warning("Claim %s cannot be unprepared: %s", uid, error)
+                return _text(error)
+        if was_prepared:
+            log.info("Unprepared claim %s", uid)
+            self._changed()
+        return ""
+
+    async def remove_leftovers(self) -> None:
+        """Undo what was prepared for claims that are gone: kubelet may have lost its own record of them."""
+        for claim in list(self.store.by_uid.values()):
+            try:
+                content = await self._api.request("GET", _path(claim.namespace, claim.name), {})
+                is_gone = read_claim(content).metadata.uid != claim.uid
+            except ApiError as error:
+                is_gone = error.status == _NOT_FOUND
+            except (OSError, ClaimError):
+                return  # without the API server nothing is known to be gone
+            if is_gone:
+                log.info("Claim %s (%s) is gone", claim.label, claim.uid)
+                await self.unprepare(claim.uid)
+
+    def _lock(self, uid: str) -> asyncio.Lock:
+        return self._locks.setdefault(uid, asyncio.Lock())
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{quote(namespace, safe='')}/resourceclaims/{quote(name, safe='')}"
+
+
+def _limits(claim: PreparedClaim) -> str:
+    return ", ".join(f"{size} bytes of {gpu}" for gpu, size in claim.limits.items())
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,95 @@
+"""The prepared claims of this node, as files: `claims/<uid>.json` for the scheduler, a CDI file for the runtime.
+
+The files are the state: a restarted driver reads them. Each is written beside its place and renamed. The limit is there
+before a container can start with the claim, and goes after the CDI file: no container has a claim without a limit."""
+
+import contextlib
+import logging
+from collections import Counter
+from pathlib import Path
+
+from nvshare import claim_file
+from nvshare.claim_file import PreparedClaim
+from nvshare.dra import cdi
+
+log = logging.getLogger(__name__)
+
+_FRESH = ".new"
+
+
+class PreparedClaims:
+    """What is prepared now, in memory and in files."""
+
+    def __init__(self, claims_dir: Path, cdi_dir: Path, options: cdi.CdiOptions) -> None:
+        self._claims_dir = claims_dir
+        self._cdi_dir = cdi_dir
+        self._options = options
+        self.by_uid: dict[str, PreparedClaim] = {}
+
+    def load(self) -> None:
+        """Read what an earlier driver prepared, and remove what it left half done. Raises OSError."""
+        self._claims_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._cdi_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for path in sorted(self._claims_dir.iterdir()):
+            if path.suffix == _FRESH:
+                path.unlink(missing_ok=True)
+            elif path.suffix == claim_file.SUFFIX:
+                self._load(path)
+        for path in list(self._cdi_dir.iterdir()):
+            uid = cdi.uid_of(path.name.removesuffix(_FRESH))
+            if uid is not None and (path.suffix == _FRESH or uid not in self.by_uid):
+                path.unlink(missing_ok=True)
+        for claim in self.by_uid.values():
+            self._write_cdi(claim)  # the settings of the driver may have changed
+
+    def _load(self, path: Path) -> None:
+        try:
+            claim = claim_file.decode(path.read_bytes())
+            if claim_file.file_name(claim.uid) != path.name:
+                raise ValueError(f"it is of claim {claim.uid}")
+        except ValueError as error:
+            log.warning("%s is not a claim that this driver prepared, and is removed: %s", path, error)
+            path.unlink(missing_ok=True)
+        else:
+            self.by_uid[claim.uid] = claim
+
+    def add(self, claim: PreparedClaim) -> None:
+        """Prepare a claim. Raises OSError; then nothing is prepared."""
+        name = claim_file.file_name(claim.uid)
+        try:
+            _write(self._claims_dir / name, claim_file.encode(claim), 0o600)
+            self._write_cdi(claim)
+        except OSError:
+            self.remove(claim.uid)
+            raise
+        self.by_uid[claim.uid] = claim
+
+    def _write_cdi(self, claim: PreparedClaim) -> None:
+        _write(self._cdi_dir / cdi.file_name(claim.uid), cdi.content(claim, self._options), 0o644)
+
+    def remove(self, uid: str) -> None:
+        """Undo it; also for a claim that was never prepared. Raises OSError."""
+        name = claim_file.file_name(uid)
+        (self._cdi_dir / cdi.file_name(uid)).unlink(missing_ok=True)
+        (self._claims_dir / name).unlink(missing_ok=True)
+        self.by_uid.pop(uid, None)
+
+    def consumed_bytes(self) -> dict[str, int]:
+        """By UUID of the GPU: the sum of the claims' limits."""
+        total: Counter[str] = Counter()
+        for claim in self.by_uid.values():
+            total.update(claim.limits)
+        return dict(total)
+
+    def device_ids(self, claim: PreparedClaim, gpu: str) -> list[str]:
+        return cdi.device_ids(claim, gpu, self._options)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return
+    fresh = path.with_name(path.name + _FRESH)
+    fresh.write_bytes(content)
+    fresh.chmod(mode)
+    fresh.replace(path)

@@ -1,0 +1,224 @@
+"""A graphics card as a fluid: who computes, who waits for pages, and how fast each gets on.
+
+Theory of operation. A tenant has a size (all of it is its working set) and perhaps work, in seconds of GPU time. Pages
+that are not on the card have to come over the bus before the work that needs them goes on, and push out the pages of
+those who have been quiet longest. Three rules give every speed:
+
+    alone or side by side    k tenants with all their pages there share the GPU evenly. Together they get `gain` done:
+                             more than 1 if one's kernels fill the gaps between the other's, less if they disturb.
+    loading                  a tenant that lacks pages gets them first and computes nothing. Pages that it never had are
+                             created by faults (`first_touch`). Others come by faults (`bus`), or in bulk (`link`). On a
+                             full card others' pages go out: by faults before each page that comes in (`evict`), in bulk
+                             at the same time, or, on a link without duplex, alternately.
+    crowded                  the active ones together are larger than the card. Each sweeps over its memory again and
+                             again, and of what it touches a part m comes by faults; all of it (m = 1) if they are
+                             larger by `ramp`. This is the thrashing that nvshare exists to prevent.
+
+The optional figures are off in the model of the thesis: one speed for all moves, eviction is free, m = 1.
+
+Between two changes all speeds are constant, so the card need only be looked at when something changes."""
+
+from math import ceil
+
+from nvshare.core.model import SECOND
+from nvshare.record import Record
+
+DONE = 1e-7
+"""Seconds of work that count as none: the rounding of times to whole nanoseconds leaves such remains."""
+
+
+class CardModel(Record, frozen=True):
+    """What a card is like. Sizes in bytes, the bus in bytes per second, `sweep_s` in GPU seconds."""
+
+    size: int
+    bus: float
+    gain: float
+    sweep_s: float
+    """How long a program computes until it has touched all of its memory once."""
+    touch: float | None = None
+    """Bytes that a program touches in a GPU second, whatever its size; None: `sweep_s` counts."""
+    ramp: float = 0.0
+    """The part of the card by which the active ones must be too large until every page that they touch is missing."""
+    first_touch: float | None = None
+    """Bytes per second of pages that are created; None: as fast as faults."""
+    evict: float | None = None
+    """Bytes per second that go out before a fault can bring pages in; None: at no cost."""
+    link: float | None = None
+    """Bytes per second in bulk, each way; None: all moves are faults."""
+    is_duplex: bool = True
+    """The link carries both ways at once."""
+
+    @property
+    def has_one_speed(self) -> bool:
+        return self.first_touch is None and self.evict is None and self.link is None
+
+
+class Tenant:
+    """One program's memory and work on a card."""
+
+    __slots__ = ("resident", "size", "touched", "used_at", "work")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.resident = 0.0
+        self.touched = 0.0
+        """How much of it has been on the card; the rest has never existed."""
+        self.work: float | None = None
+        self.used_at = 0
+
+    @property
+    def is_loading(self) -> bool:
+        return self.resident < self.size
+
+
+class Card:
+    """Tenants by key, at a time that only moves forward."""
+
+    def __init__(self, model: CardModel) -> None:
+        self.model = model
+        self.now = 0
+        self.tenants: dict[int, Tenant] = {}
+        self.moved_bytes = 0.0
+        self.busy_s = 0.0
+        """GPU seconds of work done for all tenants."""
+        self._active: list[Tenant] = []
+        self._crowd_speed = 0.0
+        """Of each active tenant while they do not fit together; 0: they do."""
+
+    def add(self, key: int, size: int, *, is_loaded: bool = False) -> None:
+        tenant = self.tenants[key] = Tenant(size)
+        if is_loaded:
+            tenant.resident = tenant.touched = float(size)
+
+    def remove(self, key: int) -> None:
+        del self.tenants[key]
+        self._note_active()
+
+    def begin(self, now: int, key: int, work_s: float) -> None:
+        """A tenant has work from now on."""
+        self.advance(now)
+        self.tenants[key].work = work_s
+        self._note_active()
+
+    def pause(self, now: int, key: int) -> float:
+        """A tenant's work stops; what is left of it."""
+        self.advance(now)
+        tenant = self.tenants[key]
+        left, tenant.work = tenant.work or 0.0, None
+        self._note_active()
+        return left
+
+    def is_loading(self, key: int) -> bool:
+        return not self._crowd_speed and self.tenants[key].is_loading
+
+    def finished(self) -> list[int]:
+        """Who has no work left that had some."""
+        return [key for key, tenant in self.tenants.items() if tenant.work is not None and tenant.work <= DONE]
+
+    def next_change(self) -> int | None:
+        """When some tenant has its pages or has finished, if nothing else happens before."""
+        if not self._active:
+            return None
+        compute, sharing = self._speeds()
+        waits = []
+        loading = 0.0
+        for tenant in self._active:
+            assert tenant.work is not None
+            if tenant.is_loading and not self._crowd_speed:
+                load = self._load_speed(tenant) / sharing
+                loading += load
+                waits.append((self._next_amount(tenant) - tenant.resident) / load)
+            else:
+                waits.append(tenant.work / compute)
+        if loading and not self.model.has_one_speed and not self._is_full():
+            waits.append((self.model.size - self._resident()) / loading)
+        return self.now + max(1, ceil(min(waits) * SECOND))
+
+    def advance(self, now: int) -> None:
+        """Let time pass; never further than `next_change`."""
+        passed = (now - self.now) / SECOND
+        self.now = now
+        if passed <= 0 or not self._active:
+            return
+        compute, sharing = self._speeds()
+        loads = {tenant: self._load_speed(tenant) / sharing for tenant in self._active if tenant.is_loading}
+        for tenant in self._active:
+            assert tenant.work is not None
+            if tenant.is_loading and not self._crowd_speed:
+                self._load(tenant, loads[tenant] * passed)
+            else:
+                done = min(tenant.work, compute * passed)
+                tenant.work -= done
+                self.busy_s += done
+                if self._crowd_speed:
+                    self.moved_bytes += done * self._missing_rate(tenant)
+            tenant.used_at = now
+
+    def _resident(self) -> float:
+        return sum(tenant.resident for tenant in self.tenants.values())
+
+    def _is_full(self) -> bool:
+        return self._resident() >= self.model.size - 1
+
+    def _next_amount(self, tenant: Tenant) -> float:
+        """Up to which its pages come at one speed."""
+        is_back = tenant.resident < tenant.touched and not self.model.has_one_speed
+        return tenant.touched if is_back else tenant.size
+
+    def _load_speed(self, tenant: Tenant) -> float:
+        """Bytes per second, if nobody else loads."""
+        model = self.model
+        is_new = tenant.resident >= tenant.touched
+        speed = (model.first_touch if is_new else model.link) or model.bus
+        if model.has_one_speed or not self._is_full():
+            return speed
+        if model.link is None:
+            return speed if model.evict is None else 1 / (1 / speed + 1 / model.evict)
+        return speed if model.is_duplex or is_new else speed / 2
+
+    def _missing_rate(self, tenant: Tenant) -> float:
+        """Bytes that come by faults in a GPU second of a tenant, in a crowd."""
+        model = self.model
+        excess = sum(active.size for active in self._active) / model.size - 1
+        missing = min(1.0, excess / model.ramp) if model.ramp else 1.0
+        return missing * (model.touch or tenant.size / model.sweep_s)
+
+    def _speeds(self) -> tuple[float, int]:
+        """Work per second of each that computes, and how many load."""
+        if self._crowd_speed:
+            return self._crowd_speed, 1
+        loading = sum(tenant.is_loading for tenant in self._active)
+        computing = len(self._active) - loading
+        gain = self.model.gain if computing > 1 else 1.0
+        return gain / max(1, computing), max(1, loading)
+
+    def _note_active(self) -> None:
+        self._active = [tenant for tenant in self.tenants.values() if tenant.work is not None]
+        needed = sum(tenant.size for tenant in self._active)
+        self._crowd_speed = 0.0
+        if needed > self.model.size:
+            gain = self.model.gain if len(self._active) > 1 else 1.0
+            fault = 1 / self.model.bus + (1 / self.model.evict if self.model.evict else 0)
+            missing = sum(self._missing_rate(tenant) for tenant in self._active)
+            self._crowd_speed = 1 / (len(self._active) / gain + missing * fault)
+            for tenant in self.tenants.values():
+                tenant.resident = 0.0
+            for tenant in self._active:
+                tenant.resident = self.model.size * tenant.size / needed
+                tenant.touched = float(tenant.size)
+
+    def _load(self, tenant: Tenant, loaded: float) -> None:
+        loaded = min(loaded, tenant.size - tenant.resident)
+        tenant.resident += loaded
+        if tenant.size - tenant.resident < 1:
+            tenant.resident = float(tenant.size)
+        tenant.touched = max(tenant.touched, tenant.resident)
+        self.moved_bytes += loaded
+        excess = sum(other.resident for other in self.tenants.values()) - self.model.size
+        for other in sorted(self.tenants.values(), key=lambda other: other.used_at):
+            if excess <= 0:
+                return
+            if other.work is None:
+                evicted = min(other.resident, excess)
+                other.resident -= evicted
+                excess -= evicted

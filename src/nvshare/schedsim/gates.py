@@ -1,0 +1,237 @@
+"""What stands between a simulated program and its card.
+
+nvshare   libnvshare's client machine, the code that ships
+classic   the gate of the thesis. Its lock is exclusive, so the client claims the whole card; nobody says IDLE; a holder
+          looks every five seconds whether it has worked since the last look, and gives the lock back if not
+none      no gate at all
+"""
+
+from typing import Literal, Protocol
+from uuid import UUID
+
+from nvshare.client_machine.machine import ClientMachine
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.model import MILLISECOND, SECOND, Claim, Memory
+from nvshare.schedsim.scheduler_end import PONG, SchedulerEnd
+from nvshare.translation import Registrant
+
+GateName = Literal["nvshare", "classic", "none"]
+
+DRAIN_NS = 5 * MILLISECOND
+"""From DROP_LOCK until the last kernels have finished."""
+CLASSIC_LOOK_NS = 5 * SECOND
+
+
+class Gated(Protocol):
+    """The program behind a gate."""
+
+    key: int
+    name: str
+    gpu: str
+    memory: int
+    card_size: int
+
+    @property
+    def has_work(self) -> bool:
+        """It computes, or waits to."""
+
+    def gate_opened(self) -> None:
+        """Work that waits may begin."""
+
+    def gate_closed(self) -> None:
+        """Work must stop."""
+
+
+class Surroundings(Protocol):
+    """What a gate needs of the machine it stands in."""
+
+    now: int
+
+    def post(self, event: ev.Event) -> None:
+        """Tell the scheduler something, after all that was said before."""
+
+    def call_at(self, when: int, call: tuple[int, str]) -> None:
+        """Call a method of the gate of the program with this key later."""
+
+
+class Gate:
+    """No gate: always open. The other gates are made of this one."""
+
+    is_open = True
+
+    def __init__(self, program: Gated, machine: Surroundings) -> None:
+        self._program = program
+        self._machine = machine
+
+    def start(self) -> None:
+        """The program is there."""
+        self._register(Memory(swappable=self._program.memory, contexts=1))
+
+    def want(self) -> None:
+        """There is work from now on."""
+
+    def rest(self) -> None:
+        """There is none any more."""
+
+    def hear(self, action: ac.Action) -> None:
+        """What the scheduler says."""
+
+    def _register(self, memory: Memory) -> None:
+        program = self._program
+        claim = Claim(program.gpu, program.card_size, memory=memory)
+        self._machine.post(ev.ClientRegistered(program.key, f"run/{program.key}", program.name, program.name, (claim,)))
+
+
+class ClassicGate(Gate):
+    """As the original nvshare has it."""
+
+    is_open = False
+
+    def __init__(self, program: Gated, machine: Surroundings) -> None:
+        super().__init__(program, machine)
+        self._lock = self._draining = 0
+        self._is_waiting = self._has_worked = False
+        self._looks_at = 0
+
+    @property
+    def _memory(self) -> Memory:
+        return Memory(swappable=self._program.card_size)
+
+    def start(self) -> None:
+        self._register(self._memory)
+
+    def want(self) -> None:
+        self._has_worked = True
+        if not self.is_open and not self._draining and not self._is_waiting:
+            self._is_waiting = True
+            self._machine.post(ev.LockRequested(self._program.key, self._program.gpu, self._memory))
+
+    def hear(self, action: ac.Action) -> None:
+        if isinstance(action, ac.GiveLock):
+            self.is_open, self._lock, self._draining, self._is_waiting = True, action.lock, 0, False
+            self._program.gate_opened()
+            self._has_worked = True
+            self._look_later()
+        elif isinstance(action, ac.DropLock) and action.lock == self._lock:
+            self._close()
+            self._machine.call_at(self._machine.now + DRAIN_NS, (self._program.key, "drained"))
+
+    def drained(self) -> None:
+        """The last kernels before a drop have finished."""
+        if self._draining:
+            again = self._program.has_work
+            self._machine.post(ev.LockReleased(self._program.key, self._program.gpu, self._draining, again))
+            self._draining, self._is_waiting = 0, again
+
+    def look(self) -> None:
+        """Whether there was work since the last look."""
+        if self._machine.now != self._looks_at or not self.is_open:
+            return
+        if self._has_worked or self._program.has_work:
+            self._has_worked = self._program.has_work
+            self._look_later()
+        else:
+            self._close()
+            self.drained()
+
+    def _close(self) -> None:
+        self.is_open, self._lock, self._draining = False, 0, self._lock
+        self._program.gate_closed()
+
+    def _look_later(self) -> None:
+        self._looks_at = self._machine.now + CLASSIC_LOOK_NS
+        self._machine.call_at(self._looks_at, (self._program.key, "look"))
+
+
+class NvshareGate(Gate):
+    """libnvshare's client machine, on a wire that loses nothing and takes no time."""
+
+    is_open = False
+
+    def __init__(self, program: Gated, machine: Surroundings) -> None:
+        super().__init__(program, machine)
+        who = Registrant(program.key, 0, f"run/{program.key}", program.name, program.name)
+        self._scheduler = SchedulerEnd(who, [program.gpu], grace_ms=0)
+        self._wakes_at: int | None = None
+
+    def start(self) -> None:
+        program = self._program
+        uuid = UUID(program.gpu.removeprefix("GPU-")).bytes
+        self._client = ClientMachine(self._machine.now, [(uuid, program.card_size)], self)
+        self._client.reserve(0, program.memory)
+        self._client.set_contexts(0, 1)
+        self.wake()
+
+    def want(self) -> None:
+        self._client.seen[0].waiters = not self.is_open
+        if self.is_open:
+            self._client.busy(0)
+        else:
+            self.wake()
+
+    def rest(self) -> None:
+        self._client.seen[0].waiters = 0
+        if self._client.watches(0):
+            self._client.idle(0)
+
+    def hear(self, action: ac.Action) -> None:
+        frame = self._scheduler.frame_of(action)
+        if frame is not None:
+            self._client.receive(self._machine.now, frame)
+            self.wake()
+
+    def drained(self) -> None:
+        self._client.drained(self._machine.now, 0, again=self._program.has_work)
+        self.wake()
+
+    def wake(self) -> None:
+        """One step of the helper thread."""
+        self._client.tick(self._machine.now)
+        deadline = self._client.next_deadline()
+        if deadline is not None and deadline != self._wakes_at:
+            self._machine.call_at(deadline, (self._program.key, "wake"))
+        self._wakes_at = deadline
+
+    # What the machine says (client_machine.machine.Surroundings).
+
+    def connect(self) -> None:
+        self._client.connected(self._machine.now)
+
+    def send(self, frames: bytes) -> None:
+        for message in self._scheduler.feed(frames):
+            event = self._scheduler.event_of(message)
+            if event is None:
+                self._client.receive(self._machine.now, PONG)
+            else:
+                self._machine.post(event)
+
+    def gate_moved(self, gpu: int, is_open: bool) -> None:
+        was_open, self.is_open = self.is_open, is_open
+        self._client.seen[0].waiters = self._program.has_work and not is_open
+        if is_open and not was_open:
+            self._program.gate_opened()
+        elif not is_open:
+            self._program.gate_closed()
+        self.watch_changed(gpu)
+
+    def start_drain(self, gpu: int) -> None:
+        self._machine.call_at(self._machine.now + DRAIN_NS, (self._program.key, "drained"))
+
+    def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
+        """Page faults move memory here: the model of the card has no bulk moves."""
+
+    def watch_changed(self, gpu: int) -> None:
+        if not self._program.has_work:
+            self.rest()
+
+    def disconnect(self) -> None:
+        raise AssertionError("the scheduler broke the protocol")
+
+    def stop_drain(self, gpu: int) -> None: ...
+    def answer(self, ask: int, granted: int) -> None: ...
+    def refuse_questions(self) -> None: ...
+    def say(self, notices: int) -> None: ...
+
+
+GATES: dict[GateName, type[Gate]] = {"nvshare": NvshareGate, "classic": ClassicGate, "none": Gate}

@@ -1,0 +1,119 @@
+"""A simulated program: runs its job through a gate (schedsim.gates)."""
+
+from collections import deque
+from typing import Literal, Protocol
+
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.model import SECOND
+from nvshare.schedsim.card import Card
+from nvshare.schedsim.gates import GATES, GateName
+from nvshare.schedsim.jobs import Job
+
+Doing = Literal["starting", "computing", "loading", "waiting", "thinking"]
+
+
+class Surroundings(Protocol):
+    """What a program needs of the machine it runs on."""
+
+    now: int
+
+    def post(self, event: ev.Event) -> None:
+        """Tell the scheduler something, after all that was said before."""
+
+    def call_at(self, when: int, call: tuple[int, str]) -> None:
+        """Call a method of the program with this key, or of its gate, later."""
+
+    def note_doing(self, key: int, doing: Doing | None) -> None:
+        """What a program does from now on; None: it has ended."""
+
+
+class Program:
+    """One process. Its key is its client id."""
+
+    def __init__(self, key: int, job: Job, card: Card, gpu: str, gate: GateName, machine: Surroundings) -> None:
+        self.key = key
+        self.job = job
+        self.name = job.name
+        self.gpu = gpu
+        """The card's name to the scheduler: its UUID."""
+        self.memory = job.memory
+        self.card_size = card.model.size
+        self.is_finished = False
+        self.longest_wait = 0
+        self.turns = 0
+        self.gate = GATES[gate](self, machine)
+        self._card = card
+        self._machine = machine
+        self._phases: deque[tuple[float, float]] = deque(job.phases)
+        self._work: float | None = None
+        """What is left of the present GPU phase; None between two."""
+        self._waits_since = 0
+
+    @property
+    def has_work(self) -> bool:
+        return self._work is not None
+
+    # What it does of its own accord.
+
+    def start(self) -> None:
+        self.gate.start()
+        self._machine.note_doing(self.key, "starting")
+        self._later(self.job.startup_s, "compute")
+
+    def compute(self) -> None:
+        """The next GPU phase begins."""
+        self._work = self._phases[0][0]
+        self.gate.want()
+        if self.gate.is_open:
+            self._begin()
+        else:
+            self._note_waiting()
+
+    def finish_phase(self) -> None:
+        """All work of a GPU phase is done."""
+        self._card.pause(self._machine.now, self.key)
+        self._work = None
+        self.gate.rest()
+        self._machine.note_doing(self.key, "thinking")
+        self._later(self._phases.popleft()[1], "think_no_more")
+
+    def think_no_more(self) -> None:
+        if self._phases:
+            self.compute()
+            return
+        self.is_finished = True
+        self._machine.note_doing(self.key, None)
+        self._machine.post(ev.ClientLeft(self.key))
+
+    def hear(self, action: ac.Action) -> None:
+        self.turns += isinstance(action, ac.GiveLock)
+        self.gate.hear(action)
+
+    # What its gate does.
+
+    def gate_opened(self) -> None:
+        if self._work is not None:
+            self._begin()
+
+    def gate_closed(self) -> None:
+        if self._work is not None:
+            self._work = self._card.pause(self._machine.now, self.key)
+            self._note_waiting()
+
+    # Small steps.
+
+    def _begin(self) -> None:
+        assert self._work is not None
+        if self._waits_since:
+            self.longest_wait = max(self.longest_wait, self._machine.now - self._waits_since)
+            self._waits_since = 0
+        self._card.begin(self._machine.now, self.key, self._work)
+        self._machine.note_doing(self.key, "loading" if self._card.is_loading(self.key) else "computing")
+
+    def _note_waiting(self) -> None:
+        self._waits_since = self._waits_since or self._machine.now
+        self._machine.note_doing(self.key, "waiting")
+
+    def _later(self, seconds: float, method: str) -> None:
+        self._machine.call_at(self._machine.now + round(seconds * SECOND), (self.key, method))

@@ -1,0 +1,60 @@
+"""How wrong the expected starts are (core.expected_start): each one that was told is compared with what happened."""
+
+from collections.abc import Iterable
+
+from nvshare.core.actions import Action, GiveLock, QueueClient
+from nvshare.core.expected_start import expected_starts
+from nvshare.core.model import SECOND
+from nvshare.record import Record
+from nvshare.schedsim.machine import Machine
+from nvshare.schedsim.mixes import Contender, random_mix
+
+
+class StartError(Record, frozen=True):
+    """One wait: what was expected when it began, and how long it was, in seconds."""
+
+    expected_s: float
+    waited_s: float
+
+    @property
+    def late_s(self) -> float:
+        return self.waited_s - self.expected_s
+
+
+class StartErrors:
+    """Watches a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.found: list[StartError] = []
+        self._machine = machine
+        self._told: dict[tuple[int, str], tuple[int, int]] = {}
+        machine.observers.append(self._observe)
+
+    def _observe(self, now: int, actions: Iterable[Action]) -> None:
+        for action in actions:
+            if isinstance(action, QueueClient):
+                expected = expected_starts(self._machine.node.gpus[action.gpu], now).get(action.client)
+                if expected is not None:
+                    self._told[action.client, action.gpu] = (now, expected)
+            elif isinstance(action, GiveLock):
+                told = self._told.pop((action.client, action.gpu), None)
+                if told is not None:
+                    self.found.append(StartError(told[1] / SECOND, (now - told[0]) / SECOND))
+
+
+def measure(seeds: Iterable[int], contender: Contender) -> list[StartError]:
+    """The errors of all waits in these random mixes."""
+    found = []
+    for seed in seeds:
+        mix = random_mix(seed)
+        machine = Machine(mix.cards, list(mix.jobs), contender.settings, gate=contender.gate)
+        errors = StartErrors(machine)
+        machine.run()
+        found += errors.found
+    return found
+
+
+def share_within(errors: list[StartError], part: float, least_s: float) -> float:
+    """The part of all waits whose error is at most `part` of the expected time, or `least_s`."""
+    good = sum(abs(error.late_s) <= max(least_s, part * error.expected_s) for error in errors)
+    return good / len(errors)

@@ -1,0 +1,168 @@
+"""What goes wrong in a world, how often, and the play from beginning to end."""
+
+import traceback
+from collections.abc import Callable
+
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND
+from nvshare.record import Record
+from nvshare.schedsim.worlds.process import Process
+from nvshare.schedsim.worlds.world import GPUS, MAX_PROCESSES, World
+
+
+class Played(Record, frozen=True):
+    """A world that kept all laws. The digest is over every step; the same seed gives the same one."""
+
+    seed: int
+    steps: int
+    digest: int
+
+
+class BrokenWorldError(Exception):
+    """A law was broken; says in which world, at which step, and what the last steps were."""
+
+    def __init__(self, world: World, steps: int, error: Exception) -> None:
+        last = "\n".join(
+            f"  {now / SECOND:.6f} {event}\n      {list(actions)}" for now, event, actions in world.journal
+        )
+        where = "".join(traceback.format_tb(error.__traceback__)[-3:])
+        super().__init__(
+            f"the last steps:\n{last}\n{where}seed {world.seed}, step {world.steps} (of worlds with {steps} steps), at"
+            f" {world.now / SECOND:.6f} s: {type(error).__name__}: {error}"
+        )
+        self.seed = world.seed
+        self.step = world.steps
+
+
+def play(seed: int, steps: int) -> Played:
+    """One world of about so many steps, then its calm end."""
+    world = World(seed)
+    try:
+        _fail_soon(world)
+        world.play(steps=steps)
+        world.calm_down()
+    except Exception as error:
+        raise BrokenWorldError(world, steps, error) from error
+    return Played(seed, world.steps, world.digest)
+
+
+def _fail_soon(world: World) -> None:
+    def fail() -> None:
+        if not world.is_calm:
+            if not world.is_hung or world.chance.random() < 0.1:  # rarely two at once: the first one must be noticed
+                world.chance.choices(list(FAULTS), list(FAULTS.values()))[0](world)
+            _fail_soon(world)
+
+    world.at(world.chance.randrange(2 * SECOND) * world.pace, fail)
+
+
+def _someone(world: World) -> Process | None:
+    return world.chance.choice(list(world.processes.values())) if world.processes else None
+
+
+def _lose_connection(world: World) -> None:
+    if process := _someone(world):
+        world.cut(process)
+
+
+def _stop(world: World) -> None:
+    """SIGSTOP, and SIGCONT a while later: shorter or longer than the grace time."""
+    process = _someone(world)
+    if process is not None and not process.is_stopped:
+        world.stop(process)
+        world.at(world.chance.randrange(world.chance.choice([SECOND, 30 * SECOND])), lambda: world.go_on(process))
+
+
+def _hang(world: World) -> None:
+    """The scheduler takes a process for hung; its next PING says otherwise."""
+    process = _someone(world)
+    if process is None or process.connection is None or world.node is None:
+        return
+    if process.connection.client in world.node.clients:
+        world.tell_node(ev.ClientSilent(process.connection.client))
+
+
+def _kill(world: World) -> None:
+    if process := _someone(world):
+        world.kill(process)
+
+
+def _spawn(world: World) -> None:
+    if len(world.processes) < MAX_PROCESSES:
+        world.spawn()
+
+
+def _restart_daemon(world: World) -> None:
+    world.kill_daemon()
+    world.at(world.chance.randrange(world.chance.choice([SECOND, 10 * SECOND, 30 * SECOND])), world.start_daemon)
+
+
+def _hang_daemon(world: World) -> None:
+    """For shorter or longer than clients take to notice."""
+    world.hang_daemon()
+    world.at(world.chance.randrange(world.chance.choice([SECOND, 100 * SECOND])), world.unhang_daemon)
+
+
+def _storm_limits(world: World) -> None:
+    """Many changes of limits within a moment."""
+    for _ in range(world.chance.randint(1, 20)):
+        group = world.chance.choice(["run/a", "run/b"])
+        limit = world.chance.choice([None, 0, GIB, 3 * GIB, 8 * GIB])
+        world.at(world.chance.randrange(20 * MILLISECOND), lambda g=group, n=limit: world.tell_node(ev.LimitSet(g, n)))  # type: ignore[misc]
+
+
+def _jump_clock(world: World) -> None:
+    """The machine slept, or the scheduler's clock was set back for a while."""
+    if world.chance.random() < 0.5:
+        world.sleep(world.chance.randrange(60 * SECOND))
+        return
+    back = world.chance.randrange(10 * SECOND)
+    world.clock_error += back
+
+    def correct() -> None:
+        world.clock_error -= back
+
+    world.at(world.chance.randrange(5 * SECOND), correct)
+
+
+def _ring_for_nothing(world: World) -> None:
+    """Alarms that nobody set, several at once."""
+    for _ in range(3):
+        world.tell_node(ev.AlarmRang())
+
+
+def _measure(world: World) -> None:
+    foreign = world.chance.choice([0, 0, GIB, 14 * GIB])
+    world.tell_node(ev.MemoryMeasured(world.chance.choice(GPUS), foreign, world.chance.choice([None, 300 * MIB])))
+
+
+def _switch_off(world: World) -> None:
+    world.tell_node(ev.SchedulingSwitched(False))
+    world.at(world.chance.randrange(5 * SECOND), lambda: world.tell_node(ev.SchedulingSwitched(True)))
+
+
+def _set_quantum(world: World) -> None:
+    if world.pace != 1:
+        return
+    if world.settings.quantum.mode == "adaptive":
+        world.tell_node(ev.ModeSet(world.chance.choice(["auto", "adaptive"]), world.chance.choice([None, *GPUS])))
+        return
+    quantum = world.chance.choice([SECOND, 10 * SECOND])
+    world.tell_node(ev.QuantumSet(quantum, world.chance.choice([None, *GPUS])))
+
+
+FAULTS: dict[Callable[[World], None], float] = {
+    _lose_connection: 3,
+    _stop: 4,
+    _hang: 2,
+    _kill: 2,
+    _spawn: 4,
+    _restart_daemon: 1,
+    _hang_daemon: 1,
+    _storm_limits: 2,
+    _jump_clock: 1,
+    _ring_for_nothing: 2,
+    _measure: 1,
+    _switch_off: 0.3,
+    _set_quantum: 0.5,
+}

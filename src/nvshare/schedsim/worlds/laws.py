@@ -1,0 +1,90 @@
+"""What must hold in every world at every step, whatever fails. A broken law is a bug in the core, in
+libnvshare's client machine, or here.
+
+The core's own full check runs at each step besides (Node's `is_paranoid`)."""
+
+from nvshare.client_machine.library import TurnState
+from nvshare.core import actions as ac
+from nvshare.core.model import UNLIMITED
+from nvshare.core.node import Node
+from nvshare.schedsim.worlds.process import Process
+
+
+def check_numbers(given: set[int], actions: list[ac.Action]) -> None:
+    """A lock number stands for one turn, in the life of every daemon, and its client is told it once."""
+    for action in actions:
+        if isinstance(action, ac.GiveLock):
+            assert action.lock not in given, f"lock {action.lock:#x} was given twice"
+            given.add(action.lock)
+
+
+def check_budgets(node: Node, actions: list[ac.Action]) -> None:
+    """Nobody is given more budget than its group's limit leaves."""
+    for action in actions:
+        if isinstance(action, ac.GiveBudget) and action.serial and action.budget != UNLIMITED:
+            group = node.clients[action.client].group
+            shared = group.limits[action.gpu]
+            if shared.limit and len(shared.shares) > 1:
+                total = sum(share.bound for share in shared.shares.values())
+                assert total <= shared.limit, f"budgets of {group.key} reach {total}, over {shared.limit}"
+
+
+def check_process(node: Node, process: Process) -> None:
+    """What the core counts for a process is never less than what the process believes to have."""
+    connection = process.connection
+    if connection is None or not process.machine.is_registered or connection.client not in node.clients:
+        return
+    client = node.clients[connection.client]
+    for gpu, place in process.places.items():
+        share = client.group.limits[gpu].shares[connection.client]
+        assert place.account.budget <= share.bound, f"p{process.pid} believes in more budget than it was given"
+
+
+def check_agreement(node: Node, processes: list[Process]) -> None:
+    """Once all messages have arrived, the scheduler and every process agree on who holds what."""
+    for process in processes:
+        connection = process.connection
+        assert connection is not None, f"p{process.pid} found its way back"
+        assert process.machine.is_registered, f"p{process.pid} was answered"
+        for gpu, place in process.places.items():
+            seat = node.clients[connection.client].seats[gpu]
+            state, lock = process.machine.state(place.index), process.machine.turns[place.index].lock
+            who = f"p{process.pid} at {gpu}: {state.name} {lock:#x}, lock {seat.lock:#x}, rank {seat.rank}"
+            if state is TurnState.HOLDING:
+                assert seat.lock == lock, who
+            elif state is TurnState.WAITING:
+                assert seat.is_waiting, who
+            else:
+                assert state is TurnState.NONE, who
+                assert not seat.lock, who
+                assert not seat.is_waiting, who
+
+
+def check_progress(processes: list[Process], before: dict[tuple[int, str], int]) -> None:
+    """Whoever stood at a gate when the failures ended has been let through since."""
+    for process in processes:
+        for gpu, place in process.places.items():
+            if (process.pid, gpu) in before:
+                worked = place.worked > before[process.pid, gpu]
+                assert worked, f"p{process.pid} still waits for {gpu} ({process.machine.state(place.index).name})"
+
+
+def check_nobody_waits_for_the_hung(processes: list[Process], since: int) -> None:
+    """Whoever could notice that the scheduler does not answer runs meanwhile, and has kept its connection."""
+    for process in processes:
+        connection = process.connection
+        if process.is_stopped or process.went_on_at > since or connection is None or not process.machine.is_registered:
+            continue
+        for gpu, place in process.places.items():
+            waits = place.waits_since is not None and place.waits_since <= since
+            assert not waits, f"p{process.pid} waits for {gpu} and for a scheduler that hangs"
+
+
+def check_nobody_waits_for_the_absent(processes: list[Process], away_since: int, then: int) -> None:
+    """Whoever came to a gate before `then`, when the scheduler was away already, runs without it."""
+    for process in processes:
+        if process.is_stopped or max(process.went_on_at, away_since) > then:
+            continue
+        for gpu, place in process.places.items():
+            waits = place.waits_since is not None and place.waits_since <= then
+            assert not waits, f"p{process.pid} waits for {gpu} although there is no scheduler"

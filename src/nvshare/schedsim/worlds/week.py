@@ -1,0 +1,147 @@
+"""A machine with thousands of clients for days of its time: waits of hours, and nothing that grows.
+
+About fifteen times an hour a client begins to compute. It needs most of a GPU for about 20 minutes, so the queues are
+hours long. A fault happens every few hours; a killed process is replaced. Clients are libnvshare's own machine, as in
+every world."""
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from nvshare.core.model import GIB, SECOND, QuantumRule
+from nvshare.record import Record
+from nvshare.schedsim.worlds import laws
+from nvshare.schedsim.worlds.faults import FAULTS
+from nvshare.schedsim.worlds.process import Place, Process
+from nvshare.schedsim.worlds.world import GPUS, LONG_QUANTUM_NS, World
+
+HOUR = 3600 * SECOND
+PAUSE_NS = 10 * HOUR
+"""A client considers computing so often, on average."""
+BEGINNINGS_PER_PAUSE = 150
+"""By all clients, and by at most this share of them."""
+MAX_SHARE = 0.2
+COMPUTE_NS = 1200 * SECOND
+FAULT_NS = 3 * HOUR
+COUNT_OF_A_RUN = 4
+
+
+class Hour(Record, frozen=True):
+    """One hour of the machine."""
+
+    hour: int
+    steps: int
+    clients: int
+    waiting: int
+    longest_wait_s: float
+    memory_bytes: int
+    descriptors: int
+
+
+class Week(World):
+    """`hours` plays it."""
+
+    is_paranoid = False
+
+    def __init__(self, seed: int, clients: int) -> None:
+        self._population = clients
+        super().__init__(seed)
+        while len(self.processes) < clients:
+            self.spawn()
+        self._fail_soon()
+
+    def _quantum_rule(self) -> QuantumRule:
+        return QuantumRule(mode="fixed", fixed_ns=LONG_QUANTUM_NS, most_ns=LONG_QUANTUM_NS)
+
+    def spawn(self) -> None:
+        self._last_pid += 1
+        pid = self._last_pid
+        process = Process(pid, f"run/{pid // COUNT_OF_A_RUN}", self.chance.choice([0, 40 * GIB]), [self._gpu()], self)
+        self.processes[pid] = process
+        process.wake()
+        self._live(process)
+
+    def kill(self, process: Process) -> None:
+        super().kill(process)
+        if not self.is_calm:
+            self.spawn()
+
+    def hours(self, count: int) -> Iterator[Hour]:
+        """Play so many hours; what each was like."""
+        for hour in range(count):
+            before = self.steps
+            self.play(until=self.now + HOUR)
+            self._given.clear()  # or this record of all locks, which is ours, would grow
+            waits = [wait for process in self.processes.values() for wait in self._waits(process)]
+            self._check_waits(waits)
+            longest_s = max(waits, default=0) / SECOND
+            clients = len(self.node.clients) if self.node else 0
+            yield Hour(hour, self.steps - before, clients, len(waits), longest_s, _memory_bytes(), _descriptors())
+
+    def end(self) -> None:
+        """Nobody computes any more: all agree, and nothing is left behind."""
+        self.is_calm = True
+        self.unhang_daemon()
+        self.start_daemon()
+        processes = list(self.processes.values())
+        for process in processes:
+            self.go_on(process)
+            for gpu in process.places:
+                process.stop_working(gpu)
+        self.play(until=self.now + 2 * (LONG_QUANTUM_NS + self.settings.grace_ns))
+        assert self.node is not None
+        laws.check_agreement(self.node, processes)
+        for process in processes:
+            self.kill(process)
+        assert not self.node.clients
+        assert all(not gpu.turns.seats and not gpu.turns.queue.order for gpu in self.node.gpus.values())
+
+    def _gpu(self) -> str:
+        return self.chance.choice(GPUS)
+
+    def _live(self, process: Process) -> None:
+        """It computes with most of a GPU until that is done, frees it, and rests for hours."""
+        if self.is_calm or process.pid not in self.processes:
+            return
+        (place,) = process.places.values()
+        if place.has_work:
+            self._hold_or_do(process, lambda: self._finish(process, place))
+        elif self.chance.random() < min(MAX_SHARE, BEGINNINGS_PER_PAUSE / self._population):
+            self._hold_or_do(process, lambda: self._begin(process, place))
+        pause = COMPUTE_NS if place.has_work else 2 * PAUSE_NS
+        self.at(self.chance.randrange(pause), lambda: self._live(process))
+
+    def _begin(self, process: Process, place: Place) -> None:
+        process.allocate(place.gpu, 13 * GIB)
+        process.work(place.gpu)
+
+    def _finish(self, process: Process, place: Place) -> None:
+        if place.is_open:
+            process.stop_working(place.gpu)
+            process.free(place.gpu, 1)
+
+    def _waits(self, process: Process) -> list[int]:
+        return [self.now - place.waits_since for place in process.places.values() if place.waits_since is not None]
+
+    def _check_waits(self, waits: list[int]) -> None:
+        if self.node is None:
+            return
+        bound = max(gpu.longest_gang_wait_ns(len(self.processes)) for gpu in self.node.gpus.values())
+        assert max(waits, default=0) <= bound, "nobody waits longer than the core says"
+
+    def _fail_soon(self) -> None:
+        def fail() -> None:
+            if not self.is_calm:
+                self.chance.choices(list(FAULTS), list(FAULTS.values()))[0](self)
+                self._fail_soon()
+
+        self.at(self.chance.randrange(2 * FAULT_NS), fail)
+
+
+def _memory_bytes() -> int:
+    """Resident memory of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -1,0 +1,80 @@
+"""The socket where clients connect. It is created again if it is removed.
+
+The directory is watched: if the socket is removed, a new one is made. Connected programs stay connected, new ones find
+the new socket. If the directory itself is gone for good (the source of a mount was removed), the scheduler ends, and
+the next one gets a new directory."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from nvshare.config import ConfigError
+from nvshare.inotify import Inotify
+from nvshare.scheduler.listening_socket import BACKLOG, ListeningSocket
+from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.shutdown import Shutdown
+
+RETRY_S = 0.05
+
+
+class ClientSocket:
+    """Listens at the path until it is closed, even if the path is removed meanwhile."""
+
+    def __init__(self, path: Path, connection: Callable[[], asyncio.BaseProtocol], shutdown: Shutdown) -> None:
+        self._path = path
+        self._connection = connection
+        self._shutdown = shutdown
+        self._listening = ListeningSocket(path, mode=0o666)
+        self._servers: list[asyncio.AbstractServer] = []
+        self._inotify: Inotify | None = None
+        self._recreation: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self._serve()
+        self._watch()
+
+    async def close(self) -> None:
+        """Accept no more connections; open ones stay."""
+        for server in self._servers:
+            server.close()
+        if self._inotify is not None:
+            self._inotify.close()
+        if self._recreation is not None:
+            self._recreation.cancel()
+            await asyncio.gather(self._recreation, return_exceptions=True)
+        self._listening.close()
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_unix_server(self._connection, sock=self._listening.socket, backlog=BACKLOG)
+        self._servers.append(server)
+
+    def _watch(self) -> None:
+        directory = self._path.parent
+        try:
+            self._inotify = self._inotify or Inotify(self._directory_changed)
+            self._inotify.watch(directory)
+        except OSError as error:
+            log.warning(
+                f"{directory} cannot be watched ({error.strerror}); if the socket is removed, restart the scheduler"
+            )
+
+    def _directory_changed(self) -> None:
+        is_being_recreated = self._recreation is not None and not self._recreation.done()
+        if self._listening.is_at_path() or self._shutdown.is_requested or is_being_recreated:
+            return
+        if self._listening.has_lost_directory():
+            self._shutdown.fail(f"The directory of {self._path} was removed: ending, so that the next start makes it")
+            return
+        self._recreation = asyncio.get_running_loop().create_task(self._recreate())
+
+    async def _recreate(self) -> None:
+        while not self._listening.is_at_path():
+            try:
+                self._listening = ListeningSocket(self._path, mode=0o666)
+                await self._serve()
+            except (ConfigError, OSError):
+                await asyncio.sleep(RETRY_S)  # the directory is being cleared right now
+                continue
+            self._watch()  # the directory may be a new one
+            log.warning(f"{self._path} was removed and has been created again")

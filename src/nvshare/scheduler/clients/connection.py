@@ -1,0 +1,300 @@
+"""One client's connection: frames in, events to the engine; actions from the engine, frames out.
+
+Failures of a peer are expected. A connection that breaks the protocol, stops in the middle of a frame, never registers
+or never reads is closed; the reason is logged and counted, and other connections are not affected. The end of a process
+is seen through its pidfd, so a forked child that still holds the socket does not keep a lock.
+
+What a process holds counts until the kernel has taken it back: if the connection is closed because the process ends,
+its client stays until the pidfd is readable. A process whose first thread has ended looks the same, so this is bounded:
+one client of each process, for ENDING_S, without a lock. A process that closes its connection and lives on has left.
+
+A flood slows down only its sender. The time that connecting and each message take is charged to the sender's account
+(connection_admission.Account). At most MAX_READ bytes are read at once and at most MAX_WORK_NS is spent on them, then
+the event loop serves others. If the account owes time, what was read waits until the debt is paid, and the connection
+is not read meanwhile: an account with many connections gets no more of the scheduler's time than one with a few."""
+
+import asyncio
+import os
+import socket
+import time
+from collections import deque
+from typing import cast
+
+from nvshare import translation
+from nvshare.admin import client_name
+from nvshare.scheduler.clients.connection_admission import Account, ConnectionAdmission, RefusedError
+from nvshare.scheduler.clients.identity import IdentityError, Peer, is_ending, peer_of, registrant_of
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.log import log
+from nvshare.wire import messages as wire
+from nvshare.wire.codec import Decoder, WireError, encode
+
+MAX_BUFFERED = 1 << 16
+"""A peer with this many unread bytes does not read, and its connection is closed."""
+MAX_READ = 512
+"""Bytes of one peer that are handled before other connections are served."""
+MAX_WORK_NS = 1_000_000
+"""Time spent on one peer's messages before other connections are served."""
+
+ENDING_S = 30.0
+"""How long the client of a process that ends stays at most."""
+STILL_ENDING_S = 0.1
+"""Processes usually end faster than this; after it the client gets no lock, and loses one that others wait for."""
+
+_PONG = encode(wire.Pong(0))
+_read_buffer = memoryview(bytearray(MAX_READ))
+"""Shared by all connections: it is emptied before the next connection is served."""
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """A connection on the clients' socket."""
+
+    def __init__(self, engine: Engine, admission: ConnectionAdmission, *, grace_ms: int, timeout_s: float) -> None:
+        self._engine = engine
+        self._admission = admission
+        self.grace_ms = grace_ms
+        self.index_of: dict[str, int] = {}
+        self._timeout_s = timeout_s
+        """How long a peer may take to register, or to finish a frame that it has begun."""
+        self._decoder = Decoder(wire.FROM_CLIENT)
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._peer: Peer | None = None
+        self._client = 0
+        self._gpus: tuple[str, ...] = ()
+        self.out: list[bytes] = []
+        self.sends_ping = False
+        self.unheard_sweeps = self.untold_sweeps = 0
+        self._account: Account | None = None
+        self._received = b""
+        self._messages: deque[wire.Message] = deque()
+        """What was read and not handled yet."""
+        self._is_reading = True
+        """The transport reads; it does not while the peer has to wait."""
+        self._is_lost = False
+        self._timeout: asyncio.TimerHandle | None = None
+        self._reason = "closed"
+
+    # From the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=MAX_BUFFERED)
+        began = time.monotonic_ns()
+        try:
+            self._admission.admit()
+            self._peer = peer_of(cast("socket.socket", transport.get_extra_info("socket")))
+            account = self._admission.account_of(self._peer)
+            self._admission.charge(account, began)
+            self._admission.admit_to(account)
+        except (RefusedError, IdentityError) as error:
+            self._close("refused", str(error))
+            return
+        self._account = account
+        self._loop.add_reader(self._peer.pidfd, self._process_ended)
+        self._start_timeout("never registered")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._account is None:
+            return  # It was refused and is being closed.
+        self.unheard_sweeps = 0
+        self._received = bytes(_read_buffer[:nbytes])
+        if self._admission.has_several_accounts and self._account.delay_ns(time.monotonic_ns()) > 0:
+            self._handle_later()  # The account owes time to others.
+        else:
+            self._handle_received()
+            if nbytes == MAX_READ and self._is_reading:
+                self._pause_reading()
+                self._loop.call_soon(self._resume_reading)
+
+    def _handle_later(self) -> None:
+        """Handle what was read when the account's debt is paid, after its other connections that wait."""
+        assert self._account is not None
+        self._pause_reading()
+        self._stop_timeout()  # the peer may have sent the rest long ago
+        self._account.wait(self._handle_received)
+
+    def _handle_received(self) -> None:
+        """Handle what was read, at the expense of the account, for MAX_WORK_NS at most."""
+        assert self._transport is not None
+        assert self._account is not None
+        if self._transport.is_closing():
+            return
+        began = time.monotonic_ns()
+        is_done = self._feed(began + MAX_WORK_NS)
+        self._admission.charge(self._account, began)
+        if not is_done:
+            self._handle_later()
+        elif not self._is_reading:
+            self._resume_reading()
+
+    def _pause_reading(self) -> None:
+        assert self._transport is not None
+        if self._is_reading and not self._transport.is_closing():
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        assert self._transport is not None
+        if not self._is_reading and not self._transport.is_closing():
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def _feed(self, deadline_ns: int) -> bool:
+        """Handle messages until none is left, or until the deadline; whether none is left."""
+        try:
+            received, self._received = self._received, b""
+            self._messages.extend(self._decoder.feed(received))
+            has_heard = bool(self._messages)
+            while self._messages:
+                self._handle(self._messages.popleft())
+                if self._messages and time.monotonic_ns() > deadline_ns:
+                    return False
+        except WireError as error:
+            self._messages.clear()
+            self._close("protocol", str(error))
+            return True
+        if self._timeout is not None or self._decoder.rest or not self._client:
+            self._update_timeout(has_heard)
+        return True
+
+    def _update_timeout(self, has_heard: bool) -> None:
+        """A peer has a limited time to register, and to finish a frame that it has begun."""
+        is_mid_frame = bool(self._decoder.rest)
+        if self._client and (has_heard or not is_mid_frame):
+            self._stop_timeout()
+        if self._timeout is None and not self._client:
+            self._start_timeout("never registered")
+        elif self._timeout is None and is_mid_frame:
+            self._start_timeout("half a frame, then silence")
+
+    def pause_writing(self) -> None:
+        # Later: this is called from within a step that sends to other clients too.
+        self._loop.call_soon(self._close, "unread", "does not read what it is sent")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        began = time.monotonic_ns()
+        self._is_lost = True
+        self._stop_timeout()
+        if self._client and self._peer is not None and is_ending(self._peer):
+            self._admission.note_ending(self._peer.pid, self._end)
+            self._timeout = self._loop.call_later(STILL_ENDING_S, self._still_ends, self._peer.pid)
+        else:
+            self._end()
+        if self._account is not None:
+            self._admission.charge(self._account, began)
+
+    def _still_ends(self, pid: int) -> None:
+        self._engine.post(translation.silence(self._client))
+        self._timeout = self._loop.call_later(ENDING_S, self._admission.end_earlier, pid)
+
+    def _end(self) -> None:
+        self._stop_timeout()
+        self._admission.release(self._peer)
+        if self._peer is not None:
+            self._loop.remove_reader(self._peer.pidfd)
+            os.close(self._peer.pidfd)
+        self._leave()
+
+    # From the engine.
+
+    def flush(self) -> None:
+        self.untold_sweeps = 0
+        if self._transport is not None and not self._is_lost:
+            self._transport.write(b"".join(self.out))
+        self.out.clear()
+
+    def name_of(self, client: int) -> str:
+        """For people: its name, its pid, and its pod or run."""
+        found = self._engine.node.clients.get(client)
+        return f"{found.name} (pid {found.pid}, {found.group.label})" if found else ""
+
+    # Messages.
+
+    def _handle(self, message: wire.Message) -> None:
+        event_of = translation.EVENTS.get(type(message))
+        if event_of is None:
+            self._answer_ping() if isinstance(message, wire.Ping) else self._handle_register(message)
+            return
+        if not self._client:
+            raise WireError(f"{type(message).__name__} before Register")
+        index = message.gpu  # type: ignore[attr-defined]
+        if index >= len(self._gpus):
+            raise WireError(f"{type(message).__name__} for GPU {index}, but {len(self._gpus)} were registered")
+        self._engine.post(event_of(self._client, self._gpus[index], message))
+
+    def _answer_ping(self) -> None:
+        if not self._client:
+            raise WireError("Ping before Register")
+        self.out.append(_PONG)
+        self.flush()
+        if self._client in self._engine.node.unheard:
+            self._engine.post(translation.sign_of_life(self._client))
+
+    def _handle_register(self, message: wire.Message) -> None:
+        if not isinstance(message, wire.Register):
+            raise WireError(f"{type(message).__name__} is the operator's: use nvsharectl")
+        if self._client:
+            raise WireError("second Register")
+        assert self._peer is not None
+        self._gpus = translation.gpus_of(message)
+        self.index_of = {gpu: index for index, gpu in enumerate(self._gpus)}
+        assert self._account is not None
+        try:
+            self._admission.admit_gpus(self._account, self._gpus, len(self._engine.node.gpus))
+        except RefusedError as error:
+            self._close("refused", str(error))
+            return
+        self._admission.end_earlier(self._peer.pid)
+        client = self._admission.new_client_id()
+        self._client = client
+        self.sends_ping = message.version >= 2
+        self._engine.connections[client] = self
+        registrant = registrant_of(client, self._peer, message.run)
+        self._engine.post(translation.registration(registrant, message))
+
+    # The end of the connection.
+
+    def _process_ended(self) -> None:
+        self._reason = "process ended"
+        if self._is_lost and self._peer is not None:
+            self._admission.end_earlier(self._peer.pid)
+        else:
+            self._abort()
+
+    def _start_timeout(self, why: str) -> None:
+        self._timeout = self._loop.call_later(self._timeout_s, self._close, "silent", why)
+
+    def _stop_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+
+    def _close(self, kind: str, reason: str) -> None:
+        """Close this connection because of what its peer did."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._admission.rejected[kind] += 1
+        self._reason = reason
+        who = f"client {client_name(self._client)}" if self._client else "a connection"
+        pid = f" of pid {self._peer.pid} ({self._peer.command})" if self._peer else ""
+        log.complain(f"Closing {who}{pid}: {reason}")
+        self._abort()
+
+    def _abort(self) -> None:
+        self._leave()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _leave(self) -> None:
+        if self._client:
+            client, self._client = self._client, 0
+            self.out.clear()
+            if self._account is not None:
+                self._account.forget_gpus(self._gpus)
+            self._admission.free_client_id(client)
+            del self._engine.connections[client]
+            self._engine.post(translation.departure(client, self._reason))

@@ -1,0 +1,199 @@
+"""How many clients may connect, and how much of the scheduler's time each pod, container or user may use.
+
+Limits are counted for the whole machine and for each account: the pod, the container, or else the user. The last
+eighth of the connections is reserved for accounts with few of them, so that a few pods cannot use them all."""
+
+import asyncio
+import resource
+import secrets
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+from nvshare.scheduler.clients.identity import Peer, group_of
+
+RESERVED_DESCRIPTORS = 128
+"""Reserved for files, operators (at most 32) and HTTP (at most 72) when clients use all others."""
+CHARGE_FACTOR = 2
+"""A nanosecond of the scheduler's time is charged as this many: an account gets at most 1/CHARGE_FACTOR of the time."""
+CREDIT_NS = 20_000_000
+"""An account may owe this much without a delay: short bursts, such as a pod whose processes all register at once."""
+MAX_DEBT_NS = 1_000_000_000
+"""No account owes more: after a flood, its other programs wait this long at most."""
+FEW_CONNECTIONS = 8
+"""An account with no more connections than this may use the reserved last eighth."""
+MAX_GPUS = 128
+"""No machine has more, MIG instances included; an account that names more invents them."""
+MAX_GPUS_OF_ALL = 512
+FEW_GPUS = 16
+"""An account that names no more GPUs than this may always do so."""
+DESCRIPTORS_PER_CLIENT = 2
+"""Its socket and its pidfd."""
+
+
+class RefusedError(Exception):
+    """One connection too many; the text says which limit was reached, and which setting changes it."""
+
+
+class Account:
+    """One pod, container or user: its connections, the GPUs that its clients name, and the time that it owes.
+
+    owes_until = max(owes_until, began) + CHARGE_FACTOR * (ended - began), at most MAX_DEBT_NS from now;
+    it is served again at owes_until - CREDIT_NS.
+    Meanwhile its connections wait in one queue, so that what it gets does not grow with their number.
+    """
+
+    __slots__ = ("_owes_until", "_timer", "_waiting", "connections", "gpus", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.connections = 0
+        self.gpus: Counter[str] = Counter()
+        """How many of its clients name each GPU."""
+        self._owes_until = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._timer: asyncio.Handle | None = None
+
+    def charge(self, began_ns: int, ended_ns: int) -> None:
+        owes_until = max(self._owes_until, began_ns) + CHARGE_FACTOR * (ended_ns - began_ns)
+        self._owes_until = min(owes_until, ended_ns + MAX_DEBT_NS)
+
+    def delay_ns(self, now_ns: int) -> int:
+        """How long it has to wait until it is served again."""
+        return max(0, self._owes_until - now_ns - CREDIT_NS)
+
+    def wait(self, serve: Callable[[], None]) -> None:
+        """Call `serve` when the debt is paid, in the order of the calls."""
+        self._waiting.append(serve)
+        if self._timer is None:
+            self._set_timer()
+
+    def forget_gpus(self, gpus: Iterable[str]) -> None:
+        """One client less that names them."""
+        self.gpus.subtract(gpus)
+        self.gpus = +self.gpus
+
+    def _set_timer(self) -> None:
+        delay_s = self.delay_ns(time.monotonic_ns()) / 1e9
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._serve_next)
+
+    def _serve_next(self) -> None:
+        self._timer = None
+        self._waiting.popleft()()
+        if self._waiting and self._timer is None:
+            self._set_timer()
+
+
+class ConnectionAdmission:
+    """Counts the open connections. `rejected` counts those that were closed because of their peer, by reason."""
+
+    def __init__(self, *, max_connections: int, max_per_account: int) -> None:
+        self.connections = 0
+        self.rejected: Counter[str] = Counter()
+        self._max_connections = min(max_connections, _descriptor_limit())
+        self._max_per_account = max_per_account
+        self._ids: set[int] = set()
+        self.has_several_accounts = False
+        """One account could delay another, so time is charged."""
+        self._accounts: dict[str, Account] = {}
+        self._ending: dict[int, Callable[[], None]] = {}
+
+    @property
+    def registered(self) -> int:
+        return len(self._ids)
+
+    def admit(self) -> None:
+        """Count one more connection for the machine."""
+        self.connections += 1
+        if self.connections > self._max_connections:
+            raise RefusedError(
+                f"{self._max_connections} connections are open already (max-clients, or the limit of open files)"
+            )
+
+    def account_of(self, peer: Peer) -> Account:
+        """The account of a peer, with one more connection. Before it registers: silent connections count too."""
+        name = _account_name(peer)
+        if name not in self._accounts:
+            self._forget_accounts()
+            self._accounts[name] = Account(name)
+            self.has_several_accounts = len(self._accounts) > 1
+        account = self._accounts[name]
+        account.connections += 1
+        return account
+
+    def charge(self, account: Account, began_ns: int) -> None:
+        """Charge the time since then to the account, if there is another account that was kept waiting."""
+        if self.has_several_accounts:
+            account.charge(began_ns, time.monotonic_ns())
+
+    def admit_to(self, account: Account) -> None:
+        """Refuse the connection that was just counted if the account has too many."""
+        if account.connections > self._max_per_account:
+            raise RefusedError(
+                f"{account.name} has {self._max_per_account} connections already (max-clients-per-group)"
+            )
+        is_reserved = self.connections > self._max_connections * 7 // 8
+        if is_reserved and self.has_several_accounts and account.connections > FEW_CONNECTIONS:
+            raise RefusedError(
+                f"the last eighth of {self._max_connections} connections (max-clients) is reserved for others than"
+                f" {account.name}, which has {account.connections - 1}"
+            )
+
+    def admit_gpus(self, account: Account, gpus: Iterable[str], known: int) -> None:
+        """Count a client's GPUs for its account, of `known` that there are by all. Without NVML nobody can tell which
+        of them exist, so each account may name as many as a machine can have, and all together a few times as many."""
+        named = len(account.gpus.keys() | set(gpus))
+        if named > MAX_GPUS:
+            raise RefusedError(f"the programs of {account.name} name more than {MAX_GPUS} GPUs")
+        if known >= MAX_GPUS_OF_ALL and named > FEW_GPUS:
+            raise RefusedError(f"{known} GPUs are named already; {account.name} may name only {FEW_GPUS}")
+        account.gpus.update(gpus)
+
+    def release(self, peer: Peer | None) -> None:
+        """One connection less; `peer` if it was counted for one."""
+        self.connections -= 1
+        if peer is not None:
+            self._accounts[_account_name(peer)].connections -= 1
+            self._forget_accounts()
+
+    def _forget_accounts(self) -> None:
+        """Forget accounts without connections, unless they still owe time: reconnecting must not cancel a debt."""
+        now = time.monotonic_ns()
+        gone = [name for name, one in self._accounts.items() if not one.connections and not one.delay_ns(now)]
+        for name in gone:
+            del self._accounts[name]
+        self.has_several_accounts = len(self._accounts) > 1
+
+    def note_ending(self, pid: int, leave: Callable[[], None]) -> None:
+        """The connection of a process that ends is closed, and its client stays until `leave`; one for each process."""
+        self.end_earlier(pid)
+        self._ending[pid] = leave
+
+    def end_earlier(self, pid: int) -> None:
+        """The process has registered again, or is gone: what it held before counts no longer."""
+        leave = self._ending.pop(pid, None)
+        if leave is not None:
+            leave()
+
+    def new_client_id(self) -> int:
+        """An unused id, short enough to type."""
+        width = 16 if len(self._ids) < 1 << 14 else 32
+        while True:
+            client = secrets.randbits(width)
+            if client and client not in self._ids:
+                self._ids.add(client)
+                return client
+
+    def free_client_id(self, client: int) -> None:
+        self._ids.remove(client)
+
+
+def _descriptor_limit() -> int:
+    """How many clients the limit of open files allows; the soft limit is raised to the hard one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(1, (hard - RESERVED_DESCRIPTORS) // DESCRIPTORS_PER_CLIENT)
+
+
+def _account_name(peer: Peer) -> str:
+    return group_of(peer, b"")[0] if peer.pod or peer.container else f"uid/{peer.uid}"

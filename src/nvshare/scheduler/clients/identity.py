@@ -1,0 +1,174 @@
+"""Who a peer is, as the kernel tells it; what the peer says about itself does not count.
+
+The kernel gives the peer's pid, uid and a pidfd; /proc/PID/cgroup names the pod or container of the process. A pod can
+make cgroups inside its own and choose their names, so the *outermost* pod segment counts. Outside Kubernetes the group
+that shares a limit is the container, else one `nvshare run` of this user, else the process alone."""
+
+import contextlib
+import os
+import re
+import select
+import socket
+from pathlib import Path
+
+from nvshare.core.groups import POD_PREFIX, PROCESS_PREFIX
+from nvshare.printable import printable
+from nvshare.record import Record
+from nvshare.translation import Registrant
+from nvshare.unix_socket import peer_credentials
+
+SO_PEERPIDFD = 77
+PF_EXITING = 0x4
+"""A flag of a thread, from linux/sched.h."""
+NAME_LENGTH = 64
+
+_UID = r"[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
+_POD = re.compile(rf"(?:.*kubepods(?:-[a-z]+)?-)?pod(?P<uid>{_UID})(?:\.slice)?")
+_KUBEPODS = re.compile(r"(?:.*-)?kubepods(?:-[a-z]+)?(?:\.slice)?")
+_CONTAINER = re.compile(r"(?:[a-z][a-z-]*-)?(?P<id>[0-9a-f]{64})(?:\.scope)?")
+_V1_ORDER = ("memory", "devices", "pids", "cpu", "name=systemd")
+
+
+class IdentityError(Exception):
+    """The peer cannot be identified; the text names the remedy."""
+
+
+class Peer(Record, frozen=True):
+    """A process at the other end of a socket. `pidfd` is readable once it has ended."""
+
+    pid: int
+    uid: int
+    pidfd: int
+    pod: str | None
+    container: str | None
+    command: str
+
+
+class CgroupOwner(Record, frozen=True):
+    """The pod and the container that a cgroup belongs to."""
+
+    pod: str | None = None
+    container: str | None = None
+
+
+def peer_of(connection: socket.socket, proc: Path = Path("/proc")) -> Peer:
+    """The process behind a connected unix socket, held by a pidfd that the caller closes."""
+    credentials = peer_credentials(connection)
+    pid = credentials.pid
+    if pid == 0:
+        raise IdentityError(
+            "the peer is in another PID namespace; run the scheduler with hostPID: true (docker: --pid=host)"
+        )
+    pidfd = _pidfd(connection, pid)
+    try:
+        owner = cgroup_owner(proc_text(proc / str(pid) / "cgroup"))
+        command = printable(proc_text(proc / str(pid) / "comm").strip(), NAME_LENGTH)
+        if _has_ended(pidfd):
+            raise IdentityError(f"process {pid} ended while connecting")
+    except OSError as error:
+        os.close(pidfd)
+        raise IdentityError(
+            f"cannot read /proc of process {pid}: {error.strerror}; does the scheduler see the host's /proc?"
+        ) from None
+    except IdentityError:
+        os.close(pidfd)
+        raise
+    return Peer(pid, credentials.uid, pidfd, owner.pod, owner.container, command)
+
+
+def is_ending(peer: Peer, proc: Path = Path("/proc")) -> bool:
+    """Whether the process has begun to end. The kernel then closes its files one after the other: the connection may be
+    closed while the GPU's memory is not free yet. `pidfd` is readable when all of them are closed."""
+    try:
+        fields = proc_text(proc / str(peer.pid) / "stat").rpartition(")")[2].split()
+    except OSError:
+        return False
+    return bool(int(fields[6]) & PF_EXITING)
+
+
+def proc_text(path: Path) -> str:
+    """The text of a file in /proc. Names of processes and cgroups may hold any bytes."""
+    return path.read_bytes().decode("utf-8", "replace")
+
+
+def cgroup_owner(cgroups: str) -> CgroupOwner:
+    """The owner in the text of /proc/PID/cgroup. With both hierarchies mounted the v1 lines count."""
+    for path in _paths(cgroups):
+        owner = _owner_in(path)
+        if owner.pod or owner.container:
+            return owner
+    return CgroupOwner()
+
+
+def group_of(peer: Peer, run: bytes) -> tuple[str, str]:
+    """The group that shares a limit, and a readable name for it."""
+    if peer.pod:
+        return f"{POD_PREFIX}{peer.pod}", f"pod {peer.pod}"
+    if peer.container:
+        return f"container/{peer.container}", f"container {peer.container[:12]}"
+    if any(run):
+        return f"run/{peer.uid}-{run.hex()}", f"run {run.hex()[:8]}"
+    return f"{PROCESS_PREFIX}{peer.pid}", f"process {peer.pid}"
+
+
+def registrant_of(client: int, peer: Peer, run: bytes) -> Registrant:
+    """The peer as the one who registers as `client`; `run` is what its REGISTER says of the `nvshare run` it is in."""
+    group, label = group_of(peer, run)
+    return Registrant(client, peer.pid, group, label, peer.command, is_in_pod=peer.pod is not None, uid=peer.uid)
+
+
+def _paths(cgroups: str) -> list[str]:
+    """The cgroup paths to look at: the v1 controllers in a fixed order, then the unified one."""
+    by_controller: dict[str, str] = {}
+    for line in cgroups.split("\n"):  # splitlines() also splits at characters that a cgroup's name may hold
+        _, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if colon:
+            by_controller.update(dict.fromkeys(controllers.split(","), path))
+    return [by_controller[name] for name in (*_V1_ORDER, "") if name in by_controller]
+
+
+def _owner_in(path: str) -> CgroupOwner:
+    # kubelet and containerd with different drivers give one name `POD.slice:cri-containerd:CONTAINER`.
+    segments = [segment for segment in path.replace(":", "/").split("/") if segment]
+    if _is_in_user_slice(segments):
+        return CgroupOwner(None, _container_in(segments))
+    is_below_pods = False
+    for index, segment in enumerate(segments):
+        if segment == ".." or _KUBEPODS.fullmatch(segment):
+            # Seen from the scheduler's own cgroup namespace a neighbour's path starts with `/..`.
+            is_below_pods = True
+        pod = _POD.fullmatch(segment)
+        if pod and (is_below_pods or "kubepods" in segment):
+            uid = pod["uid"].replace("_", "-")
+            return CgroupOwner(uid, _container_in(segments[index + 1 :]))
+    return CgroupOwner(None, _container_in(segments))
+
+
+def _is_in_user_slice(segments: list[str]) -> bool:
+    """Below user.slice users choose the names of cgroups; kubelet makes none there."""
+    return next((segment for segment in segments if segment != ".."), "") == "user.slice"
+
+
+def _container_in(segments: list[str]) -> str | None:
+    for segment in segments:
+        match = _CONTAINER.fullmatch(segment)
+        if match:
+            return match["id"]
+    return None
+
+
+def _pidfd(connection: socket.socket, pid: int) -> int:
+    with contextlib.suppress(OSError):
+        # Linux 6.5 and later: the process that connected, even if its pid has been reused since.
+        return connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        raise IdentityError(f"no pidfd for process {pid}: {error.strerror}; Linux 5.3 or later is needed") from None
+
+
+def _has_ended(pidfd: int) -> bool:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))

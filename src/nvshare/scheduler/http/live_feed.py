@@ -1,0 +1,187 @@
+"""The events of the live page: server-sent events, made from the steps of the journal and snapshots of the core.
+
+    event: status   the whole state (admin.Status), at once, and then once a second while anything changes
+    event: steps    a list of what happened: {"time", "text", "event", "actions"}, oldest first; the remembered
+                    past at once, then the present ten times a second
+    : alive         a comment, so that a page that has gone is noticed
+
+A page must not delay clients. A step is only put into a bounded queue; text and JSON are made later, for at most
+MAX_STEPS at a time, which takes a millisecond or two. Steps that did not fit into the queue are counted (`lost`), and
+the next status corrects the page."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from itertools import islice
+
+import msgspec
+
+from nvshare import __version__, admin
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot
+from nvshare.journal import Step, named
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.journal import Journal
+from nvshare.scheduler.observe.names import Names
+from nvshare.scheduler.observe.step_text import describe
+from nvshare.status_document import client_document, gpu_document, head_of
+
+MAX_STEPS = 200
+PAST_STEPS = 2000
+TICK_S = 0.1
+STATUS_EVERY = 10
+"""Ticks between two statuses."""
+MANY_CLIENTS = 200
+"""With more, statuses come less often."""
+CLIENTS_PER_PIECE = 25
+ALIVE_EVERY = 150
+"""Ticks without a message after which `: alive` is sent."""
+
+_NO_CLIENTS = b'"clients":[]'
+_SHOWN_EVENTS = (ev.ClientRegistered, ev.ClientLeft)
+_SHOWN_ACTIONS = (ac.GiveLock, ac.DropLock, ac.QueueClient, ac.EndTurn, ac.ReportLimit)
+
+
+class StepView(msgspec.Struct, frozen=True):
+    """A step as the page gets it; kinds are named as in the journal file."""
+
+    time: float
+    text: list[str]
+    event: dict[str, object]
+    actions: list[dict[str, object]]
+
+
+class Steps(msgspec.Struct, frozen=True):
+    steps: list[StepView]
+    lost: int = 0
+    is_past: bool = False
+    """The first of the steps before the page connected: the page clears what it shows."""
+
+
+class Feed:
+    """Makes the streams of all pages."""
+
+    def __init__(self, engine: Engine, journal: Journal, host: str = "") -> None:
+        self._engine = engine
+        self._journal = journal
+        self._host = host
+        self._names = Names(journal.programs, engine.node.gpus)
+        self._started = engine.wall(engine.now())
+
+    def document_pieces(self) -> Iterator[bytes]:
+        """The state as other programs read it (status_document), in pieces that are each made quickly."""
+        now = self._engine.wall(self._engine.now())
+        status = admin.Status(__version__, self._started, now, self._engine.outline(), self._host)
+        clients: list[ClientSnapshot] = []
+        for client in self._engine.clients():
+            clients.append(client)
+            if len(clients) % CLIENTS_PER_PIECE == 0:
+                yield b""
+        yield msgspec.json.encode(head_of(status))[:-1] + b',"gpus":['
+        for number, gpu in enumerate(status.node.gpus):
+            yield from _gpu_pieces(gpu, clients, now, is_first=number == 0)
+        yield b"]}"
+
+    def status_pieces(self) -> Iterator[bytes]:
+        """The state for the page (admin.Status), in pieces that are each made quickly."""
+        now = self._engine.wall(self._engine.now())
+        status = admin.Status(__version__, self._started, now, self._engine.outline(), self._host)
+        head, found, tail = msgspec.json.encode(status).rpartition(_NO_CLIENTS)
+        assert found
+        yield head + found[:-1]
+        separator = b""
+        clients = self._engine.clients()
+        while piece := b",".join(msgspec.json.encode(client) for client in islice(clients, CLIENTS_PER_PIECE)):
+            yield separator + piece
+            separator = b","
+        yield b"]" + tail
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The events of one page, until it disconnects."""
+        pending: deque[Step] = deque(maxlen=MAX_STEPS)
+        seen = 0
+
+        def keep(step: Step) -> None:
+            nonlocal seen
+            seen += 1
+            pending.append(step)
+
+        stop = self._journal.follow(keep)
+        try:
+            past = self._journal.last(PAST_STEPS)
+            for start in range(0, max(1, len(past)), MAX_STEPS):
+                yield _message("steps", self._steps(past[start : start + MAX_STEPS], is_past=start == 0))
+                await asyncio.sleep(0)  # Serve clients in between.
+            # Counted before the status is made: a step meanwhile causes another status.
+            steps_at_status = self._engine.steps
+            for piece in self._status_message():
+                yield piece
+                await asyncio.sleep(0)
+            async with contextlib.aclosing(self._present(pending, lambda: seen, steps_at_status)) as present:
+                async for message in present:
+                    yield message
+        finally:
+            stop()
+
+    async def _present(
+        self, pending: deque[Step], seen: Callable[[], int], steps_at_status: int
+    ) -> AsyncGenerator[bytes, None]:
+        sent = silent_ticks = since_status = 0
+        while True:
+            await asyncio.sleep(TICK_S)
+            silent_ticks, since_status = silent_ticks + 1, since_status + 1
+            if pending:
+                batch, lost = list(pending), seen() - sent - len(pending)
+                sent = seen()
+                pending.clear()
+                yield _message("steps", self._steps(batch, lost=lost))
+                silent_ticks = 0
+            if since_status >= self._status_every() and self._engine.steps != steps_at_status:
+                steps_at_status, since_status = self._engine.steps, 0
+                for piece in self._status_message():
+                    yield piece
+                    await asyncio.sleep(0)
+                silent_ticks = 0
+            if silent_ticks >= ALIVE_EVERY:
+                yield b": alive\n\n"
+                silent_ticks = 0
+
+    def _steps(self, steps: list[Step], *, lost: int = 0, is_past: bool = False) -> bytes:
+        views = [view for step in steps if (view := _view(step, self._names))]
+        return msgspec.json.encode(Steps(views, lost, is_past))
+
+    def _status_message(self) -> Iterator[bytes]:
+        yield b"event: status\ndata: "
+        yield from self.status_pieces()
+        yield b"\n\n"
+
+    def _status_every(self) -> float:
+        """Ticks between two statuses; more if there are many clients."""
+        return STATUS_EVERY * max(1.0, len(self._engine.node.clients) / MANY_CLIENTS)
+
+
+def _gpu_pieces(gpu: GpuSnapshot, clients: list[ClientSnapshot], now: float, *, is_first: bool) -> Iterator[bytes]:
+    head, _, _ = msgspec.json.encode(gpu_document(gpu, (), now)).rpartition(b"]}")
+    yield (b"" if is_first else b",") + head
+    separator = b""
+    seats = ((client, seat) for client in clients for seat in client.seats if seat.gpu == gpu.uuid)
+    while piece := list(islice(seats, CLIENTS_PER_PIECE)):
+        encoded = (msgspec.json.encode(client_document(client, seat, now)) for client, seat in piece)
+        yield separator + b",".join(encoded)
+        separator = b","
+    yield b"]}"
+
+
+def _message(kind: str, data: bytes) -> bytes:
+    # JSON as msgspec writes it has no line breaks, which would end the field.
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)
+
+
+def _view(step: Step, names: Names) -> StepView | None:
+    """What a page can show of a step; None if there is nothing to show."""
+    text = describe(step, names)
+    actions = [named(action) for action in step.actions if isinstance(action, _SHOWN_ACTIONS)]
+    event = named(step.event) if isinstance(step.event, _SHOWN_EVENTS) else {}
+    return StepView(step.time, text, event, actions) if text or actions else None

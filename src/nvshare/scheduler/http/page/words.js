@@ -1,0 +1,58 @@
+// Figures for people. Pure.
+
+const GIB = 2 ** 30;
+const MIB = 2 ** 20;
+
+export function size(bytes) {
+  return bytes >= GIB ? `${(bytes / GIB).toFixed(bytes >= 100 * GIB ? 0 : 1)} GiB` : `${Math.round(bytes / MIB)} MiB`;
+}
+
+export function span(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds % 3600 / 60)} min`;
+}
+
+export function clock(seconds) {
+  const time = new Date(seconds * 1000);
+  return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
+}
+
+export function percent(part, whole) {
+  return whole > 0 ? `${Math.round(100 * part / whole)} %` : "–";
+}
+
+export function clientName(id) {
+  return id.toString(16).padStart(4, "0");
+}
+
+// A line with GPUs called by the first part of their UUID, as people do.
+export function short(line) {
+  return line.replace(/\b((?:GPU|MIG)-[0-9a-f]{8})-[0-9a-f-]{27}/g, "$1…");
+}
+
+// A GPU by index and model, or by the first part of its UUID if NVML does not know it.
+export function gpuTitle(gpu) {
+  if (gpu.index === null) return gpu.uuid.slice(0, 12);
+  return [`GPU ${gpu.index}`, gpu.name.replace(/^NVIDIA /, "")].filter(Boolean).join(" · ");
+}
+
+// Why one client waits, beyond what `queueReason` says of all; the scheduler's own words are `nvsharectl story`.
+export function obstacle(seat, gpu, node) {
+  if (seat.swappable <= gpu.available_memory && gpu.reserved_for !== null) {
+    const first = node.clients.find((client) => client.id === gpu.reserved_for);
+    return `would fit, but ${first ? first.name : clientName(gpu.reserved_for)} is ahead and may not be passed`;
+  }
+  const start = seat.expected_start_ns === null ? "" : ` · will probably start within ${span(seat.expected_start_ns / 1e9)}`;
+  return `needs ${size(seat.swappable)}${start}`;
+}
+
+// Why clients of a GPU wait.
+export function queueReason(gpu, node) {
+  if (node.settling) return "the scheduler has just started and waits for earlier programs to claim their locks";
+  const holders = node.clients
+    .filter((client) => client.seats.some((other) => other.gpu === gpu.uuid && other.is_running))
+    .map((client) => `${client.name} ${clientName(client.id)}`);
+  const beside = holders.length > 3 ? `${holders.length} programs` : holders.join(", ") || "nobody";
+  return `${size(gpu.available_memory)} free beside ${beside}`;
+}

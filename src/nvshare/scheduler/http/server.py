@@ -1,0 +1,176 @@
+"""A small HTTP server that can only be read: metrics, health, status, the live page.
+
+h11 parses HTTP; this file moves the bytes. Long answers are written piece by piece, and the event loop serves clients
+between two pieces. A stream goes on until its reader disconnects or stops reading.
+
+The number of connections is limited by kind: those whose request has not come yet, pages, streams, and health checks
+and scrapes, which have a limit of their own: other connections cannot make a liveness probe fail.
+
+On a loopback address it answers only requests for names of this machine. Otherwise a web page of another site could
+read it through the user's browser, with a DNS name that points to 127.0.0.1 (DNS rebinding)."""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import AsyncGenerator, Callable, Iterable
+
+import h11
+
+from nvshare.config import ConfigError
+from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, guarded, send
+
+MAX_ASKING = 32
+"""Connections whose request has not come yet. One more closes the oldest of them."""
+MAX_RESERVED = 8
+"""Answers to health checks and scrapes that are being sent. One more closes the oldest: the newest is always served."""
+MAX_STREAMS = 16
+MAX_PAGES = 16
+REQUEST_TIMEOUT_S = 10.0
+"""How long a peer may take to send its request."""
+ANSWER_TIMEOUT_S = 30.0
+"""How long a peer may take to read an answer that is not a stream."""
+MAX_REQUEST = 16_384
+_HEADERS = (
+    ("connection", "close"),
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+        " base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+)
+
+Page = Callable[[], tuple[str, Iterable[bytes]]]
+"""Gives a content type and the pieces of a body."""
+Stream = Callable[[], AsyncGenerator[bytes, None]]
+"""Gives server-sent events without end."""
+Body = Iterable[bytes] | AsyncGenerator[bytes, None]
+Answer = tuple[int, str, Body]
+
+
+class HttpServer:
+    """Serves a fixed table of pages and streams. The paths in `reserved` have a connection limit of their own."""
+
+    def __init__(
+        self,
+        pages: dict[str, Page],
+        streams: dict[str, Stream] | None = None,
+        reserved: frozenset[str] = frozenset(),
+    ) -> None:
+        self._pages = pages
+        self._streams = streams or {}
+        self._is_local = False
+        self._asking = ConnectionLimit(MAX_ASKING, closes_oldest=True)
+        self._page_limit = ConnectionLimit(MAX_PAGES)
+        self._limits = dict.fromkeys(self._streams, ConnectionLimit(MAX_STREAMS))
+        self._limits |= dict.fromkeys(reserved, ConnectionLimit(MAX_RESERVED, closes_oldest=True))
+
+    async def listen(self, address: str) -> asyncio.Server:
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        self._is_local = _is_loopback(host)
+        try:
+            return await asyncio.start_server(guarded(self._serve, "HTTP"), host, int(port), limit=MAX_REQUEST)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(f"cannot serve http at {address}: {reason}; choose another --http") from None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST)
+        try:
+            with self._asking.hold(writer):
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    request = await _request(http, reader)
+            if request is not None:
+                await self._reply(http, writer, request)
+        except h11.ProtocolError:
+            pass  # The peer does not speak HTTP.
+
+    async def _reply(self, http: h11.Connection, writer: asyncio.StreamWriter, request: h11.Request) -> None:
+        path = _path_of(request)
+        try:
+            with self._limits.get(path, self._page_limit).hold(writer):
+                await _send_answer(http, writer, request, self._answer(request), is_endless=path in self._streams)
+        except FullError:
+            busy: Answer = 503, "text/plain", [b"too many readers at once; try again\n"]
+            await _send_answer(http, writer, request, busy)
+
+    def _answer(self, request: h11.Request) -> Answer:
+        path = _path_of(request)
+        if request.method not in (b"GET", b"HEAD"):
+            return 405, "text/plain", [b"only GET and HEAD\n"]
+        if self._is_local and not _names_this_machine(request):
+            return 403, "text/plain", [b"this is served to this machine only: use localhost or its address\n"]
+        stream = self._streams.get(path)
+        if stream is not None:
+            return 200, "text/event-stream", stream()
+        page = self._pages.get(path)
+        if page is None:
+            known = " ".join((*self._pages, *self._streams))
+            return 404, "text/plain", [f"there is only {known}\n".encode()]
+        kind, pieces = page()
+        return 200, kind, pieces
+
+
+def _path_of(request: h11.Request) -> str:
+    return request.target.partition(b"?")[0].decode("ascii", "replace")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _names_this_machine(request: h11.Request) -> bool:
+    host = next((value for name, value in request.headers if name == b"host"), b"").decode("ascii", "replace")
+    bare = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    return not bare or _is_loopback(bare.strip("[]").lower())
+
+
+async def _request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
+    while True:
+        event = http.next_event()
+        if event is h11.NEED_DATA:
+            http.receive_data(await reader.read(4096))
+        elif isinstance(event, h11.Request):
+            return event
+        else:
+            return None
+
+
+async def _send_answer(
+    http: h11.Connection, writer: asyncio.StreamWriter, request: h11.Request, answer: Answer, is_endless: bool = False
+) -> None:
+    status, kind, body = answer
+    async with asyncio.timeout(None if is_endless else ANSWER_TIMEOUT_S):
+        await _send(http, writer, h11.Response(status_code=status, headers=[("content-type", kind), *_HEADERS]))
+        if request.method != b"HEAD":
+            async with contextlib.aclosing(_with_yields(body)) as pieces:
+                async for piece in pieces:
+                    await _send(http, writer, h11.Data(data=piece))
+        await _send(http, writer, h11.EndOfMessage())
+
+
+async def _send(
+    http: h11.Connection, writer: asyncio.StreamWriter, event: h11.Response | h11.Data | h11.EndOfMessage
+) -> None:
+    data = http.send(event)
+    if data:
+        await send(writer, data)
+
+
+async def _with_yields(pieces: Body) -> AsyncGenerator[bytes, None]:
+    if isinstance(pieces, AsyncGenerator):
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+        return
+    for piece in pieces:
+        if piece:
+            yield piece
+        await asyncio.sleep(0)

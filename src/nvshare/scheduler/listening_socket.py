@@ -1,0 +1,109 @@
+"""A listening socket at a path. One of a running scheduler is never taken over; one that a dead scheduler left is
+replaced."""
+
+import contextlib
+import errno
+import os
+import socket
+from pathlib import Path
+
+from nvshare.config import ConfigError
+from nvshare.setting_values import MAX_SOCKET_PATH
+
+BACKLOG = 1024
+
+
+class ListeningSocket:
+    """A listening socket at a path."""
+
+    def __init__(self, path: Path, *, mode: int) -> None:
+        self._path = path
+        _make_directory(path.parent, 0o755)
+        _check_unused(path)
+        self.socket = _bind(path, mode)
+        self._inode = path.stat().st_ino
+
+    def is_at_path(self) -> bool:
+        """Whether the path still leads to this socket."""
+        try:
+            return self._path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def has_lost_directory(self) -> bool:
+        """Whether the directory is a mount whose source was removed: no program could find a socket in it."""
+        try:
+            return self._path.parent.stat().st_nlink == 0
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Stop listening; remove the path if it still leads to this socket."""
+        self.socket.close()
+        with contextlib.suppress(OSError):
+            if self.is_at_path():
+                self._path.unlink()
+
+
+def _make_directory(directory: Path, mode: int) -> None:
+    """Make it with this mode, whatever the umask. One that exists is left as it is."""
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir(mode)
+            directory.chmod(mode)
+        if not directory.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot use the directory {directory}: {error.strerror}; run as root, or choose another directory"
+            " with --socket and --operator-socket"
+        ) from None
+
+
+def make_private_directory(directory: Path, own_files: set[str]) -> None:
+    """The operator's directory is closed to other users. One that is open is closed only if it contains nothing but our
+    own files: kubelet and systemd make it with mode 755, but /tmp must stay open."""
+    _make_directory(directory, 0o700)
+    status = directory.stat()
+    if status.st_mode & 0o077 == 0 and status.st_uid in (0, os.geteuid()):
+        return
+    is_own = all(entry.name in own_files and entry.lstat().st_uid == os.geteuid() for entry in directory.iterdir())
+    if status.st_uid != os.geteuid() or not is_own:
+        raise ConfigError(f"{directory} is accessible to other users; use a private directory for --operator-socket")
+    directory.chmod(0o700)
+
+
+def _check_unused(path: Path) -> None:
+    """Refuse if a server answers at the path. An empty directory there is removed: container runtimes make one for a
+    mount whose source is missing."""
+    with contextlib.suppress(OSError):
+        path.rmdir()
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    with probe:
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            pass  # A live server whose queue is full.
+        except OSError:
+            return
+    raise ConfigError(f"another scheduler is answering at {path}; stop it, or choose another --socket")
+
+
+def _bind(path: Path, mode: int) -> socket.socket:
+    """Bind beside the path and rename: there is a socket at the path at every moment, and always one that listens."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    fresh = path.with_name(f".{os.getpid()}.sock")
+    if len(os.fsencode(fresh)) > MAX_SOCKET_PATH:
+        fresh = path.with_name(path.name[:-1] + ("~" if path.name[-1] != "~" else "-"))
+    try:
+        fresh.unlink(missing_ok=True)
+        listening.bind(str(fresh))
+        fresh.chmod(mode)
+        listening.listen(BACKLOG)
+        fresh.rename(path)
+    except OSError as error:
+        listening.close()
+        fresh.unlink(missing_ok=True)
+        raise ConfigError(f"cannot listen at {path}: {error.strerror or error}; choose another path") from None
+    return listening

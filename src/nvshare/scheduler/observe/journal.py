@@ -1,0 +1,164 @@
+"""Every step: the last ones in memory, all of them in a file if the setting `journal_file` names one.
+
+A thread of its own writes the file, from a bounded queue. If the disk is slow or full, lines are lost and counted, and
+no client waits. A file that reaches its largest size is renamed to NAME.1, and a new one is begun."""
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from nvshare.config import ConfigError
+from nvshare.core.events import ClientLeft, ClientRegistered
+from nvshare.journal import DaemonStart, Step, line_of
+from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.observe.step_text import clients_of
+
+MAX_QUEUED = 20_000
+COMPLAIN_S = 60.0
+PARTS_PER_STEP = 4
+"""Actions and claims kept in memory, on average for each step: a step can be about a thousand clients."""
+
+
+class Journal:
+    """The last steps, and the followers that get each new one."""
+
+    def __init__(self, max_steps: int) -> None:
+        self._steps: deque[Step] = deque()
+        self._max_steps = max_steps
+        self._max_parts = max_steps * PARTS_PER_STEP
+        self._parts = 0
+        self._followers: list[Callable[[Step], None]] = []
+        self.programs: dict[int, str] = {}
+        """The names of the clients that have not left, or whose end is among the steps."""
+
+    def observe(self, step: Step) -> None:
+        self._steps.append(step)
+        self._parts += _parts_of(step)
+        if type(step.event) is ClientRegistered:
+            self.programs[step.event.client] = step.event.name
+        while len(self._steps) > self._max_steps or self._parts > self._max_parts:
+            self._forget(self._steps.popleft())
+        if self._followers:
+            self._tell_followers(step)
+
+    def _forget(self, step: Step) -> None:
+        self._parts -= _parts_of(step)
+        if type(step.event) is ClientLeft:
+            self.programs.pop(step.event.client, None)
+
+    def _tell_followers(self, step: Step) -> None:
+        for follow in list(self._followers):
+            try:
+                follow(step)
+            except Exception as error:  # A viewer's failure must not be the step's.
+                self._followers.remove(follow)
+                log.error(f"A bug ended one view of the events, please report it: {error!r}")
+
+    def last(self, count: int) -> list[Step]:
+        """The newest steps, oldest first."""
+        return list(self._steps)[-count:] if count else []
+
+    def all(self) -> list[Step]:
+        return list(self._steps)
+
+    def story(self, client: int) -> list[Step]:
+        """All steps in memory that are about a client."""
+        return [step for step in self._steps if client in clients_of(step)]
+
+    def follow(self, follower: Callable[[Step], None]) -> Callable[[], None]:
+        """Call for each new step until the returned function is called."""
+        self._followers.append(follower)
+
+        def stop() -> None:
+            with contextlib.suppress(ValueError):  # it has failed already
+                self._followers.remove(follower)
+
+        return stop
+
+
+def _parts_of(step: Step) -> int:
+    event = step.event
+    return len(step.actions) + (len(event.claims) if type(event) is ClientRegistered else 0)
+
+
+class JournalFile:
+    """Writes the start of this daemon and its steps into a file, in the format of nvshare.journal.
+
+    A line is written at once and as a whole, so that what could not be written is known line by line. `complain` is
+    called with a warning when lines are lost, at most once in COMPLAIN_S."""
+
+    def __init__(self, path: Path, max_bytes: int, complain: Callable[[str], None] = log.warning) -> None:
+        self.lost = 0
+        self._complain = complain
+        self._complained_at = -COMPLAIN_S
+        self._path = path
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._is_torn = False
+        self._queue: queue.Queue[Step | DaemonStart | None] = queue.Queue(MAX_QUEUED)
+        self._file: IO[bytes] | None = None
+        try:
+            self._open()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write the journal file {path}: {error.strerror}; choose another --journal-file"
+            ) from None
+        self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
+        self._thread.start()
+
+    def observe(self, entry: Step | DaemonStart) -> None:
+        try:
+            self._queue.put_nowait(entry)
+        except queue.Full:
+            self._lose("the disk is too slow")
+
+    def close(self) -> None:
+        """Write what is queued and end; gives up after a few seconds if the disk hangs."""
+        try:
+            self._queue.put(None, timeout=1)
+        except queue.Full:
+            return
+        self._thread.join(timeout=2)
+
+    def _write_all(self) -> None:
+        while (entry := self._queue.get()) is not None:
+            try:
+                self._write(line_of(entry))
+            except OSError as error:
+                self._lose(error.strerror or "unknown error")
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        if self._file is not None and self._size + len(line) > self._max_bytes and self._size:
+            self._file.close()
+            self._file = None
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+        file = self._file or self._open()
+        if self._is_torn:  # the disk was full in the middle of a line
+            self._size += file.write(b"\n")
+            self._is_torn = False
+        written = file.write(line)
+        self._size += written
+        if written < len(line):
+            self._is_torn = True
+            self._lose("no space is left")
+
+    def _lose(self, reason: str) -> None:
+        """Called from the journal's thread and from the event loop; a warning more or less does no harm."""
+        self.lost += 1
+        now = time.monotonic()
+        if now - self._complained_at >= COMPLAIN_S:
+            self._complained_at = now
+            self._complain(f"The journal file {self._path} loses lines: {reason}; {self.lost} lost so far")
+
+    def _open(self) -> IO[bytes]:
+        self._file = self._path.open("ab", buffering=0)
+        self._size = os.fstat(self._file.fileno()).st_size
+        return self._file

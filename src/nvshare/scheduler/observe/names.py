@@ -1,0 +1,48 @@
+"""What people call clients and GPUs in lines about steps. Pure.
+
+The log names a client by its id and a GPU by its UUID: both stay the same for as long as the log is kept. Lines for
+people (`events`, `story`, the live page) add the name of the program, and call a GPU by its index if NVML knows it."""
+
+from collections.abc import Mapping
+
+from nvshare.admin import client_name
+from nvshare.core.gpu import Gpu
+from nvshare.core.snapshot import GpuSnapshot
+
+SHORT_UUID = 12
+
+
+class Ids:
+    """Clients by id, GPUs by UUID."""
+
+    def client(self, client: int) -> str:
+        return client_name(client)
+
+    def gpu(self, uuid: str) -> str:
+        return uuid
+
+
+class Names(Ids):
+    """Clients by name and id, GPUs by index. `programs` are the names of clients, also of some that have left."""
+
+    def __init__(self, programs: Mapping[int, str], gpus: Mapping[str, Gpu]) -> None:
+        self._programs = programs
+        self._gpus = gpus
+
+    def client(self, client: int) -> str:
+        return called(client, self._programs.get(client, ""))
+
+    def gpu(self, uuid: str) -> str:
+        gpu = self._gpus.get(uuid)
+        return uuid[:SHORT_UUID] if gpu is None or gpu.index is None else f"GPU {gpu.index}"
+
+
+def called(client: int, name: str) -> str:
+    """A client by name and id."""
+    return f"{name} ({client_name(client)})" if name else client_name(client)
+
+
+def gpu_called(gpu: GpuSnapshot) -> str:
+    """A GPU by index and the beginning of its UUID."""
+    short = gpu.uuid[:SHORT_UUID]
+    return short if gpu.index is None else f"GPU {gpu.index} ({short})"

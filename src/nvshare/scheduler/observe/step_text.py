@@ -1,0 +1,96 @@
+"""One step of the core in words: the lines of the log, the page and `nvsharectl events`. Pure."""
+
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.groups import POD_PREFIX
+from nvshare.core.model import GIB, MILLISECOND, SECOND
+from nvshare.journal import Step
+from nvshare.scheduler.observe.names import Ids
+
+IDS = Ids()
+
+
+def clients_of(step: Step) -> frozenset[int]:
+    """Every client that a step is about."""
+    return frozenset(
+        client for part in (step.event, *step.actions) if (client := getattr(part, "client", None)) is not None
+    )
+
+
+def describe(step: Step, names: Ids = IDS) -> list[str]:
+    """A step in sentences, one for each thing worth a line."""
+    lines = _describe_event(step.event, names)
+    for action in step.actions:
+        lines.extend(_describe_action(action, names))
+    return lines
+
+
+def _describe_event(event: ev.Event, names: Ids) -> list[str]:
+    match event:
+        case ev.ClientRegistered(client=client):
+            held = sum(1 for claim in event.claims if claim.lock)
+            kept = f", holding {held} lock(s)" if held else ""
+            return [f"Client registered: {IDS.client(client)} ({event.label}, pid {event.pid}, {event.name}){kept}"]
+        case ev.ClientLeft(client=client):
+            return [f"Client left: {names.client(client)} ({event.reason})"]
+        case ev.QuantumSet():
+            return [f"Quantum set to {event.quantum_ns / SECOND:g} s{_on(event.gpu, names)}"]
+        case ev.ModeSet():
+            return [f"Quantum mode set to {event.mode}{_on(event.gpu, names)}"]
+        case ev.SchedulingSwitched():
+            return [f"Anti-thrash scheduling switched {'on' if event.on else 'off'}"]
+        case ev.GpuFound():
+            return [f"GPU found: {event.gpu}, {event.size / GIB:.2f} GiB"]
+        case ev.MemoryMoved(client=client):
+            way = f"from {names.gpu(event.gpu)} to the host" if event.to_host else f"to {names.gpu(event.gpu)}"
+            return [
+                f"Client {names.client(client)} moved {event.moved / GIB:.2f} GiB {way} in {_duration(event.took_ns)}"
+            ]
+        case ev.PodsListed():
+            return ["Pods of this node listed"]
+        case _:
+            return []
+
+
+def _on(gpu: str | None, names: Ids) -> str:
+    return f" on {names.gpu(gpu)}" if gpu else ""
+
+
+def _describe_action(action: ac.Action, names: Ids) -> list[str]:
+    match action:
+        case ac.GiveLock():
+            waited = f" after {_duration(action.waited_ns)}" if action.waited_ns else ""
+            return [f"Lock given to client {names.client(action.client)} on {names.gpu(action.gpu)}{waited}"]
+        case ac.DropLock():
+            return [
+                f"Lock of client {names.client(action.client)} on {names.gpu(action.gpu)} taken back ({action.cause})"
+            ]
+        case ac.QueueClient():
+            return [f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}, place {action.place}"]
+        case ac.ReportBlocked():
+            waits = f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}"
+            missing = f"{action.pinned / GIB:.2f} GiB of client {names.client(action.holder)}"
+            return [f"{waits} until the host has room for {missing}"]
+        case ac.EndTurn():
+            held = _duration(action.held_ns)
+            how = "did not give its lock back in time: revoked" if action.end == "revoked" else f"lock {action.end}"
+            return [f"Client {names.client(action.client)} on {names.gpu(action.gpu)}: {how} after {held}"]
+        case ac.ReportLongWait():
+            waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}, place {action.place}"
+            held = f"held by {names.client(action.holder)} for {_duration(action.held_ns)}"
+            return [f"Client {names.client(action.client)} {waited}, {held}"]
+        case ac.ReportLimit():
+            # The label of a pod that is not known from Kubernetes is "pod UID" already.
+            kind = "pod " if action.group.startswith(POD_PREFIX) and not action.label.startswith("pod ") else ""
+            return [f"Memory limit changed for {kind}{action.label}: {action.old} -> {action.new} bytes"]
+        case ac.UpdateLimit():
+            size = f"{action.limit} bytes ({action.limit / GIB:.2f} GiB)"
+            return [f"Sending UPDATE_LIMIT to client {names.client(action.client)}: {size}"]
+        case ac.Refuse():
+            return [f"Refused: {action.reason}"]
+        case _:
+            return []
+
+
+def _duration(ns: int) -> str:
+    return f"{ns / SECOND:.1f} s" if ns >= SECOND else f"{ns / MILLISECOND:.1f} ms"

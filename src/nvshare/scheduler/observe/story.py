@@ -1,0 +1,95 @@
+"""Why a client is where it is, in a sentence for each of its GPUs. Pure."""
+
+from nvshare.core.model import GIB, SECOND
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
+from nvshare.scheduler.observe.names import called, gpu_called
+
+MOST_NAMED = 3
+"""More clients than this are counted instead of named."""
+
+
+def summary_of(node: Snapshot, client: int, name: str = "") -> str:
+    """Why a client runs or waits now; `name` is used if it has left."""
+    found = next((one for one in node.clients if one.id == client), None)
+    if found is None:
+        return f"{called(client, name)} has left."
+    if not node.scheduling:
+        return f"{called(client, found.name)} may run at any time: scheduling is off."
+    gpus = {gpu.uuid: gpu for gpu in node.gpus}
+    return " ".join(_sentence(node, found, seat, gpus[seat.gpu]) for seat in found.seats)
+
+
+def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: GpuSnapshot) -> str:
+    who = called(client.id, client.name)
+    where = gpu_called(gpu)
+    since = f"{seat.since_ns / SECOND:.1f} s"
+    match seat.state:
+        case "running":
+            pause = "; it has no work at present" if seat.is_idle else ""
+            return f"{who} has been running on {where}{_together(node, seat)} for {since}{pause}."
+        case "dropping":
+            return f"{who} was told to release {where} and is finishing its work; its turn has lasted {since}."
+        case "waiting":
+            obstacle = _obstacle(node, seat, gpu)
+            waits = f"{who} has been waiting for {where}{_together(node, seat)} for {since}"
+            return f"{waits}, at place {seat.place}: {obstacle}.{_start(seat)}"
+        case "blocked":
+            return f"{who} has been waiting for {where} for {since}: {_missing_on_host(node, seat)}."
+        case "silent":
+            return f"{who} did not release {where} in time and has been silent since; it waits again when it is heard."
+        case _:
+            return f"{who} has no work for {where}."
+
+
+def _start(seat: SeatSnapshot) -> str:
+    if seat.expected_start_ns is None:
+        return ""
+    return f" It will probably start within {max(1, round(seat.expected_start_ns / SECOND))} s."
+
+
+def _together(node: Snapshot, seat: SeatSnapshot) -> str:
+    """The other GPUs of a gang, whose locks are given and taken with this one."""
+    others = [gpu_called(gpu) for gpu in node.gpus if gpu.uuid in seat.together]
+    return f" together with {' and '.join(others)}" if others else ""
+
+
+def _obstacle(node: Snapshot, seat: SeatSnapshot, gpu: GpuSnapshot) -> str:
+    if node.settling:
+        return (
+            "the scheduler has just started and waits for the clients of the scheduler before it to claim their locks"
+        )
+    at_gpu = [(client, other) for client in node.clients for other in client.seats if other.gpu == gpu.uuid]
+    need, free = f"{seat.swappable / GIB:.2f} GiB", f"{gpu.available_memory / GIB:.2f} GiB"
+    if seat.swappable <= gpu.available_memory and gpu.reserved_for is not None:
+        first = next(client for client, _ in at_gpu if client.id == gpu.reserved_for)
+        return (
+            f"it would fit ({need} of {free} free), but {called(first.id, first.name)} is ahead and may not be passed"
+        )
+    if seat.swappable <= gpu.available_memory and seat.together:
+        return "it would fit, and waits until the others are available too"
+    holders = [client for client, other in at_gpu if other.is_running]
+    ahead = [client for client, other in at_gpu if 0 < other.place < seat.place]
+    parts = [f"it needs {need}, and {free} are free beside {_listed(holders) or 'no client'}"]
+    if ahead:
+        parts.append(f"{_listed(ahead)} {'is' if len(ahead) == 1 else 'are'} ahead of it")
+    if gpu.quantum_left_ns:
+        parts.append(f"the present turn ends in {gpu.quantum_left_ns / SECOND:.1f} s")
+    elif holders:
+        parts.append("the present turn is over, and its programs are finishing their work")
+    return "; ".join(parts)
+
+
+def _missing_on_host(node: Snapshot, seat: SeatSnapshot) -> str:
+    pinned = [
+        f"{other.host_shortfall / GIB:.2f} GiB of {called(client.id, client.name)}"
+        for client in node.clients
+        for other in client.seats
+        if other.gpu == seat.gpu and other is not seat and other.host_shortfall
+    ]
+    return f"the host has no room for {', '.join(pinned)}, which its turn would evict; raise their memory limit"
+
+
+def _listed(clients: list[ClientSnapshot]) -> str:
+    if len(clients) > MOST_NAMED:
+        return f"{len(clients)} clients"
+    return ", ".join(called(client.id, client.name) for client in clients)

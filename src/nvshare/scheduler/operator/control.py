@@ -1,0 +1,221 @@
+"""Answers the requests of nvsharectl: they become events, or are answered from the state and the journal."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import cast
+
+from nvshare import __version__, admin
+from nvshare.admin import client_name
+from nvshare.config import MAX_QUANTUM_S
+from nvshare.core import events as ev
+from nvshare.core.actions import Refuse
+from nvshare.core.model import SECOND
+from nvshare.core.snapshot import limits
+from nvshare.journal import Step
+from nvshare.quantity import MAX_BYTES
+from nvshare.scheduler.clients.connection_admission import Account
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.journal import Journal
+from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.observe.names import Names
+from nvshare.scheduler.observe.step_text import clients_of, describe
+from nvshare.scheduler.observe.story import summary_of
+from nvshare.scheduler.operator.effects import effect_of
+from nvshare.scheduler.operator.targets import TargetError, client_named, gpu_named, group_named
+from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, send, write
+from nvshare.unix_socket import peer_credentials
+
+MAX_OPERATORS = 32
+MAX_FOLLOWERS = 16
+"""Of these, how many may follow events."""
+STEPS_PER_PIECE = 100
+"""How many steps are put into words before clients are served again."""
+MAX_BEHIND = 1 << 20
+"""A follower of events that has this many unread bytes is disconnected."""
+
+
+class Control:
+    """Serves the operator's socket."""
+
+    def __init__(self, engine: Engine, journal: Journal, host: str = "") -> None:
+        self._engine = engine
+        self._journal = journal
+        self._host = host
+        self._started = engine.wall(engine.now())
+        self._names = Names(journal.programs, engine.node.gpus)
+        self._operators = ConnectionLimit(MAX_OPERATORS)
+        self._followers = ConnectionLimit(MAX_FOLLOWERS)
+        self._answers: dict[type[admin.Request], Callable[..., admin.Answer]] = {
+            admin.GetStatus: self._status,
+            admin.SetQuantum: self._set_quantum,
+            admin.SetMode: self._set_mode,
+            admin.SetScheduling: self._set_scheduling,
+            admin.SetLimit: self._set_limit,
+            admin.GetLimits: self._limits,
+            admin.GetStory: self._story,
+        }
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One operator's connection."""
+        try:
+            with self._operators.hold(writer):
+                await self._serve(reader, writer)
+        except FullError:
+            await send(writer, admin.encode(admin.Failed("too many operators at once; try again")))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Request by request."""
+        if not _is_allowed(cast("socket.socket", writer.get_extra_info("socket"))):
+            await send(
+                writer,
+                admin.encode(admin.Failed("only root and the scheduler's own user may use this socket; try sudo")),
+            )
+            return
+        try:
+            while line := await reader.readline():
+                await self._answer(line, reader, writer)
+        except (ValueError, asyncio.LimitOverrunError):
+            pass  # A line that is too long.
+
+    async def _answer(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = self.request_of(line)
+        if isinstance(request, admin.GetEvents):
+            await self.send_events(request, reader, writer)
+        else:
+            await send(writer, admin.encode(request if isinstance(request, admin.Failed) else self.answer_to(request)))
+
+    def request_of(self, line: bytes) -> admin.AnyRequest | admin.Failed:
+        """The request in a line; Failed if there is none."""
+        try:
+            return admin.decode_request(line)
+        except admin.AdminError as error:
+            return admin.Failed(str(error))
+
+    def answer_to(self, request: admin.Request) -> admin.Answer:
+        """The answer to every request but GetEvents."""
+        try:
+            return self._answers[type(request)](request)
+        except TargetError as error:
+            return admin.Failed(str(error))
+
+    def _status(self, request: admin.GetStatus) -> admin.Answer:
+        now = self._engine.now()
+        return admin.Status(__version__, self._started, self._engine.wall(now), self._engine.snapshot(), self._host)
+
+    def _set_quantum(self, request: admin.SetQuantum) -> admin.Answer:
+        if not 1 <= request.seconds <= MAX_QUANTUM_S:
+            return admin.Failed(f"the quantum must be between 1 and {MAX_QUANTUM_S} seconds")
+        return self._post(ev.QuantumSet(request.seconds * SECOND, self._gpu(request.gpu)))
+
+    def _set_mode(self, request: admin.SetMode) -> admin.Answer:
+        return self._post(ev.ModeSet(request.mode, self._gpu(request.gpu)))
+
+    def _set_scheduling(self, request: admin.SetScheduling) -> admin.Answer:
+        return self._post(ev.SchedulingSwitched(request.on))
+
+    def _set_limit(self, request: admin.SetLimit) -> admin.Answer:
+        if request.limit is not None and not 0 <= request.limit <= MAX_BYTES:
+            return admin.Failed(f"a limit must be between 0 and {MAX_BYTES} bytes")
+        return self._post(ev.LimitSet(group_named(self._engine.node, request.target), request.limit))
+
+    def _limits(self, request: admin.GetLimits) -> admin.Answer:
+        return admin.Limits(limits(self._engine.node))
+
+    def _story(self, request: admin.GetStory) -> admin.Answer:
+        client = client_named(self._engine.node, self._journal.programs, request.client)
+        lines = [line for step in self._journal.story(client) for line in self._lines(step)]
+        summary = summary_of(self._engine.snapshot(), client, self._journal.programs.get(client, ""))
+        return admin.Story(summary, tuple(lines if request.last is None else _newest(lines, request.last)))
+
+    def _gpu(self, target: str | None) -> str | None:
+        return None if target is None else gpu_named(self._engine.node.gpus, target)
+
+    def _post(self, event: ev.Event) -> admin.Answer:
+        step = self._engine.post(event)
+        for action in step.actions:
+            if isinstance(action, Refuse):
+                return admin.Failed(action.reason)
+        return admin.Done(effect_of(self._engine.node, event, self._names))
+
+    async def send_events(
+        self,
+        request: admin.GetEvents,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        account: Account | None = None,
+    ) -> None:
+        """The last lines; with `follow` also each new one until the peer disconnects. The time that past lines take is
+        charged to the account."""
+        try:
+            wanted = self._filter_of(request)
+        except TargetError as error:
+            await send(writer, admin.encode(admin.Failed(str(error))))
+            return
+        for line in await self._last_lines(request.last, wanted, account):
+            await send(writer, admin.encode(line))
+        if not request.follow:
+            await send(writer, admin.encode(admin.Done()))
+            return
+        try:
+            with self._followers.hold(writer):
+                await self._follow(reader, writer, wanted)
+        except FullError:
+            await send(writer, admin.encode(admin.Failed("too many follow events already; end one, or leave out -f")))
+
+    def _filter_of(self, request: admin.GetEvents) -> Callable[[Step], bool]:
+        oldest = 0.0 if request.since_s is None else self._engine.wall(self._engine.now()) - request.since_s
+        if request.client is None:
+            return lambda step: step.time >= oldest
+        client = client_named(self._engine.node, self._journal.programs, request.client)
+        return lambda step: step.time >= oldest and client in clients_of(step)
+
+    async def _last_lines(
+        self, count: int, wanted: Callable[[Step], bool], account: Account | None
+    ) -> list[admin.StepLine]:
+        """The newest lines, oldest first. Many steps give no line, so steps are read until there are enough lines;
+        clients are served in between."""
+        newest_first: list[admin.StepLine] = []
+        steps = reversed(self._journal.all())
+        while len(newest_first) < count and (piece := list(islice(steps, STEPS_PER_PIECE))):
+            began = time.monotonic_ns()
+            newest_first += [line for step in piece if wanted(step) for line in reversed(self._lines(step))]
+            if account is not None:
+                account.charge(began, time.monotonic_ns())
+            await asyncio.sleep(0)
+        return newest_first[: max(0, count)][::-1]
+
+    def _lines(self, step: Step) -> list[admin.StepLine]:
+        clients = tuple(client_name(client) for client in sorted(clients_of(step)))
+        return [admin.StepLine(step.time, text, clients) for text in describe(step, self._names)]
+
+    async def _follow(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wanted: Callable[[Step], bool]
+    ) -> None:
+        def tell(step: Step) -> None:
+            if writer.is_closing() or not wanted(step):
+                return
+            if writer.transport.get_write_buffer_size() > MAX_BEHIND:
+                log.warning("Closing a follower of events that does not read")
+                writer.transport.abort()
+            else:
+                write(writer, b"".join(map(admin.encode, self._lines(step))))
+
+        stop = self._journal.follow(tell)
+        try:
+            while await reader.read(1024):
+                pass
+        finally:
+            stop()
+
+
+def _newest(lines: list[admin.StepLine], count: int) -> list[admin.StepLine]:
+    return lines[-count:] if count > 0 else []
+
+
+def _is_allowed(connection: socket.socket) -> bool:
+    uid = peer_credentials(connection).uid
+    return uid in (0, os.geteuid())

@@ -1,0 +1,67 @@
+"""What an order has changed, in a line for the operator who gave it. Pure."""
+
+from collections import Counter
+
+from nvshare.core import events as ev
+from nvshare.core.groups import Group
+from nvshare.core.model import GIB, SECOND
+from nvshare.core.node import Node
+from nvshare.scheduler.observe.names import Ids
+
+
+def effect_of(node: Node, event: ev.Event, names: Ids) -> str:
+    """The line, made after the event was handled."""
+    match event:
+        case ev.QuantumSet():
+            return f"Quantum {event.quantum_ns / SECOND:g} s, mode fixed, {_on(event.gpu, names)}."
+        case ev.ModeSet():
+            return f"Mode {event.mode}, {_on(event.gpu, names)}."
+        case ev.SchedulingSwitched(on=True):
+            return f"Scheduling is on: {_clients(node)} take turns where they do not fit together."
+        case ev.SchedulingSwitched():
+            return f"Scheduling is off: {_clients(node)} may run at the same time."
+        case ev.LimitSet():
+            return _limit(node, event, names)
+        case _:
+            return ""
+
+
+def _on(gpu: str | None, names: Ids) -> str:
+    return "on all GPUs" if gpu is None else f"on {names.gpu(gpu)}"
+
+
+def _clients(node: Node) -> str:
+    return f"{len(node.clients)} client{'' if len(node.clients) == 1 else 's'}"
+
+
+def _limit(node: Node, event: ev.LimitSet, names: Ids) -> str:
+    group = node.groups.get(event.group)
+    if group is None:  # nobody has it any more
+        return "The limit is removed."
+    if event.limit is None:
+        source, limit = group.named or ("", 0)
+        now = f"the limit of the {source}, {_gib(limit)}, applies" if limit else "no limit applies"
+        return f"{group.label}: the operator's limit is removed; {now}."
+    if not event.limit:
+        return f"{group.label}: no limit."
+    return f"{group.label}: limit {_gib(event.limit)} on each GPU; {_use(node, group, names)}."
+
+
+def _use(node: Node, group: Group, names: Ids) -> str:
+    used: Counter[str] = Counter()
+    for client in node.clients.values():
+        if client.group is group:
+            used.update({gpu: seat.reported.used for gpu, seat in client.seats.items()})
+    if not used:
+        return "it has no process now"
+    told = ", ".join(f"{_gib(count)} on {names.gpu(gpu)}" for gpu, count in used.items())
+    if max(used.values()) <= group.limit:
+        return f"it uses {told}"
+    return (
+        f"it uses {told}, which is more: what it has allocated stays, and new allocations are refused until it uses"
+        " less than the limit"
+    )
+
+
+def _gib(count: int) -> str:
+    return f"{count / GIB:.2f} GiB"

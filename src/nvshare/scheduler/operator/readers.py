@@ -1,0 +1,84 @@
+"""The socket for reading: every user of the machine may ask what the scheduler knows, and give no orders.
+
+One user's questions must not delay the clients of others. The time that they take is charged to the user
+(connection_admission.Account), and a user who owes time waits for the answer."""
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+from typing import cast
+
+from msgspec.structs import replace
+
+from nvshare import admin
+from nvshare.config import DEFAULT_READER_SOCKET, ConfigError
+from nvshare.scheduler.clients.connection_admission import Account
+from nvshare.scheduler.listening_socket import ListeningSocket
+from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.operator.control import Control
+from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send
+from nvshare.unix_socket import peer_credentials
+
+MAX_READERS = 32
+READINGS = (admin.GetStatus, admin.GetLimits, admin.GetEvents, admin.GetStory)
+MAX_LINES = 1000
+"""A reader gets no more past events at once."""
+
+
+async def listen(path: Path, control: Control) -> tuple[ListeningSocket | None, asyncio.AbstractServer | None]:
+    """Serve readers at this path. The default path, which nobody asked for, is left out if it cannot be used."""
+    try:
+        listening = ListeningSocket(path, mode=0o666)
+    except ConfigError as error:
+        if str(path) != DEFAULT_READER_SOCKET:
+            raise
+        log.warning(f"{error}. Only operators can read the status")
+        return None, None
+    serve = guarded(Readers(control).serve, "reader's")
+    return listening, await asyncio.start_unix_server(serve, sock=listening.socket, limit=admin.MAX_LINE)
+
+
+class Readers:
+    """Serves the socket for reading."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._connections = ConnectionLimit(MAX_READERS, closes_oldest=True)
+        self._accounts: dict[int, Account] = {}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One reader's connection, request by request."""
+        account = self._account(peer_credentials(cast("socket.socket", writer.get_extra_info("socket"))).uid)
+        with self._connections.hold(writer):
+            try:
+                while line := await reader.readline():
+                    await asyncio.sleep(account.delay_ns(time.monotonic_ns()) / 1e9)
+                    await self._answer(line, reader, writer, account)
+            except (ValueError, asyncio.LimitOverrunError):
+                pass  # A line that is too long.
+
+    async def _answer(
+        self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, account: Account
+    ) -> None:
+        request = self._control.request_of(line)
+        if isinstance(request, admin.GetEvents):
+            bounded = replace(request, last=min(request.last, MAX_LINES))
+            await self._control.send_events(bounded, reader, writer, account)
+        elif isinstance(request, READINGS):
+            began = time.monotonic_ns()
+            answer = admin.encode(self._control.answer_to(request))
+            account.charge(began, time.monotonic_ns())
+            await send(writer, answer)
+        elif isinstance(request, admin.Failed):
+            await send(writer, admin.encode(request))
+        else:
+            reason = "every user may look, but only root and the scheduler's own user may change something; try sudo"
+            await send(writer, admin.encode(admin.Failed(reason)))
+
+    def _account(self, uid: int) -> Account:
+        """Accounts that owe nothing are forgotten when there are many."""
+        if len(self._accounts) > MAX_READERS:
+            now = time.monotonic_ns()
+            self._accounts = {user: one for user, one in self._accounts.items() if one.delay_ns(now)}
+        return self._accounts.setdefault(uid, Account(f"uid/{uid}"))

@@ -1,0 +1,132 @@
+"""When and why the daemon ends: a signal, an internal error, or no clients for some time."""
+
+import asyncio
+import os
+import signal
+import socket
+
+from nvshare.journal import Step
+from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
+from nvshare.scheduler.instance_lock import InstanceLock
+from nvshare.scheduler.observe.log import log
+
+EXIT_INTERNAL_ERROR = 70
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Shutdown:
+    """Requested by a signal, by `request` or `fail`, or by a supervised task that ends."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._requested = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._has_failed = False
+        self._reported: Exception | None = None
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self.request)
+        loop.set_exception_handler(self._unhandled)
+
+    @property
+    def is_requested(self) -> bool:
+        return self._requested.is_set()
+
+    async def wait(self) -> int:
+        """Until it is requested; the exit code. Further signals are ignored from then on: the loop takes its handlers
+        away when it closes, and a second SIGTERM would kill the process in the middle of a clean end."""
+        await self._requested.wait()
+        for number in SIGNALS:
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        return EXIT_INTERNAL_ERROR if self._has_failed else 0
+
+    def request(self) -> None:
+        self._requested.set()
+
+    def fail(self, text: str) -> None:
+        """End with an error."""
+        log.error(text)
+        self._has_failed = True
+        self.request()
+
+    def step_failed(self, error: Exception) -> None:
+        """End. Programs go on without the scheduler and register with the next one, whose state is sound."""
+        self._reported = error
+        self._loop.default_exception_handler({"message": "a step failed", "exception": error})
+        self.fail(f"internal error, ending: {error!r}; please report it with the lines above")
+
+    def supervise(self, task: asyncio.Task[None]) -> None:
+        """Fail if the task ends: it runs as long as the daemon does, and the daemon must not go on without it."""
+        self._tasks.append(task)
+        task.add_done_callback(self._task_ended)
+
+    async def cancel_tasks(self) -> None:
+        """The supervised ones; wait until they have ended."""
+        self.request()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and not self.is_requested:
+            error = task.exception()
+            self.fail(f"internal error, ending: {task.get_name()} ended with {error!r}; please report it")
+            if error is not None:
+                self._loop.default_exception_handler({"message": "a task has ended", "exception": error})
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """An exception that nobody handled is an internal error: end. Connections of viewers and operators handle
+        theirs, and the engine has reported those of a step."""
+        error = context.get("exception")
+        if error is self._reported and error is not None:
+            return
+        if isinstance(error, asyncio.CancelledError):
+            return  # An operator was connected when the shutdown was requested.
+        if isinstance(error, OSError):
+            log.warning(f"{context.get('message')}: {error}")
+            return
+        loop.default_exception_handler(context)
+        self.fail(f"internal error, ending: {error!r}; please report it with the lines above")
+
+
+class ExitWhenUnused:
+    """Requests a shutdown when there have been no clients for `after_s`: a private scheduler serves a few programs."""
+
+    def __init__(self, shutdown: Shutdown, admission: ConnectionAdmission, lock: InstanceLock, after_s: float) -> None:
+        self._shutdown = shutdown
+        self._admission = admission
+        self._lock = lock
+        self._after_s = after_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._update()
+
+    def observe(self, step: Step) -> None:
+        """A client came or left."""
+        self._update()
+
+    def _update(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._admission.registered:
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._after_s, self._end_if_unused)
+
+    def _end_if_unused(self) -> None:
+        if self._lock.has_users():
+            self._start_timer()
+        else:
+            self._shutdown.request()
+
+
+def notify_systemd(state: str) -> None:
+    """Tell systemd, or whoever set NOTIFY_SOCKET, that the daemon is ready or stopping."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            try:
+                sender.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+            except OSError as error:
+                log.warning(f"cannot report {state} to systemd: {error.strerror}; check NOTIFY_SOCKET={address}")

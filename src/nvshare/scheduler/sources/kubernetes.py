@@ -1,0 +1,143 @@
+"""The scheduler inside a cluster: changes of pods become events of the core, and Events are written on pods.
+
+Five things become Events on the pod, where its owner looks: an annotation that cannot be read, one that is above the
+pod's ResourceClaim, a long wait for a GPU, a memory limit that is too small for the pod's evicted GPU memory, and a
+process that uses a shared GPU without the library, which no limit applies to."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from nvshare.admin import client_name
+from nvshare.core.actions import ReportLongWait
+from nvshare.core.events import ClaimPrepared, PodChanged, PodsListed
+from nvshare.core.groups import POD_PREFIX
+from nvshare.core.model import SECOND
+from nvshare.journal import Step
+from nvshare.kube.annotations import MEMORY_LIMIT, RESOURCE
+from nvshare.kube.client import Api, Server, in_cluster
+from nvshare.kube.events import PodNote, Recorder
+from nvshare.kube.watch import PodEvent, PodWatch
+from nvshare.scheduler.clients.identity import cgroup_owner, proc_text
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.observe.metrics import Metrics
+from nvshare.scheduler.sources.claims import Claims
+
+_NOT_SHARED = (
+    "Process {pid} uses GPU {gpu} without nvshare: turns and the memory limit do not apply to it. If the container"
+    " replaces or removes LD_PRELOAD, add /usr/lib/nvshare/libnvshare.so to it, or set the device plugin's injection to"
+    " ld.so.preload."
+)
+
+
+class Forward(logging.Handler):
+    """Writes the log records of nvshare.kube into the scheduler's log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        {logging.INFO: log.info, logging.WARNING: log.warning}.get(record.levelno, log.error)(record.getMessage())
+
+
+def find_cluster(wanted: str, environment: Mapping[str, str] = os.environ) -> Server | None:
+    """The API server, or None outside a cluster; `wanted` is the setting `auto`, `on` or `off`."""
+    if wanted == "off":
+        return None
+    server = in_cluster(environment)
+    if server is None:
+        log.info("Not inside a Kubernetes cluster: pod annotations are not read")
+    return server
+
+
+class Kubernetes:
+    """Watches the pods of this node and writes Events on them."""
+
+    def __init__(
+        self, engine: Engine, metrics: Metrics, claims: Claims, server: Server, node: str, resource: str = RESOURCE
+    ) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._claims = claims
+        self.pods_listed = asyncio.Event()
+        api = Api(server)
+        self._watch = PodWatch(api, node, post=self._post, complain=self._complain, resource=resource)
+        self._recorder = Recorder(api, node)
+        self._strangers: set[tuple[str, int]] = set()
+        forwarder = logging.getLogger("nvshare.kube")
+        forwarder.addHandler(Forward())
+        forwarder.setLevel(logging.INFO)
+        forwarder.propagate = False
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """The tasks that do the work."""
+        loop = asyncio.get_running_loop()
+        return [loop.create_task(self._watch.run()), loop.create_task(self._recorder.run())]
+
+    def observe(self, step: Step) -> None:
+        """A long wait and a limit above the claim become Events on the pod."""
+        for action in step.actions:
+            if isinstance(action, ReportLongWait):
+                self._report_long_wait(action)
+        if isinstance(step.event, PodChanged | ClaimPrepared):
+            self._report_limits_above_claims()
+        elif isinstance(step.event, PodsListed):
+            self.pods_listed.set()
+
+    def see_strangers(self, gpu: str, pids: Iterable[int], proc: Path = Path("/proc")) -> None:
+        """Processes on a GPU that are not clients. Reported when seen twice: a process that has just started may still
+        register."""
+        now = {(gpu, pid) for pid in pids}
+        before = {pair for pair in self._strangers if pair[0] == gpu}
+        self._strangers = (self._strangers - before) | now
+        for _, pid in sorted(now & before):
+            try:
+                pod = cgroup_owner(proc_text(proc / str(pid) / "cgroup")).pod
+            except OSError:
+                continue  # it has ended
+            if pod is not None and (pod in self._watch.table.sharers or self._has_claim(pod)):
+                self._report(pod, "NotShared", _NOT_SHARED.format(pid=pid, gpu=gpu))
+
+    def report_host_memory(self, client: int, text: str) -> None:
+        """The host cannot take all GPU memory of a client."""
+        known = self._engine.node.clients.get(client)
+        if known is not None and known.group.key.startswith(POD_PREFIX):
+            text = f"Process {known.pid} ({client_name(client)}): {text}"
+            self._report(known.group.key.removeprefix(POD_PREFIX), "HostMemoryTooSmall", text)
+
+    def _post(self, event: PodEvent) -> None:
+        self._metrics.watch_restarts = max(0, self._watch.watches - 1)
+        self._engine.post(event)
+
+    def _complain(self, pod: str, label: str, key: str, value: str, reason: str) -> None:
+        self._metrics.annotation_errors += 1
+        text = f"{key}={value[:80]!r} {reason}; the value before it stays in force"
+        log.warning(f"Pod {label}: {text}")
+        self._report(pod, "BadAnnotation", text)
+
+    def _report_long_wait(self, wait: ReportLongWait) -> None:
+        client = self._engine.node.clients.get(wait.client)
+        if client is None or not client.group.key.startswith(POD_PREFIX):
+            return
+        holder = self._engine.node.clients.get(wait.holder)
+        whom = "no client: its memory does not fit" if holder is None else f"{holder.group.label} ({holder.name})"
+        text = f"Process {client.pid} ({client_name(wait.client)}) has waited {wait.waited_ns // SECOND} s for GPU"
+        text += f" {wait.gpu}, place {wait.place}; it is held by {whom}"
+        self._report(client.group.key.removeprefix(POD_PREFIX), "WaitingForGPU", text, warning=False)
+
+    def _has_claim(self, pod: str) -> bool:
+        group = self._engine.node.groups.get(f"{POD_PREFIX}{pod}")
+        return group is not None and not self._claims.labels.isdisjoint(group.claims.names)
+
+    def _report_limits_above_claims(self) -> None:
+        for group in self._engine.node.groups.values():
+            if group.annotation is not None and group.named is not None and group.named[0] == "claim":
+                text = f"{MEMORY_LIMIT}={group.annotation} is more than the pod's ResourceClaim allows; the claim's"
+                text += f" limit of {group.named[1]} bytes is in force"
+                self._report(group.key.removeprefix(POD_PREFIX), "LimitAboveClaim", text)
+
+    def _report(self, pod: str, reason: str, text: str, *, warning: bool = True) -> None:
+        known = self._watch.table.known.get(pod)
+        if known is not None:
+            note = PodNote(pod=known.api_uid, label=known.label, reason=reason, message=text, warning=warning)
+            self._recorder.note(note)

@@ -1,0 +1,160 @@
+"""Polls NVML: the GPUs at the start, then, while there are clients, the memory of processes that are not clients."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from nvshare.core.client import Client
+from nvshare.core.events import ClientRegistered, GpuFound, MemoryMeasured
+from nvshare.core.model import ProcessMemory
+from nvshare.inventory.gpus import Sample
+from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
+from nvshare.journal import Step
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.log import log
+
+INTERVAL_S = 2.0
+NOISE_BYTES = 1 << 20
+"""A smaller change is not reported to the core."""
+MAX_CONTEXT_BYTES = 2 << 30
+"""No CUDA context costs more; a client that seems to has memory that it does not report."""
+
+
+def reported(gpu: str, clients: Mapping[int, Client]) -> dict[int, int]:
+    """The unswappable memory that the clients of a GPU report now."""
+    return {client.id: client.seats[gpu].fixed for client in clients.values() if gpu in client.seats}
+
+
+def measured(gpu: str, sample: Sample, clients: Mapping[int, Client], before: Mapping[int, int]) -> MemoryMeasured:
+    """The memory of processes that are not clients, and the cost of one context. That cost is the memory of a client
+    that has one context and nothing else. The lowest counts: a client that hides memory does not raise it for all.
+
+    `before` is what clients had reported when the sample was taken. A process that NVML does not list has no memory on
+    the GPU; of one listed with 0 bytes NVML does not know how much it has. The connections of
+    one process share what it has."""
+    ours: dict[int, list[Client]] = {}
+    for client in clients.values():
+        if gpu in client.seats:
+            ours.setdefault(client.pid, []).append(client)
+    foreign = 0
+    contexts: list[int] = []
+    for pid, used in sample.processes.items():
+        if pid not in ours:
+            foreign += used
+            continue
+        memory = ours[pid][0].seats[gpu].reported
+        if memory.contexts == 1 and memory.used == 0 and 0 < used <= MAX_CONTEXT_BYTES:
+            contexts.append(used)
+    return MemoryMeasured(gpu, foreign, min(contexts, default=None), _processes(sample, ours, before))
+
+
+def _processes(
+    sample: Sample, ours: Mapping[int, list[Client]], before: Mapping[int, int]
+) -> tuple[ProcessMemory, ...]:
+    found: list[ProcessMemory] = []
+    for pid, clients in ours.items() if sample.processes else ():
+        left = sample.processes.get(pid, 0)
+        if left or pid not in sample.processes:
+            for client in clients:
+                fixed = before.get(client.id, 0)
+                used = min(left, fixed)
+                left -= used
+                if fixed:
+                    found.append(ProcessMemory(client.id, used, fixed))
+    return tuple(found)
+
+
+class NvmlPoll:
+    """Samples every GPU while clients are registered or NVML still lists one that has gone, and waits for a client
+    otherwise. A process that exits has memory until the driver has freed it, and counts as foreign meanwhile.
+
+    With `see_strangers` it never waits: a process without the library never registers."""
+
+    def __init__(
+        self, engine: Engine, nvml: Nvml, *, see_strangers: Callable[[str, Iterable[int]], None] | None = None
+    ) -> None:
+        self._engine = engine
+        self._nvml = nvml
+        self._see_strangers = see_strangers
+        self._has_clients = asyncio.Event()
+        self._last: dict[str, MemoryMeasured] = {}
+        self._lost: set[str] = set()
+        self._pids: set[int] = set()
+        """Of clients, and of processes that were clients and may still be listed."""
+        self._listed: set[int] = set()
+        """All that NVML lists in this round."""
+
+    def discover(self) -> int:
+        """Report the GPUs to the core; returns their number."""
+        gpus = self._nvml.discover()
+        for gpu in gpus:
+            self._engine.post(GpuFound(gpu.uuid, gpu.total_bytes, gpu.index, gpu.name))
+        return len(gpus)
+
+    def observe(self, step: Step) -> None:
+        """A client registered."""
+        if isinstance(step.event, ClientRegistered):
+            self._pids.add(step.event.pid)
+        self._has_clients.set()
+
+    async def run(self) -> None:
+        while True:
+            if self._see_strangers is None:
+                await self._has_clients.wait()
+            self._lost &= self._engine.node.gpus.keys()
+            self._listed.clear()
+            for gpu in list(self._engine.node.gpus):
+                await self._measure(gpu)
+            self._pids &= self._listed | {client.pid for client in self._engine.node.clients.values()}
+            if not self._pids and not self._engine.node.clients:
+                self._has_clients.clear()
+            await asyncio.sleep(INTERVAL_S)
+
+    def _ask_nvml(self, gpu: str) -> asyncio.Future[Sample]:
+        """NVML's answer. A driver in trouble may take long or never answer, so NVML is called in a daemon thread:
+        neither the event loop nor the end of this process waits for it."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Sample] = loop.create_future()
+
+        def deliver(sample: Sample | None, error: Exception | None) -> None:
+            if answer.cancelled():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            elif sample is not None:
+                answer.set_result(sample)
+
+        def ask() -> None:
+            sample, error = None, None
+            try:
+                sample = self._nvml.sample(gpu)
+            except Exception as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(deliver, sample, error)
+
+        threading.Thread(target=ask, name="nvml", daemon=True).start()
+        return answer
+
+    async def _measure(self, gpu: str) -> None:
+        before = reported(gpu, self._engine.node.clients)
+        try:
+            sample = await self._ask_nvml(gpu)
+        except (GpuLostError, NvmlUnavailableError) as error:
+            if gpu not in self._lost:
+                self._lost.add(gpu)
+                log.warning(f"NVML no longer reports {gpu}: {error}")
+            return
+        self._lost.discard(gpu)
+        self._listed |= sample.processes.keys()
+        if self._see_strangers is not None:
+            clients = {client.pid for client in self._engine.node.clients.values()}
+            self._see_strangers(gpu, sample.processes.keys() - clients)
+        event = measured(gpu, sample, self._engine.node.clients, before)
+        last = self._last.get(gpu, MemoryMeasured(gpu, 0))
+        is_other_context = event.context_bytes not in (None, last.context_bytes)
+        is_other_foreign = abs(event.foreign - last.foreign) >= NOISE_BYTES
+        if is_other_foreign or is_other_context or event.processes != last.processes:
+            self._last[gpu] = event
+            self._engine.post(event)

@@ -1,0 +1,86 @@
+"""Connections of viewers (HTTP) and operators: a failure on one connection ends only that connection.
+
+A peer may close at any time, with data unread. Writing to a closed transport raises RuntimeError under uvloop, which is
+not a ConnectionError. A page may have a bug. None of these ends the scheduler, because clients are not affected. A
+failure of the core does end it: the engine reports it itself, whoever posted the event."""
+
+import asyncio
+import contextlib
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+
+from nvshare.scheduler.observe.log import log
+
+READ_TIMEOUT_S = 10.0
+"""How long a peer may take to read what was sent to it."""
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class FullError(Exception):
+    """There are too many connections of this kind."""
+
+
+class ConnectionLimit:
+    """A bounded number of connections of one kind. One more is refused; or, with `closes_oldest`, the oldest one is
+    closed, so that slow peers cannot lock out a fast one."""
+
+    def __init__(self, maximum: int, *, closes_oldest: bool = False) -> None:
+        self._maximum = maximum
+        self._closes_oldest = closes_oldest
+        self._held: dict[asyncio.StreamWriter, None] = {}  # oldest first
+
+    @contextlib.contextmanager
+    def hold(self, writer: asyncio.StreamWriter) -> Iterator[None]:
+        """Count this connection, or raise FullError."""
+        if len(self._held) >= self._maximum:
+            if not self._closes_oldest:
+                raise FullError
+            oldest = next(iter(self._held))
+            del self._held[oldest]
+            oldest.transport.abort()
+        self._held[writer] = None
+        try:
+            yield
+        finally:
+            self._held.pop(writer, None)
+
+
+def guarded(handler: Handler, kind: str) -> Handler:
+    """The handler for asyncio's stream servers: it closes the connection, and no exception leaves it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handler(reader, writer)
+        except (ConnectionError, TimeoutError):
+            pass  # The peer has closed, or is too slow.
+        except Exception as error:
+            log.error(f"A bug closed one {kind} connection, please report it: {error!r}\n{traceback.format_exc()}")
+        finally:
+            await _close(writer)
+
+    return serve
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close when everything is sent; abort if the peer does not read it."""
+    writer.close()
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+
+
+def write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write; raises ConnectionResetError on every event loop if the connection is closed."""
+    if writer.is_closing():
+        raise ConnectionResetError("the peer has closed the connection")
+    writer.write(data)
+
+
+async def send(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write, and wait until the write buffer has room; TimeoutError if the peer does not read."""
+    write(writer, data)
+    async with asyncio.timeout(READ_TIMEOUT_S):
+        await writer.drain()

@@ -1,1 +1,0 @@
-"""A discrete-event simulator around the very core the daemon runs."""

@@ -1,0 +1,151 @@
+"""The state as programs read it: `nvsharectl status -o json`, `nvshare ps -o json` and /api/v1/status. Pure.
+
+    {"schema_version": 1, "version", "host", "started", "time", "scheduling", "settling", "policy",
+     "gpus": [{"uuid", "index", "name", ..., "clients": [{"id", "name", "state", ...}]}]}
+
+The values are those of core.snapshot under names with units: sizes end in `_bytes`, durations in `_seconds`, times are
+seconds since 1970, ids are strings. Six names are older than this rule and stay: memory_allocated, is_running,
+last_scheduled_time, total_memory, available_memory, running_memory_usage. A new field does not change the version; a
+field that is removed, or that means something else, does. `nvsharectl schema` prints the JSON Schema."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from nvshare.admin import Status, StepLine, client_name
+from nvshare.core.model import SECOND
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot
+
+SCHEMA_VERSION = 1
+SIZES = frozenset(
+    {
+        "budget",
+        "foreign_memory",
+        "host_shortfall",
+        "limit",
+        "safe_limit",
+        "swappable",
+        "unswappable",
+        "unswappable_memory",
+    }
+)
+OWN_RULES = frozenset({"id", "last_scheduled_ns", "reserved_for", "seats"})
+"""Fields of snapshots that are not only renamed."""
+HEAD = ("schema_version", "version", "host", "started", "time", "scheduling", "settling", "policy")
+
+
+def status_document(status: Status) -> dict[str, Any]:
+    """The whole state."""
+    return {**head_of(status), "gpus": [gpu_document(gpu, status.node.clients, status.now) for gpu in status.node.gpus]}
+
+
+def head_of(status: Status) -> dict[str, Any]:
+    """The document without its GPUs."""
+    node = status.node
+    values = (status.version, status.host, status.started, status.now, node.scheduling, node.settling, node.policy)
+    return dict(zip(HEAD, (SCHEMA_VERSION, *values), strict=True))
+
+
+def gpu_document(gpu: GpuSnapshot, clients: Iterable[ClientSnapshot], now: float) -> dict[str, Any]:
+    """A GPU with its clients; `now` is the time of the status."""
+    made = _renamed(gpu)
+    made["reserved_for"] = None if gpu.reserved_for is None else client_name(gpu.reserved_for)
+    seats = [(client, seat) for client in clients for seat in client.seats if seat.gpu == gpu.uuid]
+    return {**made, "clients": [client_document(client, seat, now) for client, seat in seats]}
+
+
+def client_document(client: ClientSnapshot, seat: SeatSnapshot, now: float) -> dict[str, Any]:
+    """A client at one GPU."""
+    ago = seat.last_scheduled_ns
+    last_scheduled = None if ago is None else now - ago / SECOND
+    who = {"id": client_name(client.id), **_renamed(client)}
+    return {**who, **_renamed(seat), "last_scheduled_time": last_scheduled}
+
+
+def limit_document(limit: LimitSnapshot) -> dict[str, Any]:
+    """A limit in `nvsharectl limits -o json`."""
+    return _renamed(limit)
+
+
+def event_document(line: StepLine) -> dict[str, Any]:
+    """A line of `nvsharectl events -o json`."""
+    return {"time": line.time, "text": line.text, "clients": list(line.clients)}
+
+
+def public_name(field: str) -> str:
+    """The name of a field of a snapshot in the document."""
+    if field.endswith("_ns"):
+        return field.removesuffix("_ns") + "_seconds"
+    return f"{field}_bytes" if field in SIZES else field
+
+
+def _renamed(record: msgspec.Struct) -> dict[str, Any]:
+    return _public(msgspec.to_builtins(record))
+
+
+def _public(values: dict[str, Any]) -> dict[str, Any]:
+    return {public_name(name): _value(name, value) for name, value in values.items() if name not in OWN_RULES}
+
+
+def _value(field: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return _public(value)
+    return value / SECOND if field.endswith("_ns") and value is not None else value
+
+
+# The schema.
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the status; limits and events are definitions in it."""
+    text, number, flag = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
+    kinds = (text, text, number, number, flag, flag, text)
+    head = dict(zip(HEAD, ({"const": SCHEMA_VERSION}, *kinds), strict=True))
+    client = _object(
+        {"id": text, **_fields(ClientSnapshot), **_fields(SeatSnapshot)} | {"last_scheduled_time": _or_null(number)}
+    )
+    gpu = _object({**_fields(GpuSnapshot), "reserved_for": _or_null(text), "clients": _list_of("client")})
+    event = _object({"time": number, "text": text, "clients": {"type": "array", "items": text}})
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "nvsharectl status -o json",
+        **_object({**head, "gpus": _list_of("gpu")}),
+        "$defs": {"gpu": gpu, "client": client, "limit": _object(_fields(LimitSnapshot)), "event": event},
+    }
+
+
+def _fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    _, definitions = msgspec.json.schema_components([kind])
+    return _properties(kind.__name__, definitions)
+
+
+def _properties(name: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = definitions[name]["properties"]
+    return {
+        public_name(field): _rule(field, value, definitions)
+        for field, value in fields.items()
+        if field not in OWN_RULES
+    }
+
+
+def _rule(field: str, value: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """The rule of a field: a record inside a record in full, durations as numbers, and no defaults."""
+    reference = value.get("$ref") or next((part["$ref"] for part in value.get("allOf", ()) if "$ref" in part), None)
+    if reference is not None:
+        return _object(_properties(reference.rpartition("/")[2], definitions))
+    if field.endswith("_ns"):
+        return _or_null({"type": "number"}) if "anyOf" in value else {"type": "number"}
+    return {name: part for name, part in value.items() if name != "default"}
+
+
+def _or_null(value: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [value, {"type": "null"}]}
+
+
+def _list_of(name: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"$ref": f"#/$defs/{name}"}}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}

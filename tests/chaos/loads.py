@@ -1,0 +1,235 @@
+"""Loads that once ended, froze, starved or outwitted the scheduler, each with what must hold under it.
+
+Every load runs against a scheduler of its own for a few seconds and returns what was measured. Bounds are wide enough
+for a busy machine: what went wrong before took seconds or ended the scheduler. `python -m bench floods` measures the
+delays themselves."""
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from nvshare import admin
+from nvshare.wire import messages as wire
+from support.client import GIB, WireClient, entry
+from support.daemon import Daemon
+
+MAX_WAIT_S = 2.0
+"""A victim's longest wait for a lock of an idle GPU."""
+FAST = ("--switch-time-mode=fixed", "--switch-time-fixed=1", "--grace-seconds=1", "--settle-seconds=0")
+HELD_S = 0.01
+
+
+@dataclass
+class Result:
+    """What one load did, and whether all that must hold did."""
+
+    measured: str
+    wrong: str = ""
+
+
+Load = Callable[[Path, float], Result]
+
+
+def judge(measured: str, **claims: bool) -> Result:
+    """The claims that are false are what is wrong."""
+    return Result(measured, ", ".join(name.replace("_", " ") for name, holds in claims.items() if not holds))
+
+
+class Victim:
+    """A client that takes the lock of its own GPU and returns it, again and again, until the block ends."""
+
+    def __init__(self, daemon: Daemon, gpu: int = 7, memory: int = GIB) -> None:
+        self._client = daemon.client(timeout=60).register(entry(gpu))
+        self._memory = memory
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._take_turns)
+        self.waits: list[float] = []
+
+    def _take_turns(self) -> None:
+        while not self._is_over.is_set():
+            began = time.monotonic()
+            lock = self._client.take_lock(self._memory)
+            self.waits.append(time.monotonic() - began)
+            self._is_over.wait(HELD_S)
+            self._client.release(lock)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(60)
+        self._client.close()
+
+    @property
+    def longest_s(self) -> float:
+        return max(self.waits, default=float("inf"))
+
+    def __str__(self) -> str:
+        waits = sorted(self.waits)
+        return f"{len(waits)} turns of another client, longest wait {1000 * self.longest_s:.0f} ms"
+
+
+@contextlib.contextmanager
+def serving(place: Path, *options: str) -> Iterator[Daemon]:
+    """A scheduler that must be alive at the end."""
+    daemon = Daemon(place, "--http", "127.0.0.1:0", *options)
+    try:
+        yield daemon
+        daemon.assert_alive()
+    finally:
+        daemon.kill()
+
+
+def until(seconds: float) -> Iterator[int]:
+    """0, 1, 2, ... until the time is over."""
+    end = time.monotonic() + seconds
+    number = 0
+    while time.monotonic() < end:
+        yield number
+        number += 1
+
+
+def is_healthy(daemon: Daemon) -> bool:
+    with urllib.request.urlopen(daemon.http + "/healthz", timeout=10) as page:
+        return bool(page.read() == b"ok\n")
+
+
+def reset(connection: socket.socket) -> None:
+    """Close it so that the other end gets an error, and what was not read is thrown away."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def request(daemon: Daemon, path: str) -> socket.socket:
+    """A request whose answer nobody has read yet."""
+    address = urlsplit(daemon.http)
+    connection = socket.create_connection((address.hostname, address.port or 0), timeout=20)
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return connection
+
+
+# The loads. Numbers are those of docs/proof.md.
+
+
+def aborted_requests(place: Path, seconds: float) -> Result:
+    """1: scrapes and streams that are closed with data unread, while there are many clients."""
+    with serving(place) as daemon, contextlib.ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(daemon.client().register())
+        with Victim(daemon) as victim:
+            for count in until(seconds):
+                reset(request(daemon, ("/metrics", "/events", "/")[count % 3]))
+        return judge(f"{count + 1} requests aborted, {victim}", health_checks_succeed=is_healthy(daemon))
+
+
+def aborted_followers(place: Path, seconds: float) -> Result:
+    """1: `nvsharectl events -f` that is closed with data unread."""
+    with serving(place) as daemon, Victim(daemon) as victim:
+        for count in until(seconds):
+            operator = socket.socket(socket.AF_UNIX)
+            operator.connect(daemon.operator_socket)
+            operator.sendall(admin.encode(admin.GetEvents(last=count % 100, follow=True)))
+            operator.close()
+        return judge(f"{count + 1} followers aborted, {victim}", health_checks_succeed=is_healthy(daemon))
+
+
+def lying_claims(place: Path, seconds: float) -> Result:
+    """3: connections that claim to run unshared with 2^55 bytes, again and again."""
+
+    def lie() -> None:
+        while not is_over.wait(0.2):
+            liar = daemon.client().register(entry(0, state=wire.ClaimState.UNSHARED, swappable=1 << 55, contexts=1))
+            liars.append(liar)
+            if len(liars) > 2:
+                liars.pop(0).close()
+
+    liars: list[WireClient] = []
+    is_over = threading.Event()
+    with serving(place, *FAST) as daemon:
+        thread = threading.Thread(target=lie)
+        thread.start()
+        with Victim(daemon, gpu=0, memory=9 * GIB) as victim:
+            is_over.wait(seconds)
+            is_over.set()
+            thread.join()
+            for liar in liars:
+                liar.close()
+        quantum_and_grace_s = 2.0
+        bound = 3 * quantum_and_grace_s + MAX_WAIT_S
+        return judge(str(victim), an_honest_client_gets_turns=victim.longest_s < bound)
+
+
+def stopped_client(place: Path, seconds: float) -> Result:
+    """6: a program that takes the lock and is stopped then: it does not answer any more."""
+    with serving(place, *FAST) as daemon, daemon.client().register() as stopped:
+        stopped.take_lock(9 * GIB)
+        with Victim(daemon, gpu=0, memory=9 * GIB) as victim:
+            threading.Event().wait(max(seconds, 4))
+        late = [wait for wait in victim.waits[1:] if wait > 1]
+        return judge(str(victim), it_costs_one_turn_only=bool(victim.waits) and not late)
+
+
+def forgotten_limits(place: Path, seconds: float) -> Result:
+    """8: a limit of the operator, processes of the run that come and go, and restarts of the scheduler."""
+    run, kept, count = bytes(range(16)), 0, 0
+    for count in until(seconds):
+        with serving(place, "--settle-seconds=0.1") as daemon:
+            if not count:
+                with daemon.client().register(run=run):
+                    daemon.ctl("limit", f"{os.getuid()}-{run.hex()}", "2Gi")
+            with daemon.client().register(run=run) as member:
+                kept += wire.UpdateLimit(0, 2 * GIB) in member.hear_all()
+    return judge(f"{kept} of {count + 1} newcomers were told the limit", the_limit_is_kept=kept == count + 1)
+
+
+def crowded_health(place: Path, seconds: float) -> Result:
+    """9: 64 connections that stay open, and health checks."""
+    with serving(place) as daemon, contextlib.ExitStack() as stack:
+        longest = 0.0
+        for count in until(seconds):
+            for _ in range(64 if count == 0 else 1):
+                address = urlsplit(daemon.http)
+                open_one = socket.create_connection((address.hostname, address.port or 0), timeout=20)
+                stack.callback(open_one.close)
+            began = time.monotonic()
+            healthy = is_healthy(daemon)
+            longest = max(longest, time.monotonic() - began)
+        measured = f"{count + 1} checks beside {64 + count} connections, longest {1000 * longest:.0f} ms"
+        return judge(measured, health_checks_succeed=healthy and longest < MAX_WAIT_S)
+
+
+def overstated_memory(place: Path, seconds: float) -> Result:
+    """12: an idle client that states 2^50 bytes that cannot be moved, and eight that fit together."""
+    with serving(place) as daemon, contextlib.ExitStack() as stack:
+        liar = stack.enter_context(daemon.client().register())
+        liar.send(wire.MemUpdate(0, 1, 0, 1 << 50))
+        honest = [stack.enter_context(daemon.client().register()) for _ in range(8)]
+        together = 0
+        for _ in until(min(seconds, 2)):
+            locks = [client.take_lock(GIB) for client in honest]
+            for client, lock in zip(honest, locks, strict=True):
+                client.release(lock)
+            together += 1
+        return judge(f"{together} times all eight ran side by side", all_run=together > 0)
+
+
+LOADS: dict[str, tuple[str, Load]] = {
+    "1": ("HTTP requests aborted", aborted_requests),
+    "1b": ("events -f aborted", aborted_followers),
+    "3": ("lying claims", lying_claims),
+    "6": ("a stopped client", stopped_client),
+    "8": ("limits across restarts", forgotten_limits),
+    "9": ("health with 64 connections", crowded_health),
+    "12": ("overstated memory", overstated_memory),
+}

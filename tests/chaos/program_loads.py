@@ -1,0 +1,152 @@
+"""Loads with real programs under the library on simulated cards, and floods of another user. As loads.py."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from bench.floods import flood
+from bench.scheduler import Scheduler
+
+from chaos.loads import FAST, MAX_WAIT_S, Load, Result, Victim, judge, serving
+from libnvshare.fake_scheduler import FakeScheduler
+from libnvshare.machine import Machine
+from libnvshare.programs import CHECKS, GIB, MIB, NULL_DRIVER, Programs
+from libnvshare.restless import Restless
+
+FLOODED = {"memory updates": 900, "budget questions": 300}
+CONNECTING = {"connections": 1, "registrations": 1, "broken frames": 1}
+LIMIT = 4 * GIB
+CONTEXT = 1 * MIB
+LEAVERS = 6
+SAMPLER = """
+import sys, pynvml
+pynvml.nvmlInit()
+card = pynvml.nvmlDeviceGetHandleByIndex(0)
+most = samples = 0
+print("sampling", flush=True)
+import select
+while not select.select([sys.stdin], [], [], 0.0005)[0]:
+    most, samples = max(most, pynvml.nvmlDeviceGetMemoryInfo(card).used), samples + 1
+print(most, samples)
+"""
+
+
+def _floods(place: Path, seconds: float, kinds: dict[str, int]) -> Result:
+    if os.geteuid() != 0:
+        return Result("left out: the flood has to come from another user, which takes root")
+    place.parent.chmod(0o755)
+    measured, longest = [], 0.0
+    for kind, clients in kinds.items():
+        many = ("--max-clients=2000", "--max-clients-per-group=1000", "--log-level=error", "--settle-seconds=0")
+        with serving(place, *many) as daemon:
+            where = Scheduler(daemon.pid, Path(daemon.socket), Path(daemon.operator_socket))
+            with Victim(daemon) as victim, flood(where, kind, clients, 0):
+                flooded = len(victim.waits)
+                time.sleep(seconds)
+            waits = sorted(victim.waits[flooded:])
+            measured.append(f"{kind}: p99 {1000 * waits[len(waits) * 99 // 100]:.0f} ms of {len(waits)}")
+            longest = max(longest, waits[-1])
+    return judge("; ".join(measured), another_user_is_served=longest < MAX_WAIT_S)
+
+
+def floods_of_messages(place: Path, seconds: float) -> Result:
+    """4: budget questions and memory reports."""
+    return _floods(place, seconds / 2, FLOODED)
+
+
+def floods_of_connections(place: Path, seconds: float) -> Result:
+    """13: connections, registrations and frames that are none."""
+    return _floods(place, seconds / 3, CONNECTING)
+
+
+def stopped_scheduler(place: Path, seconds: float) -> Result:
+    """5: the scheduler is stopped while one program holds the card and another waits for it."""
+    place.mkdir()
+    waits: list[float] = []
+    silence_s = 2.0
+    with Machine(place, *FAST[:3]) as machine:
+        silence_ms = str(round(1000 * silence_s))
+        holder, waiter = (machine.client(9 * GIB, NVSHARE_SILENCE_MS=silence_ms) for _ in range(2))
+        end = time.monotonic() + seconds
+        while not waits or time.monotonic() < end:
+            holder.do("spin 1000 1")
+            machine.daemon.process.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+            waiter.do("spin 1000 1", timeout=60)
+            waits.append(time.monotonic() - began)
+            machine.daemon.process.send_signal(signal.SIGCONT)
+            waiter.do("sync", timeout=60)
+        machine.daemon.assert_alive()
+        clients = len(machine.clients())
+    measured = f"{len(waits)} times, the other program ran after {max(waits):.1f} s at most"
+    return judge(measured, it_runs=max(waits) < 10 * silence_s, both_stay_registered=clients == 2)
+
+
+def exit_storm(place: Path, seconds: float) -> Result:
+    """7: programs of one run that allocate, and end in every way. The simulated card says how much is allocated."""
+
+    def leave(number: int) -> None:
+        ends = ("exit", "kill", "abort")
+        for count in range(number, 1000):
+            program = machine.start(CHECKS / "lib_client", "dlsym", **run)
+            program.do("init 0", timeout=60)
+            while program.ask(f"alloc {GIB}", timeout=60)[0] != "0" and not is_over.is_set():
+                pass
+            if ends[count % 3] == "exit":
+                program.say("exit 0")
+            else:
+                program.process.send_signal({"kill": signal.SIGKILL, "abort": signal.SIGABRT}[ends[count % 3]])
+            program.process.communicate(timeout=60)
+            left.append(number)
+            if is_over.is_set():
+                return
+
+    place.mkdir()
+    left: list[int] = []
+    is_over = threading.Event()
+    run = {"NVSHARE_RUN_ID": "07" * 16, "NVSHARE_GPU_MEMORY_LIMIT": str(LIMIT), "NVSHARE_MEMORY_MODE": "native"}
+    with Machine(place, "--settle-seconds=0", context_memory=str(CONTEXT), trace=0) as machine:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        environment = {**machine.environment, "LD_PRELOAD": ""}
+        sampler = subprocess.Popen([sys.executable, "-c", SAMPLER], env=environment, text=True, **pipes)  # type: ignore[call-overload]
+        assert sampler.stdout.readline() == "sampling\n"
+        leavers = [threading.Thread(target=leave, args=(number,)) for number in range(LEAVERS)]
+        for leaver in leavers:
+            leaver.start()
+        is_over.wait(seconds)
+        is_over.set()
+        for leaver in leavers:
+            leaver.join(60)
+        most, samples = map(int, sampler.communicate("\n", timeout=60)[0].split())
+        machine.daemon.assert_alive()
+    measured = f"{len(left)} programs ended, {samples} looks at the card, at most {most // MIB} of {LIMIT // MIB} MiB"
+    return judge(measured, the_limit_holds=most <= LIMIT + 2 * LEAVERS * CONTEXT, it_was_used=most > LIMIT // 2)
+
+
+def cancelled_threads(place: Path, seconds: float) -> Result:
+    """11: threads that are cancelled in the middle of calls while the lock comes and goes."""
+    place.mkdir()
+    end = time.monotonic() + seconds
+    drops, wrong = 0, ""
+    for kind in ("deferred", "asynchronous"):
+        environment = {"LD_LIBRARY_PATH": str(NULL_DRIVER), "NVSHARE_SOCKET": str(place / "s")}
+        with FakeScheduler(place / "s") as scheduler, Programs(place, environment) as programs:
+            restless = Restless(scheduler, seed=7)
+            enough_at = end - (seconds / 2 if kind == "deferred" else 0)
+            done = programs.run_until(lambda at=enough_at: time.monotonic() > at, CHECKS / "lib_cancel", kind)  # type: ignore[misc]
+            drops += restless.drops
+            wrong += done.stdout + done.stderr if done.returncode else ""
+    return Result(f"the lock was taken back {drops} times", wrong)
+
+
+LOADS: dict[str, tuple[str, Load]] = {
+    "4": ("floods of messages", floods_of_messages),
+    "5": ("a stopped scheduler", stopped_scheduler),
+    "7": ("an exit storm", exit_storm),
+    "11": ("cancelled threads", cancelled_threads),
+    "13": ("floods of connections", floods_of_connections),
+}

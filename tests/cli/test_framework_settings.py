@@ -1,0 +1,34 @@
+"""TensorFlow and JAX allocate what they need, unless the user says otherwise."""
+
+from pathlib import Path
+
+from nvshare.cli.run.docker_args import arguments
+from nvshare.cli.run.environment import ProgramSettings, shared
+
+AS_NEEDED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+
+def made(environment: dict[str, str], settings: ProgramSettings) -> dict[str, str]:
+    all_variables = shared(environment, library=Path("/lib/libnvshare.so"), socket="/s", settings=settings)
+    return {name: value for name, value in all_variables.items() if name in AS_NEEDED}
+
+
+def test_both_are_told_to_allocate_as_needed() -> None:
+    assert made({}, ProgramSettings()) == AS_NEEDED
+
+
+def test_what_the_user_has_set_stays() -> None:
+    kept = {"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "TF_FORCE_GPU_ALLOW_GROWTH": ""}
+    assert made(kept, ProgramSettings()) == kept
+
+
+def test_preallocate_leaves_both_alone() -> None:
+    assert made({}, ProgramSettings(preallocate=True)) == {}
+
+
+def test_docker_args_say_the_same() -> None:
+    words = [f"{name}={value}" for name, value in AS_NEEDED.items()]
+    said = arguments(Path("/lib/libnvshare.so"), Path("/run/s.sock"), ProgramSettings(), "all")
+    assert [word for word in said if word in words] == words
+    said = arguments(Path("/lib/libnvshare.so"), Path("/run/s.sock"), ProgramSettings(preallocate=True), "all")
+    assert not set(words) & set(said)

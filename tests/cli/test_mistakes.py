@@ -1,0 +1,87 @@
+"""Mistakes of a user, and terminals of all kinds: what the commands say."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nvshare.cli.run import command
+from nvshare.plugin import entry
+from support.daemon import Daemon, call_ctl, clean_environment
+
+Front = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(nvshare: Front) -> None:
+    assert nvshare("rnu").stderr == "nvshare: No such command 'rnu'; did you mean 'run'?\n"
+    _, _, err = call_ctl("satus")
+    assert err == "nvsharectl: No such command 'satus'; did you mean 'status'?; see `nvsharectl --help`\n"
+
+
+def test_a_limit_in_the_environment_that_cannot_be_read_is_wrong_usage(nvshare: Front) -> None:
+    done = nvshare("run", "--", "true", NVSHARE_GPU_MEMORY_LIMIT="8GB")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "nvshare: run: NVSHARE_GPU_MEMORY_LIMIT is '8GB': it has an unknown suffix 'GB'; was Gi meant?\n"
+    )
+
+
+def test_without_a_gpu_the_simulated_one_is_mentioned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "GPU_FILES", (str(tmp_path / "nvidiactl"),))
+    command.warn_without_gpu({"NVSHARE_SIM_DIR": "/x"})
+    assert capsys.readouterr().err == ""
+    command.warn_without_gpu({})
+    assert "nvshare run --sim-gpus 1" in capsys.readouterr().err
+    (tmp_path / "nvidiactl").touch()
+    command.warn_without_gpu({})
+    assert capsys.readouterr().err == ""
+
+
+def test_the_device_plugin_without_its_libraries_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "nvshare.plugin.main", raising=False)
+    for name in [
+        name for name in sys.modules if name.partition(".")[0] == "grpc" or name.startswith("nvshare.plugin.")
+    ]:
+        if name != entry.__name__:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(SystemExit, match=r"pip install 'nvshare\[kubernetes\]'"):
+        entry.main()
+
+
+def test_doctor_looks_at_the_scheduler_that_the_environment_names(nvshare: Front, daemon: Daemon) -> None:
+    done = nvshare("doctor", "--json", NVSHARE_SOCKET=daemon.socket, NVSHARE_OPERATOR_SOCKET=daemon.operator_socket)
+    answer = json.loads(done.stdout)
+    texts = [finding["text"] for finding in answer["findings"]]
+    assert f"a scheduler listens at {daemon.socket}" in texts
+    assert any(text.startswith("the scheduler is nvshare ") for text in texts)
+    assert answer["failed"] == sum(finding["level"] == "fail" for finding in answer["findings"])
+
+
+def test_top_in_a_locale_without_the_characters_of_a_name(daemon: Daemon) -> None:
+    with daemon.client().register(name="x-漢".encode()):
+        done = daemon.run_ctl("top", "-n", "1", "--plain", PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "x-?" in done.stdout
+
+
+def test_top_on_a_terminal_that_cannot_move_the_cursor_prints_lines(daemon: Daemon) -> None:
+    words = [sys.executable, "-m", "nvshare.cli.ctl.nvsharectl", "--socket", daemon.operator_socket, "top", "-n", "1"]
+    with daemon.client().register(name=b"trainer"):
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(words, stdin=theirs, stdout=theirs, env=clean_environment(TERM="dumb"))
+        os.close(theirs)
+        shown = b""
+        while not shown.endswith(b"\r\n"):
+            shown += os.read(ours, 4096)
+        assert process.wait(20) == 0
+        os.close(ours)
+    assert b"trainer" in shown
+    assert b"\x1b" not in shown

@@ -1,0 +1,116 @@
+"""What status shows: in 80 columns, in one order, with users and models; and what the shell completes."""
+
+import os
+import pwd
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from click.shell_completion import BashComplete
+from msgspec.structs import replace
+
+from nvshare import admin
+from nvshare.cli.ctl import nvsharectl, render
+from nvshare.cli.ctl.text_table import table
+from nvshare.cli.nvshare import cli as front
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import Snapshot, snapshot
+from support.daemon import Daemon, call_ctl
+
+Front = Callable[..., subprocess.CompletedProcess[str]]
+CARDS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa")
+
+
+def node(*, models: bool = True) -> Snapshot:
+    """Two cards: on the first two clients wait and one runs, on the second one rests."""
+    made = Node(Settings(), epoch=1)
+    for index, uuid in enumerate(CARDS if models else ()):
+        made.handle(0, ev.GpuFound(uuid, 40 * GIB, index, "NVIDIA A100-SXM4-40GB"))
+    names = ("rests", "a-program-with-a-long-name.py", "waits", "runs")
+    for client, name in enumerate(names, 1):
+        uuid = CARDS[client == 1]
+        claim = Claim(uuid, 40 * GIB)
+        label = "namespace/pod-with-a-name-0" if client == 2 else f"run 0000000{client}"
+        made.handle(0, ev.ClientRegistered(client, f"run/{client}", label, name, (claim,), pid=client, uid=os.getuid()))
+    for client in (4, 3, 2):
+        made.handle(10 - client, ev.LockRequested(client, CARDS[0], Memory(swappable=30 * GIB)))
+    return snapshot(made, 90 * SECOND)
+
+
+def status(shown: Snapshot) -> admin.Status:
+    return admin.Status("0.1.0", 1000.0, 1090.0, shown)
+
+
+@pytest.mark.parametrize("models", [True, False])
+@pytest.mark.parametrize("width", [60, 80, 100, 132])
+def test_no_line_is_wider_than_the_terminal(width: int, models: bool) -> None:
+    text = render.status_table(status(node(models=models)), is_wide=False, width=width)
+    assert max(map(len, text.splitlines()[1:])) <= width
+    for word in ("CLIENT", "NAME", "STATE", "waiting 2", "MEMORY"):
+        assert word in text
+
+
+def test_a_program_reads_everything() -> None:
+    text = render.status_table(status(node()), is_wide=False)
+    for word in (*CARDS, "A100-SXM4-40GB", "a-program-with-a-long-name.py", "TURNS", "USER", "OTHERS"):
+        assert word in text
+
+
+def test_clients_are_shown_by_gpu_then_who_runs_then_by_place() -> None:
+    order = [(client.name[:5], seat.place) for client, seat in render.in_order(node())]
+    assert order == [("runs", 0), ("waits", 1), ("a-pro", 2), ("rests", 0)]
+
+
+def test_the_user_of_a_client_is_shown() -> None:
+    assert render.user_name(os.getuid()) == pwd.getpwuid(os.getuid()).pw_name
+    assert (render.user_name(None), render.user_name(4_000_000)) == ("-", "4000000")
+
+
+def test_the_time_that_is_left_is_shown_only_if_somebody_waits() -> None:
+    shown = node()
+    lone = replace(shown, gpus=(replace(shown.gpus[0], waiting=0, quantum_left_ns=0),), clients=())
+    assert render.gpu_table(lone).splitlines()[1].split()[-1] == "-"
+
+
+def test_a_cell_that_is_cut_says_so() -> None:
+    text = table(["NAME", "N"], [["abcdefghij", "1"]], width=10, cut=("NAME",))
+    assert text.splitlines() == ["NAME     N", "abcdef~  1"]
+
+
+def test_ps_shows_the_programs_of_all_or_of_one_user(daemon: Daemon, nvshare: Front) -> None:
+    with daemon.client().register(name=b"trainer") as client:
+        told = nvshare("ps", "--socket", daemon.operator_socket)
+        assert [client.name, pwd.getpwuid(os.getuid()).pw_name] == told.stdout.splitlines()[1].split()[:2]
+        assert "trainer" in nvshare("ps", "--user", "me", "--socket", daemon.operator_socket).stdout
+        nobody = nvshare("ps", "--user", "no-such-user", "--socket", daemon.operator_socket)
+        assert (nobody.returncode, nobody.stdout) == (0, "")
+
+
+def test_old_and_new_names_of_a_command_do_the_same(daemon: Daemon) -> None:
+    assert daemon.ctl("set-quantum", "33") == daemon.ctl("set-tq", "33")
+    assert daemon.ctl("scheduling", "off") == daemon.ctl("anti-thrash", "off")
+
+
+def completed(group: object, program: str, *words: str) -> list[tuple[str, str]]:
+    made = BashComplete(group, {}, program, "_X")  # type: ignore[arg-type]
+    return [(item.type, str(item.value)) for item in made.get_completions(list(words[:-1]), words[-1])]
+
+
+def test_clients_and_gpus_are_completed(daemon: Daemon) -> None:
+    with daemon.client().register(name=b"trainer") as client:
+        uuid = daemon.status()["gpus"][0]["uuid"]
+        before = ("--socket", daemon.operator_socket)
+        assert completed(nvsharectl.cli, "nvsharectl", *before, "story", "tra") == [("plain", "trainer")]
+        assert ("plain", client.name) in completed(nvsharectl.cli, "nvsharectl", *before, "limit", client.name[:2])
+        assert completed(nvsharectl.cli, "nvsharectl", *before, "set-quantum", "5", "--gpu", "GPU") == [("plain", uuid)]
+
+
+def test_files_are_completed_after_run() -> None:
+    assert completed(front, "nvshare", "run", "--", "./tra") == [("file", "./tra")]
+
+
+def test_without_a_scheduler_nothing_is_completed() -> None:
+    assert completed(nvsharectl.cli, "nvsharectl", "--socket", "/nowhere", "story", "") == []
+    assert call_ctl("--socket", "/nowhere", "status")[0] == 3

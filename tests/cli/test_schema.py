@@ -1,0 +1,81 @@
+"""What programs read: every document follows the schema that `nvsharectl schema` prints."""
+
+import json
+from typing import Any
+
+import pytest
+
+from nvshare.wire import messages as wire
+from support.client import GIB
+from support.daemon import Daemon, call_ctl
+
+KINDS: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+
+
+def violations(value: Any, rule: dict[str, Any], whole: dict[str, Any], at: str = "$") -> list[str]:
+    """Where a document breaks the schema; as much of JSON Schema as ours uses."""
+    if "$ref" in rule:
+        return violations(value, whole["$defs"][rule["$ref"].rpartition("/")[2]], whole, at)
+    if "anyOf" in rule:
+        return [] if any(not violations(value, one, whole, at) for one in rule["anyOf"]) else [at]
+    if "const" in rule:
+        return [] if value == rule["const"] else [at]
+    if "enum" in rule:
+        return [] if value in rule["enum"] else [at]
+    if rule["type"] == "array":
+        return [
+            bad for number, one in enumerate(value) for bad in violations(one, rule["items"], whole, f"{at}[{number}]")
+        ]
+    if rule["type"] == "object":
+        odd = set(rule["required"]) ^ set(value)
+        parts = (
+            violations(value[name], part, whole, f"{at}.{name}")
+            for name, part in rule["properties"].items()
+            if name in value
+        )
+        return [f"{at}.{name}" for name in sorted(odd)] + [bad for part in parts for bad in part]
+    is_flag = isinstance(value, bool) and rule["type"] != "boolean"
+    return [] if isinstance(value, KINDS[rule["type"]]) and not is_flag else [at]
+
+
+@pytest.fixture
+def schema() -> dict[str, Any]:
+    code, text, _ = call_ctl("schema")
+    assert code == 0
+    return dict(json.loads(text))
+
+
+def test_status_limits_and_events_follow_the_schema(daemon: Daemon, schema: dict[str, Any]) -> None:
+    with daemon.client().register(name=b"big", own_limit=12 * GIB) as big, daemon.client().register() as waits:
+        big.take_lock(10 * GIB)
+        waits.request(9 * GIB)
+        waits.hear_until(wire.WaitForMem)
+        status = json.loads(daemon.ctl("status", "-o", "json"))
+        assert violations(status, schema, schema) == []
+        assert status["schema_version"] == 1
+        for limit in json.loads(daemon.ctl("limits", "-o", "json")):
+            assert violations(limit, schema["$defs"]["limit"], schema) == []
+        lines = [json.loads(line) for line in daemon.ctl("events", "-o", "json").splitlines()]
+        assert len(lines) == len(daemon.ctl("events").splitlines())
+        for line in lines:
+            assert violations(line, schema["$defs"]["event"], schema) == []
+
+
+def test_sizes_and_durations_have_their_unit_in_the_name(schema: dict[str, Any]) -> None:
+    older = {"memory_allocated", "total_memory", "available_memory", "running_memory_usage"}
+    for part in schema["$defs"].values():
+        for name in part["properties"].keys() - older:
+            assert not name.endswith(("_ns", "memory", "limit")), name
+
+
+def test_events_of_one_client_and_of_the_last_time(daemon: Daemon) -> None:
+    with daemon.client().register(name=b"first") as first, daemon.client().register(name=b"second") as second:
+        first.take_lock()
+        second.take_lock()
+        lines = daemon.ctl("events", "--client", "first").splitlines()
+        assert len(lines) == 2
+        assert all(first.name in line for line in lines)
+        assert daemon.ctl("events", "--since", "1h") == daemon.ctl("events")
+        assert daemon.ctl("events", "--since", "0s") == ""
+        assert "no client 'nobody'" in daemon.ctl("events", "--client", "nobody", code=1)
+        assert "is not a duration" in daemon.ctl("events", "--since", "soon", code=2)

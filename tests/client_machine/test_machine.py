@@ -1,0 +1,247 @@
+"""libnvshare's client machine by itself: what it says and does, second by second."""
+
+import pytest
+
+from nvshare.client_machine.library import TurnState, Wait
+from nvshare.client_machine.machine import SAY_HUNG, ClientMachine
+from nvshare.wire import messages as wire
+from nvshare.wire.codec import Decoder, encode
+
+SECOND = 1_000_000_000
+MILLISECOND = 1_000_000
+GIB = 1 << 30
+
+
+class Helper:
+    """A process with one GPU, connected and registered; what its machine wants is noted."""
+
+    def __init__(self, version: int = wire.PROTOCOL_VERSION) -> None:
+        self.now = SECOND
+        self.sent: list[wire.Message] = []
+        self.done: list[str] = []
+        self.moves: list[tuple[str, int]] = []
+        self.machine = ClientMachine(self.now, [(bytes(16), 16 * GIB)], self)
+        self.tick()
+        self.hear(wire.SchedOn(0, version, 1))
+        self.sent.clear()
+        self.done.clear()
+
+    def tick(self, later: int = 0) -> None:
+        self.now += later
+        self.machine.tick(self.now)
+
+    def pass_time(self, time_ns: int) -> None:
+        """As the helper thread does: a step at each deadline."""
+        end = self.now + time_ns
+        while (deadline := self.machine.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now, deadline)
+            self.tick()
+        self.now = end
+
+    def hear(self, message: wire.Message) -> None:
+        self.machine.receive(self.now, encode(message))
+
+    def want(self) -> None:
+        self.machine.seen[0].waiters = 1
+        self.tick()
+
+    def count(self, kind: type[wire.Message]) -> int:
+        return sum(isinstance(message, kind) for message in self.sent)
+
+    # client_machine.machine.Surroundings
+
+    def send(self, frames: bytes) -> None:
+        self.sent += Decoder(wire.FROM_CLIENT).feed(frames)
+
+    def connect(self) -> None:
+        self.machine.connected(self.now)
+
+    def disconnect(self) -> None:
+        self.done.append("disconnect")
+
+    def gate_moved(self, gpu: int, is_open: bool) -> None:
+        self.done.append("open" if is_open else "close")
+
+    def start_drain(self, gpu: int) -> None:
+        self.done.append("drain")
+
+    def stop_drain(self, gpu: int) -> None:
+        self.done.append("stop draining")
+
+    def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
+        self.moves.append(("out" if to_host else "in", size))
+
+    def watch_changed(self, gpu: int) -> None:
+        self.done.append("watch")
+
+    def answer(self, ask: int, granted: int) -> None:
+        self.done.append(f"{ask}: {granted}")
+
+    def refuse_questions(self) -> None:
+        self.done.append("unanswered")
+
+    def say(self, notices: int) -> None:
+        self.done.append("hung" if notices & SAY_HUNG else "say")
+
+
+def test_a_waiting_client_knows_what_it_waits_for() -> None:
+    helper = Helper()
+    gpu = helper.machine.gpus[0]
+    assert gpu.wait == Wait.NONE
+    helper.want()
+    assert gpu.wait == Wait.ANSWER
+    helper.hear(wire.WaitForMem(0, 3))
+    assert (gpu.wait, gpu.place) == (Wait.MEMORY, 3)
+    helper.hear(wire.MemAvailable(0))
+    assert gpu.wait == Wait.LOCK
+    helper.hear(wire.LockOk(0, False, 7))
+    assert gpu.wait == Wait.NONE
+    helper.hear(wire.MemAvailable(0))  # it waits for nothing
+    assert gpu.wait == Wait.NONE
+
+
+def test_a_silent_scheduler_is_asked_after_10_and_20_seconds_and_counts_as_hung_after_25() -> None:
+    helper = Helper()
+    helper.want()
+    helper.pass_time(10 * SECOND - 1)
+    assert helper.count(wire.Ping) == 0
+    helper.pass_time(1)
+    assert helper.count(wire.Ping) == 1
+    helper.pass_time(10 * SECOND)
+    assert helper.count(wire.Ping) == 2
+    helper.pass_time(5 * SECOND - 1)
+    assert helper.machine.state(0) is TurnState.WAITING
+    helper.pass_time(1)
+    assert helper.machine.state(0) is TurnState.UNATTENDED
+    assert helper.done == ["open", "hung"]
+    helper.pass_time(3600 * SECOND)
+    assert helper.count(wire.Ping) == 2
+    helper.hear(wire.Pong(0))
+    assert helper.machine.state(0) is TurnState.WAITING
+    assert helper.done == ["open", "hung", "close"]
+    assert helper.count(wire.ReqLock) == 1
+
+
+@pytest.mark.parametrize("message", [wire.Pong(0), wire.LongWait(0, 1, 1, 0, 0, b""), wire.UpdateLimit(0, GIB)])
+def test_whatever_the_scheduler_says_is_a_sign_of_life(message: wire.Message) -> None:
+    helper = Helper()
+    helper.want()
+    for _ in range(20):
+        helper.pass_time(24 * SECOND)
+        helper.hear(message)
+    assert helper.machine.state(0) is TurnState.WAITING
+
+
+def test_an_hour_of_answered_pings_is_a_wait_and_nothing_else() -> None:
+    helper = Helper()
+    helper.want()
+    for _ in range(360):
+        helper.pass_time(10 * SECOND)
+        helper.hear(wire.Pong(0))
+    assert helper.done == []
+    assert (helper.count(wire.Ping), helper.count(wire.ReqLock), helper.count(wire.Register)) == (360, 1, 0)
+
+
+def test_who_was_stopped_itself_asks_again_before_it_judges() -> None:
+    helper = Helper()
+    helper.want()
+    helper.pass_time(11 * SECOND)
+    helper.tick(later=3600 * SECOND)
+    assert helper.machine.state(0) is TurnState.WAITING
+    assert helper.count(wire.Ping) == 2
+
+
+def test_a_scheduler_of_version_1_is_never_asked() -> None:
+    helper = Helper(version=1)
+    helper.want()
+    helper.pass_time(3600 * SECOND)
+    assert [type(message) for message in helper.sent] == [wire.ReqLock]
+    assert helper.done == []
+
+
+def test_a_process_that_waits_for_nothing_has_no_deadline() -> None:
+    helper = Helper()
+    assert helper.machine.next_deadline() is None
+    helper.want()
+    helper.hear(wire.LockOk(0, False, 7))
+    helper.machine.seen[0].waiters = 0
+    helper.tick()
+    assert helper.machine.next_deadline() is None
+    helper.hear(wire.Contended(0, True))
+    assert helper.machine.next_deadline() == helper.now + 10 * SECOND
+
+
+def test_memory_is_reported_after_10_ms_or_at_once_after_64_mib() -> None:
+    helper = Helper()
+    helper.machine.reserve(0, 1 << 20)
+    helper.tick()
+    helper.pass_time(10 * MILLISECOND - 1)
+    assert helper.sent == []
+    helper.pass_time(1)
+    assert helper.sent == [wire.MemUpdate(0, 0, 1 << 20, 0)]
+    helper.machine.reserve(0, GIB)
+    helper.tick()
+    assert helper.sent[1:] == [wire.MemUpdate(0, 0, GIB + (1 << 20), 0)]
+
+
+def test_a_hung_scheduler_gets_one_report_when_it_is_back() -> None:
+    helper = Helper()
+    helper.want()
+    helper.pass_time(25 * SECOND)
+    helper.sent.clear()
+    for _ in range(1000):
+        helper.machine.reserve(0, 1 << 20)
+        helper.tick(later=20 * MILLISECOND)
+    assert helper.sent == []
+    helper.hear(wire.Pong(0))
+    helper.tick()
+    helper.pass_time(10 * MILLISECOND)
+    assert helper.sent == [wire.MemUpdate(0, 0, 1000 << 20, 0)]
+
+
+def holding(helper: Helper, lock: int) -> None:
+    helper.want()
+    helper.hear(wire.LockOk(0, True, lock))
+    helper.machine.seen[0].waiters = 0
+    helper.moves.clear()
+
+
+def test_memory_comes_in_when_the_lock_is_held_and_goes_out_when_it_is_released() -> None:
+    helper = Helper()
+    holding(helper, 7)
+    helper.hear(wire.MoveIn(0, 7, 3 * GIB))
+    helper.hear(wire.MoveOut(0, 7, 2 * GIB))
+    helper.hear(wire.DropLock(0, wire.DropReason.QUANTUM, 1000, 7))
+    assert helper.moves == [("in", 3 * GIB)]
+    helper.machine.drained(helper.now, 0, again=False)
+    assert helper.moves == [("in", 3 * GIB), ("out", 2 * GIB)]
+
+
+def test_a_request_to_move_memory_counts_for_its_own_lock_only() -> None:
+    helper = Helper()
+    holding(helper, 7)
+    helper.hear(wire.MoveIn(0, 6, GIB))
+    helper.hear(wire.MoveOut(0, 6, GIB))
+    helper.hear(wire.DropLock(0, wire.DropReason.QUANTUM, 1000, 7))
+    helper.hear(wire.MoveIn(0, 7, GIB))
+    helper.machine.drained(helper.now, 0, again=False)
+    assert helper.moves == []
+
+
+def test_what_was_to_go_out_stays_if_the_lock_was_not_released() -> None:
+    helper = Helper()
+    holding(helper, 7)
+    helper.hear(wire.MoveOut(0, 7, GIB))
+    helper.hear(wire.DropLock(0, wire.DropReason.QUANTUM, 1000, 7))
+    helper.hear(wire.LockOk(0, True, 8))  # 7 was revoked meanwhile
+    helper.hear(wire.DropLock(0, wire.DropReason.QUANTUM, 1000, 8))
+    helper.machine.drained(helper.now, 0, again=False)
+    assert helper.moves == []
+
+
+@pytest.mark.parametrize(("version", "reports"), [(wire.MOVES_SINCE - 1, 0), (wire.MOVES_SINCE, 1)])
+def test_a_move_is_reported_to_a_scheduler_that_knows_moves(version: int, reports: int) -> None:
+    helper = Helper(version)
+    helper.machine.moved(0, to_host=True, moved=GIB, took_ns=90 * MILLISECOND)
+    assert helper.count(wire.Moved) == reports
+    assert not reports or helper.sent == [wire.Moved(0, True, GIB, 90 * MILLISECOND)]

@@ -1,0 +1,83 @@
+"""What the naive account takes from the core about gangs, and what must hold for them at the end of every step."""
+
+from typing import TYPE_CHECKING
+
+from core.naive_gpu import NaiveGpu, NaiveSeat
+from nvshare.core import actions as ac
+from nvshare.core.gang import Gang
+from nvshare.core.node import Node
+from nvshare.core.turns import Turns
+
+if TYPE_CHECKING:
+    from core.naive import Naive
+
+
+def note(naive: "Naive", now: int, node: Node) -> None:
+    """Who follows, or no longer does."""
+    naive.has_gangs = naive.has_gangs or bool(node.gangs.all)
+    for uuid, gpu in naive.gpus.items():
+        for seat in gpu.seats.values():
+            real = node.gpus[uuid].turns.seats[seat.client]
+            if real.follows and seat.state == "rest":
+                naive.start_wait(now, seat, gpu)
+            elif seat.follows and seat.state in ("waiting", "blocked") and real.state == "rest":
+                seat.state = "rest"
+            seat.follows = real.follows
+
+
+def note_given(naive: "Naive", now: int, gpu: NaiveGpu, seat: NaiveSeat, real: Turns) -> None:
+    """It may have begun to follow in this step."""
+    if seat.state == "rest" and real.seats[seat.client].gang is not None:
+        naive.start_wait(now, seat, gpu)
+
+
+def note_passing(naive: "Naive", uuid: str, passer: NaiveSeat, node: Node) -> None:
+    queue = naive.queue(uuid, naive.gpus[uuid], node)
+    if passer.rank is None:
+        return  # It asked and came in within one step; nobody but the core knows its rank.
+    for other in queue:
+        if other is passer:
+            return
+        if node.gpus[uuid].turns.seats[other.client].gang is not None:
+            continue  # A gang is passed over until its own time has come.
+        other.passes += 1
+        assert other.passes <= naive.settings.most_passes, "nobody is passed more often than that"
+
+
+def check(actions: list[ac.Action], node: Node) -> None:
+    dropped = {(one.client, one.gpu) for one in actions if isinstance(one, ac.DropLock) and one.cause != "claim"}
+    given = {(one.client, one.gpu) for one in actions if isinstance(one, ac.GiveLock)}
+    for gang in node.gangs.all.values():
+        assert len(gang.seats) > 1, "one alone is no gang"
+        for uuid, seat in gang.seats.items():
+            assert seat.gang is gang
+            assert node.clients[seat.client].seats[uuid] is seat, "a member has not left"
+        if dropped & {(seat.client, uuid) for uuid, seat in gang.seats.items()}:
+            held = {uuid: seat for uuid, seat in gang.seats.items() if seat.state == "staying"}
+            kept = [uuid for uuid, seat in held.items() if _is_wanted(node, uuid, gang)]
+            kept = [uuid for uuid in kept if (held[uuid].client, uuid) not in given]
+            assert not kept, "locks of a gang are dropped together, but for those that nobody else waits for"
+        if gang.stage == "entering" and gang.waiting() and not node.is_settling:
+            has_room = all(node.gpus[uuid].has_room(seat) for uuid, seat in gang.waiting().items())
+            assert not has_room, "a gang comes in as soon as there is room at all its GPUs"
+
+
+def check_queue(gpu: NaiveGpu, real: Turns, safe: int) -> None:
+    """Who waits does so for a reason. Members of gangs may wait for another GPU."""
+    first = real.queue.first()
+    is_kept = first is not None and first.is_entering
+    if any(not seat.follows for seat in real.queue):
+        assert is_kept or gpu.named("staying", "dropping"), "nobody waits for a GPU on which nobody runs"
+    if first is not None and first.gang is None:
+        crowded = gpu.taken("staying", "dropping") + gpu.swappable(gpu.seats[first.client])
+        assert crowded > safe, "nobody waits while it fits and it is its turn"
+
+
+def check_host(gpu: NaiveGpu, seat: NaiveSeat, real: Turns) -> None:
+    """A member of a gang may be the one of those who block each other that runs next, and still wait for its gang."""
+    is_member = real.seats[seat.client].gang is not None
+    assert is_member or not gpu.must_wait(seat), "nobody's turn evicts what the host cannot take"
+
+
+def _is_wanted(node: Node, uuid: str, gang: Gang) -> bool:
+    return any(seat.gang is not gang for seat in node.gpus[uuid].turns.queue)

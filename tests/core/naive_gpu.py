@@ -1,0 +1,118 @@
+"""What the naive account knows of one GPU and of each client at it."""
+
+from dataclasses import dataclass, field
+
+from nvshare.core import actions as ac
+from nvshare.core.model import NO_MEMORY, Memory, ModeName
+from nvshare.core.turns import Turns
+
+
+@dataclass
+class NaiveSeat:
+    """One client at one GPU."""
+
+    client: int
+    priority: int
+    memory: Memory = NO_MEMORY
+    state: str = "rest"
+    lock: int = 0
+    revoked: int = 0
+    deadline: int = 0
+    since: int = 0
+    order: int = 0
+    passes: int = 0
+    rank: int | None = None
+    """None until it is known: by the account itself, or by the core after the step in which this wait began."""
+    may_lag: bool = False
+    """This wait began in mode adaptive."""
+    contended: bool = False
+    told_wait: bool = False
+    used: int | None = None
+    """What NVML saw of its process; None: nothing."""
+    highest: int = 0
+    """The most unswappable memory that it reported when it was measured."""
+    host_room: int = 1 << 64
+    """What the host can take of its memory."""
+    follows: bool = False
+    """It waits because another member of its gang does."""
+    keeps_rank: bool = False
+    """It was silent while it waited, and not because its lock was revoked."""
+    late: int | None = None
+    """The lock that it claims in this step although the time for claims is over; 0: it says it runs without one."""
+    allowance: int = 0
+    """What has to be added to the bound of this wait: late alarms, and memory that grew meanwhile."""
+
+
+@dataclass
+class NaiveGpu:
+    size: int = 0
+    measured: bool = False
+    foreign: int = 0
+    context: int = 0
+    mode: ModeName = "auto"
+    seats: dict[int, NaiveSeat] = field(default_factory=dict)
+    most_clients: int = 0
+    longest_wait_ns: int = 0
+    """The core's own bound: the highest that held so far, because a rule may change while clients wait."""
+    longest_gang_wait_ns: int = 0
+    """The same, if there are gangs."""
+
+    def note_gang_wait(self, longest_ns: int) -> None:
+        self.longest_gang_wait_ns = max(self.longest_gang_wait_ns, longest_ns)
+
+    def named(self, *states: str) -> list[NaiveSeat]:
+        return [seat for seat in self.seats.values() if seat.state in states]
+
+    def taken(self, *states: str) -> int:
+        fixed = sum(self.fixed(seat) for seat in self.seats.values())
+        return fixed + self.foreign + sum(self.swappable(seat) for seat in self.named(*states))
+
+    def swappable(self, seat: NaiveSeat) -> int:
+        return min(seat.memory.swappable, self.size, seat.host_room)
+
+    def pinned(self, seat: NaiveSeat) -> int:
+        return min(seat.memory.swappable, self.size) - self.swappable(seat)
+
+    def must_wait(self, seat: NaiveSeat) -> bool:
+        """Its turn would evict memory of others that the host cannot take."""
+        others = sum(self.pinned(other) for other in self.seats.values() if other is not seat)
+        return others > 0 and self.taken() + self.swappable(seat) > self.size - self.card_reserve
+
+    @property
+    def card_reserve(self) -> int:
+        return min(max(1 << 30, self.size // 20), self.size // 8)
+
+    def reported(self, seat: NaiveSeat) -> int:
+        return seat.memory.unswappable + seat.memory.contexts * self.context
+
+    def fixed(self, seat: NaiveSeat) -> int:
+        reported = self.reported(seat)
+        if seat.used is None:
+            share = max(self.size // len(self.seats), self.context)
+            return min(reported, share, self.size) + self.pinned(seat)
+        return min(reported, seat.used + max(0, reported - seat.highest), self.size) + self.pinned(seat)
+
+    def check_capacity(self, action: ac.TellCapacity) -> None:
+        others = sum(self.fixed(seat) for seat in self.seats.values() if seat.client != action.client)
+        assert action.room == max(0, self.size - self.card_reserve - self.foreign - others), (
+            "the room is what others leave"
+        )
+        assert action.context_bytes == self.context
+
+    def block(self, action: ac.ReportBlocked, rank: int | None) -> None:
+        seat, holder = self.seats[action.client], self.seats[action.holder]
+        assert (seat.state, self.must_wait(seat)) == ("waiting", True), "who could run is not blocked"
+        others = [self.pinned(other) for other in self.seats.values() if other is not seat]
+        assert action.pinned == self.pinned(holder) == max(others)
+        seat.state, seat.rank = "blocked", rank
+
+    def unblock(self, now: int, real: Turns, last_order: int) -> int:
+        """Those whom the core no longer blocks wait again, behind all of the same rank; the time so far does not
+        count. The last order that was given."""
+        unblocked = [seat for seat in self.named("blocked") if real.seats[seat.client].state != "blocked"]
+        for order, seat in enumerate(sorted(unblocked, key=lambda seat: real.seats[seat.client].ticket), 1):
+            assert self.pinned(seat) or not self.must_wait(seat), "who is blocked waits until the host has room"
+            seat.state, seat.order = "waiting", last_order + order
+            for other in self.seats.values():
+                other.allowance += now - seat.since
+        return last_order + len(unblocked)

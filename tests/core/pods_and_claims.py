@@ -1,0 +1,36 @@
+"""Events of Kubernetes from the words of a story."""
+
+from core.words import parse_size
+from nvshare.core import events as ev
+
+
+def options_of(text: str) -> tuple[dict[str, str], set[str]]:
+    words = text.split()
+    return dict(word.split("=", 1) for word in words if "=" in word), {word for word in words if "=" not in word}
+
+
+def size_or_none(options: dict[str, str], key: str) -> int | None:
+    return parse_size(options[key]) if key in options else None
+
+
+def pod_changed(pod: str, rest: str) -> ev.PodChanged:
+    options, _ = options_of(rest)
+    keeps_limit = options.get("limit") == "unreadable"
+    return ev.PodChanged(
+        pod=pod,
+        label=f"team/{pod}",
+        limit=None if keeps_limit else size_or_none(options, "limit"),
+        spec_limit=size_or_none(options, "spec"),
+        container_limits=tuple(parse_size(size) for size in options.get("containers", "").split(",") if size),
+        priority=int(options["priority"]) if "priority" in options else None,
+        weight=int(options["weight"]) if "weight" in options else None,
+        keeps_limit=keeps_limit,
+        claims=tuple(f"team/{name}" for name in options.get("claims", "").split(",") if name),
+    )
+
+
+def claim_prepared(name: str, rest: str) -> ev.ClaimPrepared:
+    options, _ = options_of(rest)
+    settings = {key: int(options.pop(key)) for key in ("priority", "weight") if key in options}
+    limits = {gpu: parse_size(size) for gpu, size in options.items()}
+    return ev.ClaimPrepared(uid=f"uid-{name}", label=f"team/{name}", limits=limits, **settings)

@@ -1,0 +1,61 @@
+"""By when waiting clients will probably start: the rounds to come, played through."""
+
+from nvshare.core import events as ev
+from nvshare.core.actions import DropLock, GiveLock
+from nvshare.core.expected_start import MOST, expected_starts
+from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.node import Node
+
+FIXED = Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND))
+
+
+def node_of(*sizes_gib: int) -> Node:
+    """Clients 1, 2, … of these sizes ask one after another for a GPU of 10 GiB, of which 9 are safe."""
+    node = Node(FIXED, epoch=1, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    for client in range(1, len(sizes_gib) + 1):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),)))
+    for client, gib in enumerate(sizes_gib, 1):
+        node.handle(0, ev.LockRequested(client, "g0", Memory(swappable=gib * GIB)))
+    return node
+
+
+def starts(node: Node, at_s: int) -> dict[int, float]:
+    return {client: ns / SECOND for client, ns in expected_starts(node.gpus["g0"], at_s * SECOND).items()}
+
+
+def test_each_waits_for_the_turns_before_its_own() -> None:
+    assert starts(node_of(8, 8, 8, 8), 10) == {2: 20, 3: 50, 4: 80}
+
+
+def test_those_who_fit_together_start_together() -> None:
+    assert starts(node_of(8, 4, 4, 8), 0) == {2: 30, 3: 30, 4: 60}
+
+
+def test_only_as_many_leave_as_are_needed() -> None:
+    assert starts(node_of(5, 4, 4), 0) == {3: 30}
+
+
+def test_without_a_queue_or_a_running_client_nothing_is_said() -> None:
+    assert starts(node_of(4), 0) == {}
+    assert starts(node_of(), 0) == {}
+
+
+def test_only_the_first_of_a_long_queue_are_told() -> None:
+    assert list(starts(node_of(*[8] * 30), 0)) == list(range(2, 2 + MOST))
+
+
+def test_what_was_told_comes_true_if_everybody_always_has_work() -> None:
+    node = node_of(8, 8, 8)
+    told = starts(node, 0)
+    locks = {1: (1 << 32) + 1}
+    happened = {}
+    for now in (30, 60):
+        for dropped in node.handle(now * SECOND, ev.AlarmRang()):
+            if isinstance(dropped, DropLock):
+                released = ev.LockReleased(dropped.client, "g0", locks[dropped.client], True)
+                for given in node.handle(now * SECOND, released):
+                    if isinstance(given, GiveLock):
+                        locks[given.client] = given.lock
+                        happened[given.client] = float(now)
+    assert happened == told

@@ -1,0 +1,76 @@
+"""What moving memory costs, as it is learned."""
+
+from random import Random
+
+import pytest
+
+from nvshare.core.model import GIB, SECOND
+from nvshare.core.modes.move_cost import FIRST_GUESS_S_PER_GIB, MAX_S_PER_GIB, MeasuredCost, MoveCost
+
+
+def per_gib(cost: MoveCost) -> float:
+    return cost.of(GIB) / SECOND
+
+
+def test_before_anything_is_known_a_guess_holds() -> None:
+    assert per_gib(MoveCost()) == FIRST_GUESS_S_PER_GIB
+
+
+def test_one_clear_figure_is_nearly_enough() -> None:
+    """8 GiB took 4 s longer than a tenth of a second: what work varies by does not matter."""
+    cost = MoveCost()
+    cost.note(8 * GIB, 4 * SECOND, SECOND // 10)
+    assert per_gib(cost) == pytest.approx(0.5, rel=0.01)
+
+
+def test_a_figure_that_drowns_in_the_work_hardly_counts() -> None:
+    cost = MoveCost()
+    cost.note(GIB, 10 * SECOND, 100 * SECOND)
+    assert per_gib(cost) == pytest.approx(FIRST_GUESS_S_PER_GIB, abs=0.01)
+
+
+def test_figures_that_vary_find_their_middle() -> None:
+    cost, chance = MoveCost(), Random("moving")
+    for _ in range(100):
+        cost.note(4 * GIB, int(chance.uniform(0, 4) * SECOND), 5 * SECOND)
+    assert per_gib(cost) == pytest.approx(0.5, rel=0.15)
+
+
+def test_a_card_that_becomes_slower_is_noticed() -> None:
+    cost = MoveCost()
+    for _ in range(50):
+        cost.note(4 * GIB, SECOND, SECOND)
+    before = per_gib(cost)
+    for _ in range(100):
+        cost.note(4 * GIB, 8 * SECOND, SECOND)
+    assert before == pytest.approx(0.25, rel=0.02)
+    assert per_gib(cost) > 1.7
+
+
+@pytest.mark.parametrize(("extra_s", "wanted"), [(-100, 0.01), (10_000, MAX_S_PER_GIB)])
+def test_nonsense_is_kept_within_bounds(extra_s: int, wanted: float) -> None:
+    cost = MoveCost()
+    cost.note(4 * GIB, extra_s * SECOND, 0)
+    assert per_gib(cost) == pytest.approx(wanted)
+
+
+def test_what_clients_measured_counts_and_nothing_is_inferred_any_more() -> None:
+    cost = MoveCost()
+    cost.set_measured(SECOND // 10)
+    cost.note(8 * GIB, 8 * SECOND, SECOND)
+    assert (cost.of(2 * GIB), cost.samples) == (SECOND // 5, 2)
+
+
+def test_the_measured_cost_follows_the_last_moves_and_has_bounds() -> None:
+    measured = MeasuredCost()
+    measured.note(GIB // 16, SECOND)  # too little to say anything
+    before = measured.ns_per_gib
+    measured.note(4 * GIB, 4 * SECOND)
+    assert (before, measured.ns_per_gib) == (None, SECOND)
+    for _ in range(30):
+        measured.note(4 * GIB, SECOND)
+    assert measured.ns_per_gib == pytest.approx(SECOND / 4, rel=0.02)
+    measured.note(1000 * GIB, 1)
+    for _ in range(30):
+        measured.note(1000 * GIB, 1)
+    assert measured.ns_per_gib == SECOND // 100

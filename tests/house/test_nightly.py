@@ -1,0 +1,31 @@
+"""`make nightly` runs every target and hides no failure."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import nightly
+
+NOT_RUN = {
+    "help": "it only prints",
+    "generate": "it changes the tree; `lint` checks that there is nothing to change",
+    "nightly": "it is the one that runs them",
+}
+
+
+def test_every_target_of_the_makefile_is_run_or_left_out_for_a_reason() -> None:
+    documented = re.findall(r"^([a-z0-9-]+):.*##", (nightly.ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert sorted([*nightly.TARGETS, *NOT_RUN]) == sorted(documented)
+
+
+def test_a_failure_is_shown_and_the_targets_after_it_are_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "Makefile").write_text("good:\n\t@echo fine\nbad:\n\t@echo broken; exit 7\n")
+    assert nightly.main(["bad", "good"], tmp_path) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"^bad +failed \(2\) +\d+$", out, re.MULTILINE)
+    assert re.search(r"^good +ok +\d+$", out, re.MULTILINE)
+    assert "\nbroken\n" in out
+    assert nightly.main(["good"], tmp_path) == 0

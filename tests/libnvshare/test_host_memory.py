@@ -1,0 +1,79 @@
+"""Programs whose cgroup has too little memory for what they have on the GPU: real processes under the real scheduler.
+
+The scheduler reads cgroups from a directory of the test, in which these processes have a limit."""
+
+from pathlib import Path
+
+import pytest
+
+from libnvshare.machine import Machine
+from libnvshare.programs import GIB, MIB, OUT_OF_MEMORY
+from nvshare.scheduler.sources.cgroup_memory import MARGIN, memory_cgroup
+from support.waiting import wait_until
+
+USED = 100 * MIB
+
+
+class HostLimit:
+    """The memory limit of the cgroup in which this process and its children are."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        found = memory_cgroup(Path("/proc/self/cgroup").read_text())
+        if found is None or ".." in found[1]:
+            pytest.skip("this machine does not count memory by cgroups")
+        self._is_v2, path = found
+        self._directory = (root if self._is_v2 else root / "memory") / path.strip("/")
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def set(self, limit: int) -> None:
+        names = ("memory.max", "memory.current") if self._is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        texts = {
+            names[1]: str(USED),
+            "memory.kmem.usage_in_bytes": "0",
+            "memory.stat": "kernel 0\ninactive_file 0\ntotal_inactive_file 0\n",
+            names[0]: str(limit),
+        }
+        for name, text in texts.items():
+            (self._directory / name).write_text(text)
+
+
+def machine_with(place: Path, host: HostLimit) -> Machine:
+    return Machine(place, "--host-memory=on", f"--cgroup-root={host.root}", memory="4Gi")
+
+
+def shortfalls(machine: Machine) -> list[int]:
+    return [client["host_shortfall_bytes"] for client in machine.clients()]
+
+
+def test_who_would_evict_what_the_host_cannot_take_waits_and_can_read_why(tmp_path: Path) -> None:
+    host = HostLimit(tmp_path / "cgroup")
+    host.set(600 * MIB)
+    with machine_with(tmp_path, host) as machine:
+        first, second = machine.client(2 * GIB), machine.client(2 * GIB - 64 * MIB)
+        first.do("spin 1000 1")
+        missing = 2 * GIB - (600 * MIB - USED - MARGIN)
+        wait_until(lambda: shortfalls(machine) == [missing, 0], what="the scheduler knows what the host lacks")
+        second.say("spin 1000 1")
+        wait_until(lambda: machine.clients()[1]["state"] == "blocked", what="the other waits")
+        story = machine.daemon.ctl("story", str(machine.clients()[1]["id"]))
+        assert "the host has no room for 1.64 GiB of lib_client" in story
+        assert f"Set its memory limit to at least {(600 * MIB + missing) // MIB}Mi" in machine.daemon.log.text
+        host.set(8 * GIB)
+        assert second.answer(60)[0] == "0"
+        assert machine.overlaps() == []
+
+
+def test_with_card_and_host_full_an_allocation_is_refused_and_nobody_ends(tmp_path: Path) -> None:
+    host = HostLimit(tmp_path / "cgroup")
+    host.set(600 * MIB)
+    with machine_with(tmp_path, host) as machine:
+        first, second = machine.client(2 * GIB), machine.client()
+        first.do("spin 1000 1")
+        wait_until(lambda: max(shortfalls(machine)) > 0, what="the scheduler knows what the host lacks")
+        assert second.ask(f"alloc {2 * GIB}")[0] == str(OUT_OF_MEMORY)
+        assert "was refused: the card has 1108 MiB for this program, 0 MiB of them in use" in second.said()
+        second.do(f"alloc {GIB}")
+        second.do("spin 1000 1", timeout=60)
+        for program in (first, second):
+            program.do("sync", timeout=60)

@@ -1,0 +1,166 @@
+"""Memory moves in bulk at a switch, on simulated cards under the real scheduler.
+
+What moved is read from the card's own records, so a busy machine changes nothing but how long a test takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from libnvshare.machine import Machine
+from libnvshare.programs import CHECKS, GIB, MIB, Program
+from nvshare.simgpu.trace import Kind, ProcessTrace, Record
+from support.waiting import wait_until
+
+FOREVER = 1_000_000
+SIZE = 5 * GIB
+OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
+
+
+def machine_of(tmp_path: Path, **settings: Any) -> Machine:
+    return Machine(tmp_path, *OPTIONS, memory="8Gi", **settings)
+
+
+def program(machine: Machine, **environment: str) -> tuple[Program, int]:
+    """A program with one allocation; its address."""
+    started = machine.start(CHECKS / "lib_mover", **environment)
+    started.do("init")
+    return started, int(started.do(f"alloc {SIZE}")[0])
+
+
+def two_that_take_turns(machine: Machine, **environment: str) -> list[Program]:
+    """Each touches all of its memory, over and over; they do not fit together."""
+    both = [program(machine, **environment) for _ in range(2)]
+    for one, address in both:
+        one.say(f"touch {address} {SIZE} {FOREVER}")
+    return [one for one, _ in both]
+
+
+def moved(machine: Machine) -> list[dict[str, int]]:
+    return [client["moved"] for client in machine.clients()]
+
+
+def prefetches(trace: ProcessTrace) -> list[Record]:
+    return trace.of_kind(Kind.PREFETCH)
+
+
+def pids_that_move_out(machine: Machine) -> list[int]:
+    return [trace.pid for trace in machine.traces() if any(record.detail == 0 for record in prefetches(trace))]
+
+
+def turns(machine: Machine) -> int:
+    return min((client["turns"] for client in machine.clients()), default=0)
+
+
+def wait_for_moves(machine: Machine) -> None:
+    wait_until(
+        lambda: all(one["in_bytes"] and one["out_bytes"] for one in moved(machine)) and len(moved(machine)) == 2,
+        "both have moved memory both ways",
+        60,
+    )
+
+
+def test_at_a_switch_one_moves_out_what_the_other_needs(tmp_path: Path) -> None:
+    with machine_of(tmp_path) as machine:
+        two_that_take_turns(machine)
+        wait_for_moves(machine)
+        for trace in machine.traces():
+            assert {record.detail for record in prefetches(trace)} == {0, 1}
+            assert max(record.bytes for record in prefetches(trace)) == 64 * MIB
+            assert min(kernel.page_in_ns for kernel in trace.kernels()) == 0  # its memory was all there
+
+
+def test_memory_that_was_never_touched_is_not_moved(tmp_path: Path) -> None:
+    used = GIB // 2
+    with machine_of(tmp_path, touch="stream") as machine:
+        both = [program(machine) for _ in range(2)]
+        for one, address in both:
+            one.do(f"set {address} {used}")
+            one.say(f"touch {address} {used} {FOREVER}")
+        wait_until(lambda: turns(machine) >= 3, "each has had its turns", 60)
+        for trace in machine.traces():
+            (allocation,) = (record for record in trace.of_kind(Kind.ALLOC) if record.bytes == SIZE)
+            within = range(allocation.address, allocation.address + used)
+            assert prefetches(trace)
+            assert all(
+                record.address in within and record.address + record.bytes - 1 in within for record in prefetches(trace)
+            )
+
+
+def test_nothing_is_moved_if_the_user_says_so(tmp_path: Path) -> None:
+    with machine_of(tmp_path) as machine:
+        two_that_take_turns(machine, NVSHARE_PREFETCH="0")
+        wait_until(lambda: turns(machine) >= 3, "each has had its turns", 60)
+        assert [prefetches(trace) for trace in machine.traces()] == [[], []]
+
+
+def test_memory_that_the_program_advises_is_left_alone(tmp_path: Path) -> None:
+    with machine_of(tmp_path) as machine:
+        both = [program(machine) for _ in range(2)]
+        for one, address in both:
+            one.do(f"advise {address} {SIZE}")
+            one.say(f"touch {address} {SIZE} {FOREVER}")
+        wait_until(lambda: turns(machine) >= 3, "each has had its turns", 60)
+        assert [prefetches(trace) for trace in machine.traces()] == [[], []]
+
+
+def test_a_prefetch_that_does_nothing_is_noticed_and_said_once(tmp_path: Path) -> None:
+    with machine_of(tmp_path, prefetch="ignored", scale=0.2) as machine:
+        both = two_that_take_turns(machine)
+        said = "prefetching memory has no effect here; page faults move it instead"
+        wait_until(lambda: all(said in one.said() for one in both), "it is said", 60)
+        before = [len(prefetches(trace)) for trace in machine.traces()]
+        had = turns(machine)
+        wait_until(lambda: turns(machine) >= had + 2, "turns go on", 60)
+        assert [len(prefetches(trace)) for trace in machine.traces()] == before
+        assert [one.said().count(said) for one in both] == [1, 1]
+
+
+def test_a_card_without_concurrent_managed_access_has_no_mover(tmp_path: Path) -> None:
+    with Machine(tmp_path, compute_capability="5.2") as machine:
+        one, address = program(machine)
+        one.do(f"touch {address} {SIZE} 1")
+        assert [prefetches(trace) for trace in machine.traces()] == [[]]
+
+
+def test_programs_that_all_fit_move_nothing(tmp_path: Path) -> None:
+    with Machine(tmp_path, *OPTIONS, memory="16Gi") as machine:
+        two_that_take_turns(machine)
+        wait_until(lambda: [one["state"] for one in machine.clients()] == ["running"] * 2, "both run", 60)
+        assert [prefetches(trace) for trace in machine.traces()] == [[], []]
+
+
+def test_memory_can_be_freed_and_contexts_destroyed_while_it_moves(tmp_path: Path) -> None:
+    with machine_of(tmp_path) as machine:
+        other, there = program(machine)
+        other.say(f"touch {there} {SIZE} {FOREVER}")
+        for _ in range(3):
+            one, address = program(machine)
+            one.do(f"touch {address} {SIZE} 1", timeout=60)  # from now on its memory moves out as soon as it must go
+            one.do(f"free {address}")
+            address = int(one.do(f"alloc {SIZE}")[0])
+            one.do(f"touch {address} {SIZE} 1", timeout=60)
+            one.do("destroy")
+            one.finish()
+        assert other.process.poll() is None
+
+
+def test_a_program_that_is_killed_while_it_moves_leaves_the_gpu_to_the_others(tmp_path: Path) -> None:
+    with machine_of(tmp_path, scale=1) as machine:  # a move takes a quarter of a second
+        both = [program(machine) for _ in range(2)]
+        for one, address in both:
+            one.say(f"touch {address} {SIZE} {FOREVER}")
+        wait_until(lambda: pids_that_move_out(machine), "one moves out", 60)
+        leavers = pids_that_move_out(machine)
+        leaving = next(one for one, _ in both if one.process.pid in leavers)
+        leaving.process.kill()
+        wait_until(lambda: [one["state"] for one in machine.clients()] == ["running"], "the other runs alone", 60)
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_a_scheduler_that_dies_during_a_switch_is_replaced_and_turns_go_on(tmp_path: Path, attempt: int) -> None:
+    with machine_of(tmp_path, scale=0.2) as machine:
+        two_that_take_turns(machine)
+        wait_until(lambda: any(one["out_bytes"] for one in moved(machine)), "the first switch", 60)
+        machine.restart()
+        wait_for_moves(machine)

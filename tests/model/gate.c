@@ -1,0 +1,227 @@
+/* The gate of libnvshare (gate/gate.c, gate/enter.c, gate/enter.h, gate/threads.c, as they are shipped), with threads that submit work
+ * and a helper that closes, drains, opens and watches, under every interleaving that explore.h describes.
+ *
+ *   gate SCENARIO THREADS ENTRIES MOST_CHOICES [fenced]
+ *
+ * Scenarios: `close` (the helper closes, drains and opens, twice) and `watch` (it looks whether the process is idle, then closes). */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "explore.h"
+#include "gate/drain.h"
+#include "gate/enter.h"
+#include "gate/gate.h"
+#include "gate/streams.h"
+#include "gpu.h"
+#include "helper/wake.h"
+#include "process.h"
+
+enum { MOST_WORKERS = 3, FIRST_STREAM = 64 };
+
+struct nvs_gpu nvs_gpus[NVS_MAX_GPUS];
+int nvs_gpu_count = 1;
+struct nvs_real nvs_real;
+static struct nvs_gpu *const gpu = &nvs_gpus[0];
+static struct nvs_gate gate;
+static struct nvs_thread *records[MOST_WORKERS + 1];
+static bool is_watching, is_fenced;
+static int workers, entries;
+
+/* The truth, which no thread of the program sees. */
+static bool is_empty;                       /* the helper closed the gate and found nobody inside */
+static bool is_noted[MOST_WORKERS];         /* the list of streams to drain */
+static int submitted[MOST_WORKERS], drained[MOST_WORKERS];
+static bool has_told_idle, has_worked_after_idle, is_woken;
+static bool is_list_locked;
+static _Atomic uint64_t work[MOST_WORKERS]; /* what the driver has of each stream */
+
+/* ---- what the gate calls ---- */
+
+bool nvs_process_ready(void) { return true; }
+bool nvs_barrier_setup(void) { return !is_fenced; }
+void nvs_barrier(void) { explore_barrier(); }
+void nvs_wake_helper(void) { is_woken = true; }
+void nvs_futex_wake_all(_Atomic uint32_t *word) { (void)word; }
+void nvs_drain_in_thread(struct nvs_gpu *which, uint32_t open_count) { (void)which, (void)open_count; }
+
+struct expected { _Atomic uint32_t *word; uint32_t value; };
+
+static bool has_changed(const void *argument)
+{
+    const struct expected *expected = argument;
+    return explore_peek((const void *)(uintptr_t)expected->word, sizeof *expected->word) != expected->value;
+}
+
+/* Without its timeout: a lost wake-up shows as a run in which nobody can go on. */
+void nvs_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t timeout_ns)
+{
+    struct expected expected = {word, value};
+    (void)timeout_ns;
+    explore_await(has_changed, &expected, "futex");
+}
+
+static char arena[16 << 10] __attribute__((aligned(64)));
+void *nvs_pages(size_t bytes) { return bytes <= sizeof arena ? arena : NULL; }
+
+bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use)
+{
+    (void)spent;
+    *use = (struct nvs_stream_use){.gpu = gpu, .handle = handle, .window = 1000};
+    return true;
+}
+
+static bool is_list_free(const void *nothing) { return (void)nothing, !is_list_locked; }
+
+/* Under the list's lock, as drain() is. */
+bool nvs_stream_note(const struct nvs_stream_use *use)
+{
+    explore_await(is_list_free, NULL, "the list");
+    is_noted[use->handle - FIRST_STREAM] = true;
+    return true;
+}
+
+/* ---- the program's threads ---- */
+
+static void submit(int number)
+{
+    explore_step("submit");
+    explore_require(!is_empty, "nobody submits after the gate was closed and found empty");
+    has_worked_after_idle = has_worked_after_idle || has_told_idle;
+    submitted[number]++;
+    atomic_store_explicit(&work[number], (uint64_t)submitted[number], memory_order_relaxed);
+}
+
+static void submits(int number)
+{
+    for (int i = 0; i < entries; i++) {
+        bool entered = nvs_enter((uintptr_t)(FIRST_STREAM + number));
+        explore_require(entered, "a thread gets in");
+        submit(number);
+        nvs_leave(entered);
+    }
+}
+
+/* ---- the helper ---- */
+
+static bool is_outside(const void *nothing)
+{
+    (void)nothing;
+    for (int i = 0; i < workers; i++)
+        if (explore_peek(&records[i]->inside, sizeof records[i]->inside))
+            return false;
+    return true;
+}
+
+/* As nvs_drain_step: all that is noted finishes, then the generation changes, then the list is cleared. */
+static bool drain(void)
+{
+    explore_await(is_list_free, NULL, "the list");
+    is_list_locked = true;
+    int seen[MOST_WORKERS];
+    for (int i = 0; i < workers; i++) {
+        seen[i] = (int)atomic_load_explicit(&work[i], memory_order_relaxed);
+        explore_require(!is_empty || seen[i] == submitted[i], "what was submitted inside is in its stream when nobody is inside");
+        explore_require(seen[i] == drained[i] || is_noted[i] || !is_empty, "a stream with work is on the list");
+    }
+    bool is_done = nvs_gate_new_generation(gpu);
+    for (int i = 0; is_done && i < workers; i++) {
+        if (is_noted[i])
+            drained[i] = seen[i];
+        is_noted[i] = false;
+    }
+    is_list_locked = false;
+    return is_done;
+}
+
+static void closes(void)
+{
+    nvs_gate_close(gpu);
+    has_told_idle = false;
+    while (nvs_threads_any_inside(gpu))
+        explore_await(is_outside, NULL, "threads to leave");
+    is_empty = true;
+    explore_require(drain(), "a closed gate can be drained");
+    for (int i = 0; i < workers; i++)
+        explore_require(drained[i] == submitted[i], "all work has been drained when the lock is released");
+    explore_step("the lock is released");
+    is_empty = false;
+    nvs_gate_open(gpu);
+}
+
+/* As tick_watch in helper/work.c. */
+static void watches(void)
+{
+    nvs_gate_watch(gpu);
+    while (nvs_threads_any_inside(gpu))
+        explore_await(is_outside, NULL, "threads to leave");
+    if (!drain())
+        return; /* a thread came in meanwhile */
+    atomic_store(&gpu->is_idle_told, true);
+    has_told_idle = nvs_gate_is_watched(gpu);
+    for (int i = 0; has_told_idle && i < workers; i++)
+        explore_require(drained[i] == submitted[i], "a process that is idle has no work");
+}
+
+/* ---- runs ---- */
+
+static void reset(void)
+{
+    memset(arena, 0, sizeof arena);
+    memset(submitted, 0, sizeof submitted);
+    memset(drained, 0, sizeof drained);
+    memset(is_noted, 0, sizeof is_noted);
+    memset((void *)work, 0, sizeof work);
+    memset(&gate, 0, sizeof gate);
+    memset((void *)gpu, 0, sizeof *gpu);
+    gpu->gate = &gate;
+    is_empty = is_woken = has_told_idle = has_worked_after_idle = is_list_locked = false;
+    nvs_threads_forked();
+    nvs_enter_mode = NVS_ENTER_FENCED;
+    nvs_enter_setup();
+    nvs_gate_open(gpu);
+    for (int i = 0; i < workers; i++) {
+        nvs_thread_self = &nvs_thread_none;
+        records[i] = nvs_thread_record();
+    }
+}
+
+static void helps(void)
+{
+    is_watching ? watches() : closes();
+    closes(); /* what the first step left behind shows in the second */
+}
+
+static void thread(int number) { number < workers ? submits(number) : helps(); }
+
+static void switched(int from, int to)
+{
+    (void)from;
+    nvs_thread_self = to < workers ? records[to] : &nvs_thread_none;
+}
+
+/* Records are made in batches; most of them belong to nobody. */
+static bool is_constant(const void *at)
+{
+    bool is_record = (const char *)at >= arena && (const char *)at < arena + sizeof arena;
+    for (int i = 0; i < workers; i++)
+        is_record = is_record && at != (const void *)&records[i]->inside;
+    return is_record || at == (const void *)&nvs_enter_mode;
+}
+
+static void ended(void) { explore_require(!has_worked_after_idle || is_woken, "work after IDLE wakes the helper"); }
+
+int main(int argc, char **argv)
+{
+    if (argc < 5)
+        return 2;
+    is_watching = !strcmp(argv[1], "watch");
+    workers = atoi(argv[2]);
+    entries = atoi(argv[3]);
+    is_fenced = argc > 5 && !strcmp(argv[5], "fenced");
+    struct explore_plan plan = {.reset = reset, .thread = thread, .switched = switched, .ended = ended, .is_constant = is_constant, .threads = workers + 1,
+                                .most = atoi(argv[4]), .most_runs = UINT64_C(100000000)};
+    printf("%llu runs\n", (unsigned long long)explore(&plan));
+    return 0;
+}

@@ -1,0 +1,92 @@
+"""The gate of libnvshare under every interleaving within a bound, with store buffers; then with one line broken."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+LIBRARY = HERE.parents[1] / "native" / "libnvshare"
+
+SCENARIOS = {
+    "one thread and a helper that closes": "close 1 2 3",
+    "two threads and a helper that closes": "close 2 1 3",
+    "the same without membarrier": "close 2 1 3 fenced",
+    "one thread and a helper that watches": "watch 1 2 3",
+    "two threads and a helper that watches": "watch 2 1 3",
+    "one thread, watched without membarrier": "watch 1 2 3 fenced",
+}
+
+RECHECK = "if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {"
+COMPARISON = "atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word && --cached->left"
+RELEASE = "atomic_store_explicit(&nvs_thread_self->inside, 0, memory_order_release);"
+OPENED = "    atomic_fetch_or(&gpu->gate->word, NVS_WORD_OPEN);\n    nvs_gate_call_waiters(gpu);\n"
+CLOSED = "~(NVS_WORD_OPEN | NVS_WORD_WATCH));\n    barrier_all_threads();"
+WATCHED = "word | NVS_WORD_WATCH))\n        ;\n    barrier_all_threads();"
+BROKEN = {
+    "closing without a barrier": ("gate.c", CLOSED, CLOSED.partition(";")[0] + ";", "close 1 2 3"),
+    "watching without a barrier": ("gate.c", WATCHED, WATCHED.rpartition("\n")[0], "watch 1 2 3"),
+    "threads without their fence": (
+        "enter.c",
+        "atomic_thread_fence(memory_order_seq_cst);",
+        ";",
+        "close 1 2 3 fenced",
+    ),
+    "no second look at the word": ("enter.c", RECHECK, "if (word) {", "close 1 1 3"),
+    "no look at the word": ("enter.h", COMPARISON, "--cached->left", "close 1 2 3"),
+    "leaving without release": ("enter.h", RELEASE, RELEASE.replace("release", "relaxed"), "close 1 2 3"),
+    "no new generation": ("gate.c", "word + NVS_WORD_GENERATION", "word", "close 1 2 3"),
+    "a new generation after work came in": (
+        "gate.c",
+        "== NVS_WORD_OPEN)\n            return false;",
+        "== NVS_WORD_OPEN && !word)\n            return false;",
+        "watch 1 2 3",
+    ),
+    "waiters called before the gate opens": (
+        "gate.c",
+        OPENED,
+        "".join(reversed(OPENED.splitlines(keepends=True))),
+        "close 1 2 3",
+    ),
+    "the count read when it is slept on": (
+        "gate.c",
+        "nvs_futex_wait(&gpu->open_count, seen,",
+        "nvs_futex_wait(&gpu->open_count, atomic_load(&gpu->open_count),",
+        "close 1 2 3",
+    ),
+    "work after IDLE that wakes nobody": ("gate.c", " && atomic_load(&gpu->is_idle_told)", " && false", "watch 1 2 3"),
+}
+
+
+def build(library: Path, place: Path) -> Path:
+    subprocess.run([HERE / "build.sh", library, place / "gate"], check=True)
+    return place / "gate"
+
+
+def explore(program: Path, scenario: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *scenario.split()], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(LIBRARY, tmp_path_factory.mktemp("shipped"))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_nobody_is_inside_a_gate_that_was_closed_and_found_empty(shipped: Path, scenario: str) -> None:
+    done = explore(shipped, scenario)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert int(done.stdout.split()[0]) > 1000
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_gate_with_one_broken_line_is_found_out(tmp_path: Path, name: str) -> None:
+    file, line, broken, scenario = BROKEN[name]
+    shutil.copytree(LIBRARY, tmp_path / "libnvshare")
+    source = tmp_path / "libnvshare" / "gate" / file
+    assert source.read_text().count(line) == 1
+    source.write_text(source.read_text().replace(line, broken))
+    done = explore(build(tmp_path / "libnvshare", tmp_path), scenario)
+    assert done.returncode == 1, done.stdout
+    assert "violated: " in done.stdout

@@ -1,0 +1,148 @@
+/* What the mover knows of the memory in use, and what it plans to move. */
+#include "lib_check.h"
+#include "mover/plan.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+#define BASE UINT64_C(0x7f0000000000)
+
+enum { MOST = 4096 };
+
+static struct nvs_usage usage;
+static struct nvs_slice slices[MOST];
+
+static size_t plan(const struct nvs_block *blocks, size_t count, bool to_host, uint64_t most)
+{
+    return nvs_plan_move(&usage, blocks, count, to_host, most, slices, MOST);
+}
+
+static uint64_t sum(size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += slices[i].bytes;
+    return bytes;
+}
+
+static struct nvs_block allocate(uint64_t at, uint64_t bytes)
+{
+    nvs_usage_allocated(&usage, at, bytes);
+    return (struct nvs_block){at, bytes};
+}
+
+static void release(const struct nvs_block *block) { nvs_usage_freed(&usage, block->base, block->bytes); }
+
+static void memory_that_was_never_used_is_not_moved(void)
+{
+    struct nvs_block block = allocate(BASE, 8 * GIB);
+    EQUAL(plan(&block, 1, false, UINT64_MAX), 0);
+    nvs_usage_copied(&usage, BASE + GIB, 512 * MIB);
+    size_t count = plan(&block, 1, false, UINT64_MAX);
+    EQUAL(sum(count), 512 * MIB);
+    CHECK(slices[0].address == BASE + GIB && slices[0].bytes == NVS_SLICE_BYTES);
+    release(&block);
+    nvs_usage_allocated(&usage, BASE, 8 * GIB); /* the address again, for other memory */
+    EQUAL(plan(&block, 1, false, UINT64_MAX), 0);
+    release(&block);
+}
+
+static void a_small_allocation_counts_as_a_whole(void)
+{
+    struct nvs_block block = allocate(BASE, 100 * MIB);
+    nvs_usage_pointed(&usage, BASE + 50 * MIB);
+    EQUAL(sum(plan(&block, 1, false, UINT64_MAX)), 100 * MIB);
+    release(&block);
+}
+
+static void a_large_one_is_one_array_unless_something_points_inside(void)
+{
+    struct nvs_block block = allocate(BASE, 4 * GIB);
+    nvs_usage_pointed(&usage, BASE);
+    EQUAL(sum(plan(&block, 1, false, UINT64_MAX)), 4 * GIB);
+    nvs_usage_pointed(&usage, BASE + 3 * GIB);
+    EQUAL(sum(plan(&block, 1, false, UINT64_MAX)), 2 * NVS_CHUNK_BYTES);
+    release(&block);
+}
+
+static void a_copy_into_an_arena_says_that_its_begin_is_not_all_of_it(void)
+{
+    struct nvs_block block = allocate(BASE, 15 * GIB);
+    nvs_usage_copied(&usage, BASE, 2 * GIB);
+    nvs_usage_pointed(&usage, BASE);
+    EQUAL(sum(plan(&block, 1, true, UINT64_MAX)), 2 * GIB);
+    release(&block);
+}
+
+static void memory_that_the_program_advises_is_left_alone(void)
+{
+    struct nvs_block block = allocate(BASE, 64 * MIB);
+    nvs_usage_copied(&usage, BASE, 64 * MIB);
+    nvs_usage_left_alone(&usage, BASE + 10 * MIB, 1);
+    EQUAL(plan(&block, 1, true, UINT64_MAX), 0);
+    release(&block);
+}
+
+static void addresses_that_are_not_ours_are_ignored(void)
+{
+    struct nvs_block block = {BASE, 64 * MIB};
+    nvs_usage_copied(&usage, BASE, 64 * MIB);
+    nvs_usage_pointed(&usage, BASE);
+    nvs_usage_pointed(&usage, UINT64_MAX);
+    nvs_usage_copied(&usage, UINT64_MAX - 10, 100);
+    nvs_usage_copied(&usage, 0, 100);
+    EQUAL(plan(&block, 1, false, UINT64_MAX), 0);
+}
+
+static void the_order_is_by_use(void)
+{
+    struct nvs_block blocks[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        atomic_fetch_add(&usage.turn, 1);
+        blocks[i] = allocate(BASE + i * GIB, 32 * MIB);
+        nvs_usage_copied(&usage, blocks[i].base, 32 * MIB);
+    }
+    EQUAL(plan(blocks, 3, true, UINT64_MAX), 3);
+    CHECK(slices[0].address == blocks[0].base && slices[2].address == blocks[2].base);
+    EQUAL(plan(blocks, 3, false, UINT64_MAX), 3);
+    CHECK(slices[0].address == blocks[2].base && slices[2].address == blocks[0].base);
+    nvs_usage_moved(&usage, blocks[0].base, 32 * MIB, true);
+    EQUAL(plan(blocks, 3, false, UINT64_MAX), 3); /* what we moved out comes in first */
+    CHECK(slices[0].address == blocks[0].base && slices[0].is_away && !slices[1].is_away);
+    EQUAL(plan(blocks, 3, true, UINT64_MAX), 3); /* and goes out last */
+    CHECK(slices[2].address == blocks[0].base);
+    nvs_usage_moved(&usage, blocks[0].base, 32 * MIB, false);
+    plan(blocks, 3, true, UINT64_MAX);
+    CHECK(slices[0].address == blocks[0].base);
+    for (int i = 0; i < 3; i++)
+        release(&blocks[i]);
+}
+
+static void no_more_is_moved_than_was_asked_for(void)
+{
+    struct nvs_block block = allocate(BASE + 5, GIB);
+    nvs_usage_copied(&usage, block.base, GIB);
+    EQUAL(sum(plan(&block, 1, true, 100 * MIB)), 100 * MIB);
+    EQUAL(plan(&block, 1, true, 0), 0);
+    EQUAL(nvs_plan_move(&usage, &block, 1, false, UINT64_MAX, slices, 3), 3);
+    size_t count = plan(&block, 1, false, UINT64_MAX);
+    EQUAL(sum(count), GIB);
+    for (size_t i = 0; i < count; i++)
+        CHECK(slices[i].bytes <= NVS_SLICE_BYTES && slices[i].address >= block.base &&
+              slices[i].address + slices[i].bytes <= block.base + block.bytes && slices[i].base == block.base);
+    release(&block);
+}
+
+int main(void)
+{
+    if (!nvs_usage_setup(&usage))
+        return 1;
+    memory_that_was_never_used_is_not_moved();
+    a_small_allocation_counts_as_a_whole();
+    a_large_one_is_one_array_unless_something_points_inside();
+    a_copy_into_an_arena_says_that_its_begin_is_not_all_of_it();
+    memory_that_the_program_advises_is_left_alone();
+    addresses_that_are_not_ours_are_ignored();
+    the_order_is_by_use();
+    no_more_is_moved_than_was_asked_for();
+    return DONE();
+}

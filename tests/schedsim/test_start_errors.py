@@ -1,0 +1,23 @@
+"""How wrong expected starts are: a machine whose programs always have work makes them nearly true."""
+
+from nvshare.core.model import GIB, SECOND, QuantumRule, Settings
+from nvshare.schedsim.card import CardModel
+from nvshare.schedsim.jobs import Job
+from nvshare.schedsim.machine import Machine
+from nvshare.schedsim.start_errors import StartError, StartErrors, share_within
+
+
+def test_the_error_is_what_a_wait_took_beyond_what_was_expected() -> None:
+    errors = [StartError(10, 8), StartError(10, 12), StartError(10, 30)]
+    assert [error.late_s for error in errors] == [-2, 2, 20]
+    assert share_within(errors, 0.25, 0) == 2 / 3
+
+
+def test_programs_that_are_always_busy_start_by_the_expected_time() -> None:
+    jobs = [Job(f"job{number}", 9 * GIB, 0.0, ((100.0, 0.0),)) for number in range(3)]
+    settings = Settings(quantum=QuantumRule(mode="fixed", fixed_ns=20 * SECOND))
+    machine = Machine({"gpu0": CardModel(16 * GIB, 10e9, 1.0, 1.0)}, jobs, settings, gate="nvshare")
+    errors = StartErrors(machine)
+    machine.run()
+    assert len(errors.found) > 5
+    assert max(error.late_s for error in errors.found) < 0.1

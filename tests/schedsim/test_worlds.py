@@ -1,0 +1,240 @@
+"""Simulated worlds keep their laws, repeat exactly, and notice when a law is broken."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nvshare.client_machine.library import TurnState
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.limit_members import Share
+from nvshare.core.model import GIB, SECOND
+from nvshare.core.node import Node
+from nvshare.core.preemption import Preemption
+from nvshare.core.shared_limit import SharedLimit
+from nvshare.schedsim.worlds.faults import BrokenWorldError, play
+from nvshare.schedsim.worlds.process import Process
+from nvshare.schedsim.worlds.week import Week
+from nvshare.schedsim.worlds.world import GPUS, LONG_QUANTUM_NS, World
+
+ROOT = Path(__file__).parents[2]
+LIBRARY = ROOT / "native" / "libnvshare"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_law_is_broken(seed: int) -> None:
+    assert play(seed, 1500).steps >= 1500
+
+
+def test_a_seed_gives_the_same_world_again() -> None:
+    assert play(3, 800) == play(3, 800)
+    assert play(3, 800).digest != play(4, 800).digest
+
+
+def broken(seeds: range, steps: int = 1200) -> BrokenWorldError | None:
+    for seed in seeds:
+        try:
+            play(seed, steps)
+        except BrokenWorldError as error:
+            return error
+    return None
+
+
+BrokenMachine = Callable[..., str]
+
+PLAY = """
+import sys
+from pathlib import Path
+import nvshare.native_directory
+nvshare.native_directory.NATIVE = Path(sys.argv[1])
+from nvshare.schedsim.worlds import faults
+if "patient" in sys.argv:  # only worlds that are slow and whose scheduler never hangs
+    del faults.FAULTS[faults._hang_daemon]
+for seed in range(200):
+    if "patient" not in sys.argv or faults.World(seed).pace > 1:
+        faults.play(seed, 500)
+"""
+
+
+@pytest.fixture
+def broken_machine(tmp_path: Path) -> BrokenMachine:
+    """Worlds with a client machine in which something is replaced; what they find."""
+
+    def play_broken(file: str, *changes: tuple[str, str], worlds: str = "all") -> str:
+        sources = tmp_path / "libnvshare"
+        shutil.copytree(LIBRARY / "client", sources / "client")
+        shutil.copy(LIBRARY / "wire.h", sources)
+        text = (sources / "client" / file).read_text()
+        for old, new in changes:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (sources / "client" / file).write_text(text)
+        parts = sorted((sources / "client").glob("*.c"))
+        built = tmp_path / "libnvshare_client.so"
+        words: list[str | Path] = ["cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-I", sources, "-o", built, *parts]
+        subprocess.run(words, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", PLAY, tmp_path, worlds], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode, "nothing was found"
+        return done.stderr
+
+    return play_broken
+
+
+def test_a_core_that_gives_a_budget_twice_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    recall = SharedLimit._recall
+
+    def forget(self: SharedLimit, share: Share, keep: int, out: list[ac.Action]) -> None:
+        recall(self, share, keep, out)
+        self.members.change(share, budget=share.used, used=share.used, keep=keep)
+
+    monkeypatch.setattr(SharedLimit, "_recall", forget)
+    error = broken(range(20), 600)
+    assert error is not None
+    assert "believes in more budget" in str(error)
+    assert f"seed {error.seed}, step {error.step}" in str(error)
+
+
+def test_a_core_that_forgets_a_waiting_client_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Preemption, "switch", lambda self, now, out: None)
+    assert broken(range(20)) is not None
+
+
+def test_a_core_that_tells_a_lock_twice_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it once did when a request crossed its lock."""
+    note = Node._note_requested
+
+    def tell_again(self: Node, now: int, event: ev.LockRequested, out: list[ac.Action]) -> None:
+        note(self, now, event, out)
+        seat = self.clients[event.client].seats[event.gpu]
+        if seat.lock:
+            out.append(ac.GiveLock(event.client, event.gpu, seat.lock, False))
+
+    monkeypatch.setattr(Node, "_note_requested", tell_again)
+    error = broken(range(60))
+    assert error is not None
+    assert "was given twice" in str(error)
+
+
+def test_a_machine_that_keeps_what_it_never_claimed_is_found_out(broken_machine: BrokenMachine) -> None:
+    """As libnvshare's once did."""
+    found = broken_machine("turn.c", ("first && !turn->claimed_nothing ?", "first ?"))
+    assert "UNSHARED" in found
+
+
+def test_a_machine_that_takes_silence_for_death_is_found_out(broken_machine: BrokenMachine) -> None:
+    """As libnvshare once did after eleven minutes: whoever waited longer lost its place."""
+    no_verdict = ("return !client->pinged_ns ?", "return client ?")
+    silence = (
+        "nvs_frames_bare(client, NVS_PING, 0);",
+        """if (client->gpus[0].turn.state == NVS_TURN_WAITING && now_ns - client->quiet_since_ns >= 660000000000) {
+            nvs_client_lost(client, now_ns);
+            client->out.todo |= NVS_CLIENT_DISCONNECT;
+            return;
+        }""",
+    )
+    assert "lost its place" in broken_machine("keepalive.c", no_verdict, silence, worlds="patient")
+
+
+def test_a_machine_that_waits_for_a_hung_scheduler_is_found_out(broken_machine: BrokenMachine) -> None:
+    found = broken_machine("keepalive.c", ("return !client->pinged_ns ?", "return client ?"))
+    assert "a scheduler that hangs" in found
+
+
+def test_a_lock_kept_while_the_scheduler_was_away_is_given_back_when_it_is_there_again() -> None:
+    world = World(0)
+    process = Process(99, "run/a", 0, [GPUS[0]], world)
+    world.processes = {99: process}
+    process.work(GPUS[0])
+    world.is_calm = True
+    world.play(until=world.now + 2 * SECOND)
+    process.work(GPUS[0])
+    world.play(until=world.now + SECOND)
+    lock = process.machine.turns[0].lock
+    world.kill_daemon()
+    process.end_contexts(GPUS[0])
+    assert lock
+    assert process.places[GPUS[0]].is_open
+    world.start_daemon()
+    world.play(until=world.now + 5 * SECOND)
+    released = [event for _, event, _ in world.journal if isinstance(event, ev.LockReleased)]
+    assert [(event.lock, event.again) for event in released] == [(lock, False)]
+    assert process.machine.state(0) is TurnState.NONE
+
+
+def test_hours_with_many_clients_end_with_all_agreed_and_nothing_left() -> None:
+    """The short form of `python tools/soak.py --week`."""
+    week = Week(1, clients=200)
+    hours = list(week.hours(3))
+    assert max(hour.clients for hour in hours) == 200
+    assert max(hour.longest_wait_s for hour in hours) > 3600
+    week.end()
+
+
+def test_a_wait_of_an_hour_keeps_its_place() -> None:
+    """Four programs of 60 GiB on a card of 80 GiB, turns of 1200 s: who waits is let in by the core's own bound."""
+
+    class Big(World):
+        card = 80 * GIB
+
+    world = Big(6)
+    world.is_calm = True
+    for process in list(world.processes.values()):
+        world.kill(process)
+    assert world.node is not None
+    world.tell_node(ev.GpuFound(GPUS[0], Big.card))
+    world.tell_node(ev.QuantumSet(LONG_QUANTUM_NS))
+    processes = [Process(100 + number, f"run/{number}", 0, [GPUS[0]], world) for number in range(4)]
+    for process in processes:
+        world.processes[process.pid] = process
+        process.allocate(GPUS[0], 60 * GIB)
+        process.work(GPUS[0])
+    began = world.now
+    turns = {process.pid: process.places[GPUS[0]] for process in processes}
+    bound = world.node.gpus[GPUS[0]].longest_wait_ns(len(processes))
+    assert bound > 3600 * SECOND
+    connections = None
+    longest = 0
+    while world.now < began + 3 * bound:
+        world.play(until=world.now + 60 * SECOND)
+        connections = connections or [process.connection for process in processes]
+        waits = [world.now - place.waits_since for place in turns.values() if place.waits_since is not None]
+        longest = max([longest, *waits])
+    assert 3600 * SECOND - 60 * SECOND <= longest <= bound
+    assert [process.connection for process in processes] == connections
+    assert min(place.worked for place in turns.values()) >= 2
+
+
+def test_soak_plays_the_world_of_a_seed() -> None:
+    words = [sys.executable, str(ROOT / "tools" / "soak.py"), "--seed", "0", "--steps", "100"]
+    paths = {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=dict(os.environ) | paths)
+    assert done.returncode == 0, done.stderr
+    assert "1 worlds" in done.stdout
+
+
+def test_worlds_are_no_idle_ones() -> None:
+    """Every kind of action is seen within a few worlds."""
+    seen: set[str] = set()
+
+    class Watched(World):
+        def tell_node(self, event: object) -> None:
+            super().tell_node(event)  # type: ignore[arg-type]
+            if self.node is not None:
+                seen.update(type(action).__name__ for action in self.journal[-1][2])
+
+    from nvshare.schedsim.worlds import faults
+
+    for seed in range(4):
+        world = Watched(seed)
+        faults._fail_soon(world)
+        world.play(steps=1500)
+    wanted = {"GiveLock", "DropLock", "QueueClient", "AnnounceRoom", "TellContended", "UpdateLimit", "GiveBudget",
+              "RecallBudget", "EndTurn", "SwitchScheduling", "ReportLimit"}  # fmt: skip
+    assert wanted <= seen

@@ -1,0 +1,87 @@
+"""The scheduler's time is charged to the account of a connection before more of it is spent."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from nvshare.core.model import Settings
+from nvshare.core.node import Node
+from nvshare.scheduler.clients.connection import ClientConnection
+from nvshare.scheduler.clients.connection_admission import CREDIT_NS, ConnectionAdmission
+from nvshare.scheduler.clients.identity import Peer, peer_of
+from nvshare.scheduler.engine import Engine
+from nvshare.wire import messages as wire
+from nvshare.wire.codec import encode
+from support.client import entry, registration
+
+
+@contextlib.asynccontextmanager
+async def serving(path: str) -> AsyncIterator[tuple[Engine, ConnectionAdmission]]:
+    """A server of client connections in this process, while a second user is there."""
+    engine = Engine(Node(Settings(), epoch=1), asyncio.get_running_loop())
+    admission = ConnectionAdmission(max_connections=1000, max_per_account=1000)
+    admission.account_of(Peer(1, 1234, -1, None, None, "somebody who is kept waiting"))
+    server = await asyncio.get_running_loop().create_unix_server(
+        lambda: ClientConnection(engine, admission, grace_ms=1, timeout_s=9), path
+    )
+    yield engine, admission
+    server.close()
+
+
+def test_connecting_is_charged_to_the_account(tmp_path: Path) -> None:
+    async def main(path: str) -> int:
+        async with serving(path) as (_, admission):
+            began = time.monotonic_ns()
+            with socket.socket(socket.AF_UNIX) as silent:
+                silent.connect(path)
+                while admission.connections < 1:
+                    await asyncio.sleep(0)
+                return admission.account_of(_this_process()).delay_ns(began - CREDIT_NS)
+
+    assert asyncio.run(main(str(tmp_path / "s"))) > 0
+
+
+def test_many_connections_of_one_account_get_no_more_of_a_turn_than_one(tmp_path: Path) -> None:
+    """Each message takes 5 ms here; all connections have one to be read in the same turn of the event loop."""
+    turn, turns = 0, Counter[int]()
+
+    def take_long(event: object) -> None:
+        turns[turn] += 1
+        end = time.thread_time() + 0.005
+        while time.thread_time() < end:
+            pass
+
+    async def main(path: str) -> None:
+        nonlocal turn
+        async with serving(path) as (engine, _):
+            clients = [socket.socket(socket.AF_UNIX) for _ in range(100)]
+            for client in clients:
+                client.connect(path)
+                client.sendall(encode(registration(entry())))
+            while len(engine.node.clients) < len(clients):
+                await asyncio.sleep(0.001)
+            engine.post = take_long  # type: ignore[assignment,method-assign]
+            for client in clients:
+                client.sendall(encode(wire.MemUpdate(0, 0, 0, 0)))
+            while turns.total() < len(clients):
+                await asyncio.sleep(0)
+                turn += 1
+            for client in clients:
+                client.close()
+            del engine.post
+
+    asyncio.run(main(str(tmp_path / "s")))
+    assert max(turns.values()) <= 4  # half of the credit, and one
+
+
+def _this_process() -> Peer:
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other:
+        peer = peer_of(one)
+    os.close(peer.pidfd)
+    return peer

@@ -1,0 +1,180 @@
+"""ResourceClaims that the DRA driver has prepared: their limits reach the core, and pods that want more are told."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from kube.fake_apiserver import FakeApiServer, pod
+from nvshare import claim_file
+from nvshare.claim_file import PreparedClaim
+from nvshare.core.events import ClaimEnded, ClaimPrepared, ClientRegistered, Event
+from nvshare.core.model import Claim, Settings
+from nvshare.core.node import Node
+from nvshare.journal import Step
+from nvshare.kube.annotations import MEMORY_LIMIT
+from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.metrics import Metrics
+from nvshare.scheduler.sources.claims import Claims
+from nvshare.scheduler.sources.kubernetes import Kubernetes
+
+GIB = 1 << 30
+
+
+def put(folder: Path, uid: str, limit: int, **more: Any) -> None:
+    """As the driver does: beside its place, and renamed."""
+    claim = PreparedClaim(uid=uid, namespace="default", name=f"c-{uid}", devices=(), limits={"g0": limit}, **more)
+    path = folder / "claims" / claim_file.file_name(uid)
+    fresh = path.with_suffix(".json.new")
+    fresh.write_bytes(claim_file.encode(claim))
+    fresh.replace(path)
+
+
+class Posted:
+    """An engine that keeps what is posted."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._more = asyncio.Event()
+
+    def post(self, event: Event) -> None:
+        self.events.append(event)
+        self._more.set()
+
+    async def take(self, count: int) -> list[Event]:
+        async with asyncio.timeout(30):
+            while len(self.events) < count:
+                self._more.clear()
+                await self._more.wait()
+        taken, self.events = self.events, []
+        return taken
+
+
+def prepared(uid: str, limit: int, **more: Any) -> ClaimPrepared:
+    return ClaimPrepared(uid=uid, label=f"default/c-{uid}", limits={"g0": limit}, **more)
+
+
+def test_claims_are_read_at_the_start_and_followed(tmp_path: Path) -> None:
+    async def story() -> None:
+        (tmp_path / "claims").mkdir()
+        put(tmp_path, "u-1", GIB)
+        engine = Posted()
+        claims = Claims(engine, tmp_path)  # type: ignore[arg-type]
+        claims.start()
+        assert engine.events == [prepared("u-1", GIB)]
+        await engine.take(1)
+        put(tmp_path, "u-2", 2 * GIB, weight=7, priority=-1)
+        assert await engine.take(1) == [prepared("u-2", 2 * GIB, weight=7, priority=-1)]
+        assert claims.labels == {"default/c-u-1", "default/c-u-2"}
+        (tmp_path / "claims/u-1.json").unlink()
+        assert await engine.take(1) == [ClaimEnded("u-1")]
+        claims.close()
+
+    asyncio.run(story())
+
+
+def test_a_file_that_is_no_claim_is_passed_over(tmp_path: Path) -> None:
+    async def story() -> None:
+        engine = Posted()
+        claims = Claims(engine, tmp_path)  # type: ignore[arg-type]
+        claims.start()
+        (tmp_path / "claims/bad.json").write_text("{")
+        (tmp_path / "claims/folder.json").mkdir()
+        put(tmp_path, "u-1", GIB)
+        assert await engine.take(1) == [prepared("u-1", GIB)]
+        (tmp_path / "claims/bad.json").unlink()
+        put(tmp_path, "u-2", GIB)
+        assert await engine.take(1) == [prepared("u-2", GIB)]
+        claims.close()
+
+    asyncio.run(story())
+
+
+@contextlib.asynccontextmanager
+async def cluster(server: FakeApiServer, folder: Path) -> AsyncIterator[tuple[Engine, Kubernetes]]:
+    """A scheduler's core with the node's claims and pods."""
+    node = Node(Settings(), epoch=1, expects_pods=True, is_paranoid=True)
+    engine = Engine(node, asyncio.get_running_loop())
+    claims = Claims(engine, folder)
+    claims.start()
+    admission = ConnectionAdmission(max_connections=10, max_per_account=10)
+    kubernetes = Kubernetes(engine, Metrics(admission), claims, server.address, "node-1")
+    engine.observers.append(kubernetes.observe)
+    tasks = kubernetes.start()
+    try:
+        yield engine, kubernetes
+    finally:
+        claims.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def claiming(name: str, claim: str, limit: str | None = None) -> dict[str, Any]:
+    item = pod(name, annotations={MEMORY_LIMIT: limit} if limit else None)
+    item["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+    return item
+
+
+def test_an_annotation_above_the_claim_is_refused_with_an_event_and_one_below_it_counts(tmp_path: Path) -> None:
+    async def story() -> None:
+        (tmp_path / "claims").mkdir()
+        put(tmp_path, "u-1", 4 * GIB)
+        async with FakeApiServer() as server, cluster(server, tmp_path) as (engine, kubernetes):
+            await asyncio.wait_for(kubernetes.pods_listed.wait(), 30)
+            await server.put(claiming("high", "c-u-1", "5Gi"))
+            await server.until(lambda: bool(server.events))
+            (event,) = server.events
+            assert (event["reason"], event["involvedObject"]["name"]) == ("LimitAboveClaim", "high")
+            assert f"{4 * GIB} bytes" in event["message"]
+            assert engine.node.groups["pod/uid-high"].limit == 4 * GIB
+            changed = asyncio.Event()
+            engine.observers.append(lambda step: changed.set())
+            await server.put(claiming("low", "c-u-1", "1Gi"))
+            await asyncio.wait_for(changed.wait(), 30)
+            assert engine.node.groups["pod/uid-low"].limit == GIB
+            assert len(server.events) == 1
+
+    asyncio.run(story())
+
+
+def test_a_process_without_the_library_in_a_pod_with_a_claim_is_reported(tmp_path: Path) -> None:
+    async def story() -> None:
+        uid = "0a1b2c3d-0000-4000-8000-000000000001"
+        (tmp_path / "claims").mkdir()
+        put(tmp_path, "u-1", 4 * GIB)
+        (tmp_path / "proc/77").mkdir(parents=True)
+        (tmp_path / "proc/77/cgroup").write_text(f"0::/kubepods/pod{uid}/abc\n")
+        async with FakeApiServer() as server:
+            item = claiming("p", "c-u-1")
+            item["metadata"]["uid"] = uid
+            await server.put(item)
+            async with cluster(server, tmp_path) as (_, kubernetes):
+                await asyncio.wait_for(kubernetes.pods_listed.wait(), 30)
+                for _ in range(2):
+                    kubernetes.see_strangers("g0", [77], proc=tmp_path / "proc")
+                await server.until(lambda: bool(server.events))
+                assert server.events[0]["reason"] == "NotShared"
+
+    asyncio.run(story())
+
+
+def test_the_claims_limit_is_in_force_for_a_process_that_registers(tmp_path: Path) -> None:
+    async def story() -> None:
+        (tmp_path / "claims").mkdir()
+        put(tmp_path, "u-1", 4 * GIB)
+        async with FakeApiServer() as server:
+            await server.put(claiming("p", "c-u-1"))
+            async with cluster(server, tmp_path) as (engine, kubernetes):
+                steps: list[Step] = []
+                engine.observers.append(steps.append)
+                await asyncio.wait_for(kubernetes.pods_listed.wait(), 30)
+                actions = engine.node.handle(
+                    time.monotonic_ns(), ClientRegistered(1, "pod/uid-p", "p", "", (Claim("g0", 16 * GIB),))
+                )
+                assert [action.limit for action in actions if hasattr(action, "limit")] == [4 * GIB]
+
+    asyncio.run(story())

@@ -1,0 +1,201 @@
+"""What the host can take of clients' GPU memory, by their cgroups and the node."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, MIB, UNLIMITED, Claim, HostRoom, Memory, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
+from nvshare.journal import Step
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.story import summary_of
+from nvshare.scheduler.sources.cgroup_memory import MARGIN, Cgroup, available_memory, levels, memory_cgroup, own_parts
+from nvshare.scheduler.sources.host_memory import HostMemoryPoll, Shortfall, divide, measure
+
+POD = "/kubepods/pod1/c1"
+
+
+def write_v2(directory: Path, *, limit: int | None, current: int, kernel: int | None = 0, cache: int = 0) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "memory.max").write_text(f"{'max' if limit is None else limit}\n")
+    (directory / "memory.current").write_text(f"{current}\n")
+    kernel_line = "" if kernel is None else f"kernel {kernel}\n"
+    (directory / "memory.stat").write_text(f"anon 1\nfile {cache}\n{kernel_line}inactive_file {cache}\n")
+
+
+def write_v1(directory: Path, *, limit: int, usage: int, kernel: int, cache: int) -> None:
+    directory.mkdir(parents=True)
+    (directory / "memory.limit_in_bytes").write_text(f"{limit}\n")
+    (directory / "memory.usage_in_bytes").write_text(f"{usage}\n")
+    (directory / "memory.kmem.usage_in_bytes").write_text(f"{kernel}\n")
+    (directory / "memory.stat").write_text(f"cache 5\ntotal_inactive_file {cache}\n")
+
+
+def nowhere(base: Path) -> list[str]:
+    raise AssertionError("the path is that of the host")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0::/a/b\n", (True, "/a/b")),
+        ("12:memory:/x\n3:cpu,cpuacct:/y\n0::/z\n", (False, "/x")),
+        ("0::/z\n4:pids,memory:/x\n", (False, "/x")),
+        ("3:cpu:/y\n", None),
+        ("", None),
+        ("nonsense", None),
+        ("0::/with:colon\n", (True, "/with:colon")),
+    ],
+)
+def test_the_cgroup_that_counts_memory(text: str, found: tuple[bool, str] | None) -> None:
+    assert memory_cgroup(text) == found
+
+
+def test_every_level_of_v2_with_what_can_be_read(tmp_path: Path) -> None:
+    write_v2(tmp_path / "kubepods", limit=None, current=9 * GIB)
+    write_v2(tmp_path / "kubepods/pod1/c1", limit=4 * GIB, current=3 * GIB, kernel=GIB, cache=512 * MIB)
+    assert levels(tmp_path, f"0::{POD}\n", nowhere) == [
+        Cgroup(str(tmp_path / "kubepods/pod1/c1"), 4 * GIB, 3 * GIB - 512 * MIB, GIB),
+        Cgroup(str(tmp_path / "kubepods"), None, 9 * GIB, 0),
+    ]
+
+
+def test_v1_and_its_number_for_no_limit(tmp_path: Path) -> None:
+    write_v1(tmp_path / "memory/docker/c", limit=2 * GIB, usage=GIB, kernel=MIB, cache=3 * MIB)
+    write_v1(tmp_path / "memory/docker2/c", limit=9223372036854771712, usage=GIB, kernel=0, cache=0)
+    (found,) = levels(tmp_path, "5:memory:/docker/c\n", nowhere)
+    assert (found.limit, found.usage, found.kernel) == (2 * GIB, GIB - 3 * MIB, MIB)
+    (found,) = levels(tmp_path, "5:memory:/docker2/c\n", nowhere)
+    assert (found.limit, found.room) == (None, None)
+
+
+def test_a_kernel_that_does_not_tell_its_memory_gives_no_figure(tmp_path: Path) -> None:
+    write_v2(tmp_path / "a", limit=GIB, current=0, kernel=None)
+    assert levels(tmp_path, "0::/a\n", nowhere) == []
+
+
+def test_a_path_seen_from_a_cgroup_namespace_is_found_by_our_own_place(tmp_path: Path) -> None:
+    write_v2(tmp_path / "kubepods/pod1/c1", limit=GIB, current=0)
+    own = tmp_path / "kubepods/pod9/scheduler"
+    own.mkdir(parents=True)
+    (own / "cgroup.procs").write_text("1\n77\n")
+    (tmp_path / "kubepods/cgroup.procs").write_text("5\n")
+    (found,) = levels(tmp_path, "0::/../../pod1/c1\n", lambda base: own_parts(base, 77))
+    assert found.limit == GIB
+    assert levels(tmp_path, "0::/../../pod1/c1\n", lambda base: own_parts(base, 78)) == []
+
+
+def test_evicted_memory_that_is_on_the_host_already_needs_no_room() -> None:
+    before = Cgroup("a", 4 * GIB, GIB, 0)
+    after = Cgroup("a", 4 * GIB, 3 * GIB, 2 * GIB)
+    assert before.room == after.room == 3 * GIB - MARGIN
+
+
+def test_small_needs_are_met_and_the_others_share_the_rest() -> None:
+    wanted = {(1, "g"): 10, (2, "g"): 100, (3, "g"): 90}
+    assert divide(110, wanted) == {(1, "g"): 10, (3, "g"): 50, (2, "g"): 50}
+    assert divide(500, wanted) == wanted
+    assert divide(0, wanted) == dict.fromkeys(wanted, 0)
+    assert divide(5, {}) == {}
+
+
+def test_the_tightest_level_decides_and_the_number_to_set_is_said() -> None:
+    pod = Cgroup("pod", 8 * GIB, GIB, 0)
+    container = Cgroup("container", 4 * GIB, GIB, 0)
+    wanted = {(1, "g"): 12 * GIB, (2, "g"): GIB}
+    rooms, short = measure(wanted, {1: [container, pod], 2: [pod]}, None)
+    assert rooms == {(1, "g"): 3 * GIB - MARGIN, (2, "g"): UNLIMITED}
+    assert short == [Shortfall(1, 9 * GIB + MARGIN, 4 * GIB, "container")]
+    assert "at least 13440Mi" in short[0].text
+
+
+def test_all_share_what_the_node_has_and_what_they_moved_there_already() -> None:
+    wanted = {(1, "g"): 8 * GIB, (2, "g"): 8 * GIB}
+    cgroups = {1: [Cgroup("a", None, 0, 4 * GIB)], 2: [Cgroup("b", None, 0, 0)]}
+    rooms, short = measure(wanted, cgroups, 8 * GIB)
+    assert rooms == {(1, "g"): 6 * GIB, (2, "g"): 6 * GIB}
+    assert [(one.client, one.missing, one.limit) for one in short] == [(1, 2 * GIB, None), (2, 2 * GIB, None)]
+    assert "the node has too little" in short[0].text
+    assert measure(wanted, cgroups, 12 * GIB) == (dict.fromkeys(wanted, UNLIMITED), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("MemTotal: 9 kB\nMemAvailable:   2048 kB\n", 2 * MIB), ("MemAvailable: much\n", None), ("", None)],
+)
+def test_what_the_node_has(text: str, found: int | None) -> None:
+    assert available_memory(text) == found
+
+
+class Bench:
+    """An engine with clients in cgroups of their own, and the poll that looks at them."""
+
+    def __init__(self, place: Path) -> None:
+        self.steps: list[Step] = []
+        self.reported: list[tuple[int, str]] = []
+        loop = asyncio.new_event_loop()
+        self.engine = Engine(Node(Settings(), epoch=1, is_paranoid=True), loop)
+        self.engine.observers.append(self.steps.append)
+        self.proc, self.root = place / "proc", place / "cgroup"
+        self.proc.mkdir()
+        (self.proc / "meminfo").write_text(f"MemAvailable: {100 << 20} kB\n")
+        self.poll = HostMemoryPoll(
+            self.engine,
+            report=lambda client, text: self.reported.append((client, text)),
+            proc=self.proc,
+            cgroup_root=self.root,
+        )
+
+    def join(self, client: int, limit: int) -> None:
+        (self.proc / str(client)).mkdir()
+        (self.proc / str(client) / "cgroup").write_text(f"0::/{client}\n")
+        write_v2(self.root / str(client), limit=limit, current=GIB // 2)
+        claim = Claim("g", 16 * GIB)
+        self.engine.post(ev.ClientRegistered(client, f"pod/{client}", "x", f"p{client}", (claim,), pid=client))
+
+    def states(self) -> dict[str, str]:
+        return {client.name: client.seats[0].state for client in snapshot(self.engine.node, 0).clients}
+
+
+def test_a_pod_whose_memory_limit_is_too_small_is_not_evicted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.join(1, limit=4 * GIB)
+    bench.join(2, limit=64 * GIB)
+    bench.engine.post(ev.LockRequested(1, "g", Memory(12 * GIB)))
+    bench.poll.look()
+    assert bench.steps[-1].event == ev.HostMemoryMeasured((HostRoom(1, "g", 4 * GIB - GIB // 2 - MARGIN),))
+    assert [client for client, _ in bench.reported] == [1]
+    assert "Set its memory limit to at least 12928Mi" in bench.reported[0][1]
+    bench.engine.post(ev.LockRequested(2, "g", Memory(9 * GIB)))
+    bench.poll.look()
+    assert bench.states() == {"p1": "running", "p2": "blocked"}
+    assert "the host has no room for 8.62 GiB of p1 (0001)" in summary_of(snapshot(bench.engine.node, 0), 2)
+    assert len(bench.reported) == 1, "it is said once"
+    write_v2(tmp_path / "cgroup" / "1", limit=13 * GIB, current=GIB // 2)
+    bench.poll.look()
+    assert bench.states() == {"p1": "running", "p2": "waiting"}
+
+
+def test_who_never_ran_or_has_ended_is_not_measured(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.join(1, limit=GIB)
+    bench.engine.post(ev.MemoryChanged(1, "g", Memory(12 * GIB)))
+    steps = len(bench.steps)
+    bench.poll.look()
+    bench.engine.post(ev.LockRequested(1, "g", Memory(12 * GIB)))
+    (tmp_path / "proc" / "1" / "cgroup").unlink()
+    bench.poll.look()
+    assert len(bench.steps) == steps + 1
+
+
+def test_a_node_without_memory_blocks_as_a_small_limit_does(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.join(1, limit=64 * GIB)
+    (tmp_path / "proc" / "meminfo").write_text(f"MemAvailable: {4 << 20} kB\n")
+    bench.engine.post(ev.LockRequested(1, "g", Memory(12 * GIB)))
+    bench.poll.look()
+    assert bench.steps[-1].event == ev.HostMemoryMeasured((HostRoom(1, "g", 4 * GIB),))
+    assert "the node has too little free memory" in bench.reported[0][1]

@@ -1,0 +1,76 @@
+"""What NVML's figures mean for the core, given who is a client."""
+
+from msgspec.structs import replace
+
+from nvshare.core.events import ClientRegistered, MemoryMeasured
+from nvshare.core.model import GIB, MIB, Claim, Memory, ProcessMemory, Settings
+from nvshare.core.node import Node
+from nvshare.inventory.gpus import Sample
+from nvshare.scheduler.sources import nvml_poll
+
+
+def node_with(*memories: Memory) -> Node:
+    node = Node(Settings(), epoch=1)
+    for number, memory in enumerate(memories, 1):
+        claim = Claim("g", 16 * GIB, memory=memory)
+        node.handle(0, ClientRegistered(number, f"process/{number}", "x", "x", (claim,), pid=number))
+    return node
+
+
+def sample_of(processes: dict[int, int]) -> Sample:
+    return Sample(processes, used_bytes=sum(processes.values()), total_bytes=16 * GIB)
+
+
+def measured(sample: Sample, node: Node) -> MemoryMeasured:
+    """Without what it says of clients."""
+    return replace(measured_all(sample, node), processes=())
+
+
+def measured_all(sample: Sample, node: Node) -> MemoryMeasured:
+    return nvml_poll.measured("g", sample, node.clients, nvml_poll.reported("g", node.clients))
+
+
+def test_memory_of_processes_that_are_not_clients_is_foreign() -> None:
+    node = node_with(Memory(GIB, 0, 1))
+    sample = sample_of({1: 5 * GIB, 77: 2 * GIB, 78: GIB})
+    assert measured(sample, node) == MemoryMeasured("g", 3 * GIB)
+
+
+def test_a_client_with_nothing_but_a_context_shows_what_one_costs() -> None:
+    node = node_with(Memory(GIB, 0, 1), Memory(0, 0, 1))
+    sample = sample_of({1: 5 * GIB, 2: 300 * MIB})
+    assert measured(sample, node) == MemoryMeasured("g", 0, 300 * MIB)
+
+
+def test_the_cheapest_context_counts_and_one_that_cannot_be_is_a_lie() -> None:
+    """A client that hides what it allocated must not make everybody's contexts look expensive."""
+    node = node_with(Memory(0, 0, 1), Memory(0, 0, 1), Memory(0, 0, 1))
+    sample = sample_of({1: 12 * GIB, 2: 310 * MIB, 3: 500 * MIB})
+    assert measured(sample, node) == MemoryMeasured("g", 0, 310 * MIB)
+    assert measured(sample_of({1: 12 * GIB}), node) == MemoryMeasured("g", 0)
+
+
+def test_a_client_that_reports_more_than_nvml_sees_has_what_nvml_sees() -> None:
+    node = node_with(Memory(GIB, 3 * GIB), Memory(0, GIB), Memory(GIB), Memory(0, 2 * GIB))
+    sample = sample_of({1: 2 * GIB, 2: 5 * GIB, 3: 7 * GIB})
+    assert measured_all(sample, node).processes == (
+        ProcessMemory(1, 2 * GIB, 3 * GIB),
+        ProcessMemory(2, GIB, GIB),
+        ProcessMemory(4, 0, 2 * GIB),
+    )
+
+
+def test_what_nvml_does_not_know_is_not_zero() -> None:
+    node = node_with(Memory(0, GIB), Memory(0, GIB))
+    assert measured_all(sample_of({}), node).processes == ()
+    assert measured_all(sample_of({1: 0, 2: 0}), node).processes == ()
+
+
+def test_the_connections_of_one_process_share_what_it_has() -> None:
+    node = node_with(Memory(0, 2 * GIB))
+    claim = Claim("g", 16 * GIB, memory=Memory(0, 2 * GIB))
+    node.handle(0, ClientRegistered(2, "process/1", "x", "x", (claim,), pid=1))
+    assert measured_all(sample_of({1: 3 * GIB}), node).processes == (
+        ProcessMemory(1, 2 * GIB, 2 * GIB),
+        ProcessMemory(2, GIB, 2 * GIB),
+    )

@@ -1,0 +1,99 @@
+"""The socket for reading: every user may look, and nobody may change anything."""
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nvshare import admin
+from nvshare.cli import operator_client
+from support.daemon import Daemon, call_ctl
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that every user can enter."""
+    with tempfile.TemporaryDirectory(prefix="r") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def read_daemon(place: Path) -> Iterator[Daemon]:
+    with Daemon(place, "--reader-socket", str(place / "status" / "status.sock")) as made:
+        yield made
+
+
+def reader_socket(daemon: Daemon) -> str:
+    return str(Path(daemon.operator_socket).parents[1] / "status" / "status.sock")
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["limits"], ["events"], ["story", "trainer"], ["top", "-n", "1"]], ids=" ".join
+)
+def test_every_question_is_answered_as_by_the_operators_socket(read_daemon: Daemon, words: list[str]) -> None:
+    with read_daemon.client().register(name=b"trainer") as client:
+        client.take_lock()
+        code, out, err = call_ctl("--socket", reader_socket(read_daemon), *words)
+    assert (code, err) == (0, "")
+    assert out
+
+
+ORDERS = [["set-tq", "5"], ["set-mode", "auto"], ["anti-thrash", "off"], ["limit", "trainer", "1Gi"]]
+
+
+@pytest.mark.parametrize("words", ORDERS, ids=" ".join)
+def test_orders_are_refused(read_daemon: Daemon, words: list[str]) -> None:
+    with read_daemon.client().register(name=b"trainer"):
+        before = read_daemon.status()["gpus"][0]["mode"], read_daemon.status()["scheduling"]
+        code, _, err = call_ctl("--socket", reader_socket(read_daemon), *words)
+        assert code == 1
+        assert "only root and the scheduler's own user may change something" in err
+        assert (read_daemon.status()["gpus"][0]["mode"], read_daemon.status()["scheduling"]) == before
+    assert read_daemon.ctl("limits") == "No limits.\n"
+
+
+def test_garbage_is_answered_and_ends_nothing(read_daemon: Daemon) -> None:
+    with pytest.raises(operator_client.RefusedError, match="invalid request"):
+        operator_client.ask(reader_socket(read_daemon), admin.Request())
+    read_daemon.assert_alive()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_may_look(read_daemon: Daemon) -> None:
+    def looks(path: str) -> int:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.setuid(NOBODY)
+                code = 0 if operator_client.ask_for(admin.Status, path, admin.GetStatus()).version else 1
+            finally:
+                os._exit(code)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert looks(reader_socket(read_daemon)) == 0
+    assert looks(read_daemon.operator_socket) == 1
+
+
+def test_the_socket_is_open_and_gone_after_the_end(read_daemon: Daemon) -> None:
+    path = Path(reader_socket(read_daemon))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+    assert read_daemon.stop() == 0
+    assert not path.exists()
+
+
+def test_many_readers_do_not_lock_out_the_next(read_daemon: Daemon) -> None:
+    import contextlib
+    import socket
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(50):
+            stack.enter_context(socket.socket(socket.AF_UNIX)).connect(reader_socket(read_daemon))
+        assert operator_client.ask_for(admin.Status, reader_socket(read_daemon), admin.GetStatus()).version

@@ -1,0 +1,72 @@
+"""The operator's limits outlive the scheduler."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nvshare.core.events import ClientLeft, ClientRegistered, LimitSet
+from nvshare.core.model import GIB, Claim, Settings
+from nvshare.core.node import Node
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.operator.remembered_limits import RememberedLimits
+
+
+def start(path: Path) -> Engine:
+    """An engine that remembers there, after a restart."""
+    engine = Engine(Node(Settings(), epoch=1, settles_at=1 << 62), asyncio.new_event_loop())
+    remembered = RememberedLimits(engine, path)
+    remembered.restore()
+    engine.observers_of[LimitSet].append(remembered.observe)
+    return engine
+
+
+def join(engine: Engine, group: str) -> int:
+    """A client of the group comes; its group's limit."""
+    engine.post(ClientRegistered(7, group, group, "p", (Claim("g", 16 * GIB),)))
+    return engine.node.groups[group].limit
+
+
+def test_a_limit_set_before_a_restart_holds_after_it(tmp_path: Path) -> None:
+    first = start(tmp_path / "limits.json")
+    join(first, "run/1")
+    first.post(LimitSet("run/1", 4 * GIB))
+    assert join(start(tmp_path / "limits.json"), "run/1") == 4 * GIB
+
+
+def test_a_limit_taken_back_stays_taken_back(tmp_path: Path) -> None:
+    first = start(tmp_path / "limits.json")
+    join(first, "run/1")
+    first.post(LimitSet("run/1", 4 * GIB))
+    first.post(LimitSet("run/1", None))
+    assert join(start(tmp_path / "limits.json"), "run/1") == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"run/1": "x"}', b"\xff"])
+def test_a_file_that_makes_no_sense_is_only_complained_about(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(log, "warning", said.append)
+    (tmp_path / "limits.json").write_bytes(content)
+    assert join(start(tmp_path / "limits.json"), "run/1") == 0
+    assert len(said) == 1
+
+
+def test_a_full_disk_costs_a_line_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(log, "warning", said.append)
+    engine = start(tmp_path / "missing" / "limits.json")
+    join(engine, "run/1")
+    engine.post(LimitSet("run/1", 4 * GIB))
+    assert engine.node.groups["run/1"].limit == 4 * GIB
+    assert len(said) == 1
+
+
+def test_a_limit_stays_between_two_processes_of_a_run(tmp_path: Path) -> None:
+    engine = start(tmp_path / "limits.json")
+    join(engine, "run/1")
+    engine.post(LimitSet("run/1", 4 * GIB))
+    engine.post(ClientLeft(7))
+    assert join(engine, "run/1") == 4 * GIB

@@ -1,0 +1,107 @@
+"""Why a client runs or waits, in sentences: the reason is the one by which the core decides."""
+
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
+from nvshare.scheduler.observe.story import summary_of
+
+GPU = "GPU-11111111-2222-3333-4444-555555555555"
+
+
+def node_with(*names: str) -> Node:
+    """Clients 1, 2, … of these names at a GPU of 10 GiB, of which 9 are safe."""
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.GpuFound(GPU, 10 * GIB, 0, "A100"))
+    for client, name in enumerate(names, 1):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", f"run {client}", name, (Claim(GPU, 10 * GIB),)))
+    return node
+
+
+def ask(node: Node, client: int, gib: float, at_s: int = 0) -> None:
+    node.handle(at_s * SECOND, ev.LockRequested(client, GPU, Memory(swappable=int(gib * GIB))))
+
+
+def told(node: Node, client: int, at_s: int) -> str:
+    return summary_of(snapshot(node, at_s * SECOND), client)
+
+
+def test_the_first_in_the_queue_waits_for_memory() -> None:
+    node = node_with("big", "next")
+    ask(node, 1, 6)
+    ask(node, 2, 4)
+    assert told(node, 1, 3) == "big (0001) has been running on GPU 0 (GPU-11111111) for 3.0 s."
+    assert told(node, 2, 3) == (
+        "next (0002) has been waiting for GPU 0 (GPU-11111111) for 3.0 s, at place 1: it needs 4.00 GiB, and 3.00 GiB"
+        " are free beside big (0001); the present turn ends in 27.0 s. It will probably start within 27 s."
+    )
+
+
+def test_one_further_back_is_told_who_is_ahead() -> None:
+    node = node_with("big", "next", "last")
+    for client in (1, 2, 3):
+        ask(node, client, 6)
+    assert told(node, 3, 3).endswith(
+        "at place 2: it needs 6.00 GiB, and 3.00 GiB are free beside big (0001); next (0002) is ahead of it; the"
+        " present turn ends in 27.0 s. It will probably start within 57 s."
+    )
+
+
+def test_one_that_would_fit_is_told_who_may_not_be_passed() -> None:
+    node = node_with("big", "next", "small")
+    ask(node, 1, 6)
+    ask(node, 2, 6)
+    node.handle(30 * SECOND, ev.AlarmRang())
+    ask(node, 3, 3, at_s=30)
+    assert told(node, 3, 31).endswith(
+        "at place 2: it would fit (3.00 GiB of 3.00 GiB free), but next (0002) is ahead and may not be passed. It will"
+        " probably start within 1 s."
+    )
+    assert told(node, 1, 31).endswith("and is finishing its work; its turn has lasted 31.0 s.")
+    assert "the present turn is over, and its programs are finishing their work." in told(node, 2, 31)
+
+
+def test_an_idle_client_and_one_that_left() -> None:
+    node = node_with("rests")
+    assert told(node, 1, 1) == "rests (0001) has no work for GPU 0 (GPU-11111111)."
+    assert summary_of(snapshot(node, 0), 0xBEEF, "gone") == "gone (beef) has left."
+
+
+def test_while_scheduling_is_off_everybody_may_run() -> None:
+    node = node_with("free")
+    node.handle(0, ev.SchedulingSwitched(False))
+    assert told(node, 1, 1) == "free (0001) may run at any time: scheduling is off."
+
+
+def test_many_holders_are_counted_instead_of_named() -> None:
+    node = node_with("a", "b", "c", "d", "waits")
+    for client in (1, 2, 3, 4):
+        ask(node, client, 2)
+    ask(node, 5, 2)
+    assert "1.00 GiB are free beside 4 clients;" in told(node, 5, 1)
+
+
+def test_a_gang_is_told_what_it_waits_for_together() -> None:
+    node = node_with("first", "second")
+    second = GPU.replace("1111", "2222", 1)
+    node.handle(0, ev.GpuFound(second, 10 * GIB, 1, "A100"))
+    both = (Claim(GPU, 10 * GIB), Claim(second, 10 * GIB))
+    node.handle(0, ev.ClientRegistered(3, "run/3", "run 3", "wide", both))
+    node.handle(0, ev.ClientRegistered(4, "run/4", "run 4", "rival", (Claim(second, 10 * GIB),)))
+    ask(node, 3, 6)
+    ask(node, 1, 6)
+    for client in (4, 3):
+        node.handle(SECOND, ev.LockRequested(client, second, Memory(swappable=6 * GIB)))
+    where = "GPU 0 (GPU-11111111)", "GPU 1 (GPU-22221111)"
+    assert told(node, 3, 2) == (
+        f"wide (0003) has been running on {where[0]} together with {where[1]} for 2.0 s. wide (0003) has been waiting"
+        f" for {where[1]} together with {where[0]} for 1.0 s, at place 1: it needs 6.00 GiB, and 3.00 GiB are free"
+        " beside rival (0004); the present turn ends in 29.0 s."
+    )
+    node.handle(30 * SECOND, ev.AlarmRang())
+    node.handle(30 * SECOND, ev.LockReleased(3, GPU, 1 << 32 | 1, False))
+    node.handle(30 * SECOND, ev.ClientLeft(1))
+    assert told(node, 3, 30).startswith(
+        f"wide (0003) has been waiting for {where[0]} together with {where[1]} for 0.0 s, at place 1: it would fit, and"
+        " waits until the others are available too."
+    )

@@ -1,0 +1,164 @@
+"""Connections of viewers and operators: whatever they do, each ends only itself."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+import urllib.request
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from nvshare import admin
+from nvshare.core import events as ev
+from nvshare.journal import Step
+from nvshare.scheduler.observe.journal import Journal
+from nvshare.scheduler.viewer_connection import guarded
+from support.daemon import Daemon
+from support.fixtures import StartDaemon
+
+
+@pytest.fixture
+def viewed(start_daemon: StartDaemon) -> Daemon:
+    """A scheduler that serves HTTP."""
+    return start_daemon("--http", "127.0.0.1:0")
+
+
+def ask(daemon: Daemon, path: str) -> socket.socket:
+    """A connection that has sent a request and not read the answer."""
+    address = urlsplit(daemon.http)
+    connection = socket.create_connection((address.hostname, address.port or 0), timeout=20)
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return connection
+
+
+def reset(connection: socket.socket) -> None:
+    """Close it so that the peer gets an error, and what was not read is thrown away."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def follow(daemon: Daemon) -> socket.socket:
+    """An operator who follows events."""
+    operator = socket.socket(socket.AF_UNIX)
+    operator.settimeout(20)
+    operator.connect(daemon.operator_socket)
+    operator.sendall(admin.encode(admin.GetEvents(last=100, follow=True)))
+    return operator
+
+
+def make_steps(daemon: Daemon, count: int) -> None:
+    for _ in range(count):
+        with daemon.client().register() as client:
+            client.take_lock()
+
+
+def assert_unmoved(daemon: Daemon) -> None:
+    make_steps(daemon, 3)
+    with urllib.request.urlopen(daemon.http + "/healthz", timeout=20) as page:
+        assert page.read() == b"ok\n"
+    daemon.assert_alive()
+    assert "internal error" not in daemon.log.text
+    assert "Traceback" not in daemon.log.text
+
+
+def test_a_live_page_that_is_closed_with_unread_data_ends_only_itself(viewed: Daemon) -> None:
+    for _ in range(8):
+        connection = ask(viewed, "/api/v1/events")
+        assert connection.recv(10)
+        make_steps(viewed, 2)
+        reset(connection)
+        make_steps(viewed, 2)
+    assert_unmoved(viewed)
+
+
+def test_a_follower_of_events_that_is_closed_with_unread_data_ends_only_itself(viewed: Daemon) -> None:
+    for _ in range(8):
+        with follow(viewed) as operator:
+            make_steps(viewed, 2)
+            assert operator.recv(10)
+        make_steps(viewed, 2)
+    assert_unmoved(viewed)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/v1/status"])
+def test_aborted_scrapes_of_many_clients_end_only_themselves(viewed: Daemon, path: str) -> None:
+    with contextlib.ExitStack() as stack:
+        for number in range(300):
+            stack.enter_context(viewed.client().register(name=f"a client with a name of some length {number}".encode()))
+        for _ in range(4):
+            scrapes = [ask(viewed, path) for _ in range(8)]
+            for scrape in scrapes:
+                assert scrape.recv(10)
+                reset(scrape)
+    assert_unmoved(viewed)
+
+
+def answer(connection: socket.socket) -> bytes:
+    """All that comes until the connection is closed; empty if it was cut."""
+    received = b""
+    with connection, contextlib.suppress(ConnectionError):
+        while data := connection.recv(1 << 16):
+            received += data
+    return received
+
+
+def test_no_number_of_other_connections_keeps_a_health_check_or_a_scrape_waiting(viewed: Daemon) -> None:
+    address = urlsplit(viewed.http)
+    with contextlib.ExitStack() as stack:
+        for number in range(200):
+            stack.enter_context(viewed.client().register(name=f"a client with a long name {number}".encode()))
+        for _ in range(80):
+            stack.enter_context(socket.create_connection((address.hostname, address.port or 0)))
+            stack.enter_context(ask(viewed, "/api/v1/events"))
+            stack.enter_context(ask(viewed, "/api/v1/status"))
+            stack.enter_context(ask(viewed, "/metrics"))
+        for path, text in (("/healthz", b"ok"), ("/metrics", b"nvshare_gpu_running_clients")):
+            assert text in answer(ask(viewed, path))  # or the socket's own time-out fails the test
+    assert_unmoved(viewed)
+
+
+def test_streams_beyond_the_most_are_told_to_come_back(viewed: Daemon) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(16):
+            assert stack.enter_context(ask(viewed, "/api/v1/events")).recv(12) == b"HTTP/1.1 200"
+        assert answer(ask(viewed, "/api/v1/events")).startswith(b"HTTP/1.1 503")
+        for _ in range(16):
+            stack.enter_context(follow(viewed))
+        with follow(viewed) as one_more:
+            heard = b""
+            while b"too many follow events" not in heard:
+                heard += one_more.recv(4096)
+        viewed.ctl("status")
+
+
+def test_a_bug_in_a_view_ends_only_that_view() -> None:
+    async def fails(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise KeyError("a bug")
+
+    async def main() -> bytes:
+        mistakes: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: mistakes.append(context))
+        server = await asyncio.start_server(guarded(fails, "HTTP"), "127.0.0.1", 0)
+        reader, _ = await asyncio.open_connection(*server.sockets[0].getsockname())
+        heard = await reader.read()
+        server.close()
+        assert mistakes == []
+        return heard
+
+    assert asyncio.run(main()) == b""
+
+
+def test_a_follower_that_fails_is_dropped_and_the_others_go_on() -> None:
+    def fails(step: Step) -> None:
+        raise KeyError("a bug")
+
+    journal, seen = Journal(10), list[Step]()
+    stop = journal.follow(fails)
+    journal.follow(seen.append)
+    steps = [Step(now, 0.0, ev.AlarmRang(), ()) for now in range(2)]
+    for step in steps:
+        journal.observe(step)
+    stop()
+    assert seen == steps

@@ -1,0 +1,79 @@
+"""A running program survives an upgrade: every released version of the library talks to today's scheduler, and today's
+library to every released scheduler. What they said is recorded (conversations/)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from libnvshare.fake_scheduler import FakeScheduler
+from libnvshare.programs import NULL_DRIVER, Programs
+from nvshare.wire import messages as wire
+from upgrade.conversation import CONVERSATIONS, Line, assert_understood, encode, known_lengths, read
+from upgrade.replay import old_libraries, old_scheduler
+from upgrade.todays_scheduler import todays_scheduler
+
+VERSIONS = [1]
+OPERATORS = {8, 10, 11}
+"""Numbers of messages that no library sends or gets."""
+
+
+def recorded(version: int) -> list[Line]:
+    return read(CONVERSATIONS / f"v{version}.txt")
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[FakeScheduler]:
+    with FakeScheduler(tmp_path / "s") as fake:
+        yield fake
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    environment = {"LD_LIBRARY_PATH": str(NULL_DRIVER), "NVSHARE_SOCKET": str(tmp_path / "s")}
+    with Programs(tmp_path, environment) as started:
+        yield started
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_old_library_is_served_by_todays_scheduler(tmp_path: Path, version: int) -> None:
+    with todays_scheduler(str(tmp_path / "s")) as today:
+        old_libraries(recorded(version), today, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_todays_library_is_served_by_an_old_scheduler(
+    programs: Programs, scheduler: FakeScheduler, version: int
+) -> None:
+    old_scheduler(recorded(version), programs, scheduler, version)
+
+
+def test_a_message_that_an_old_peer_does_not_know_is_found() -> None:
+    with pytest.raises(AssertionError, match="does not know"):
+        assert_understood(encode(wire.Ping(0)), 1, by_library=False)
+    assert_understood(encode(wire.Pong(0)), 1, by_library=True)
+
+
+def test_a_field_that_an_old_peer_misses_is_found() -> None:
+    with pytest.raises(AssertionError, match="too short"):
+        assert_understood(encode(wire.Contended(0, True))[:-1], 1, by_library=True)
+
+
+def test_another_answer_than_the_recorded_one_is_found(tmp_path: Path) -> None:
+    """The old scheduler is said to have refused what it granted."""
+    lines = [
+        Line(line.who, "<", encode(wire.Budget(0, 2, line.message.ask, 1, line.message.others)).hex())
+        if line.sign == "<" and isinstance(line.message, wire.Budget)
+        else line
+        for line in recorded(1)
+    ]
+    with todays_scheduler(str(tmp_path / "s")) as today, pytest.raises(AssertionError, match="instead of"):
+        old_libraries(lines, today, 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_conversation_leaves_out_is_little(version: int) -> None:
+    said = {line.frame[2] for line in recorded(version) if line.sign in "<>"}
+    left_out = known_lengths(version).keys() - said
+    little = {kind.number for kind in (wire.SchedOff, wire.Busy, wire.LongWait)}
+    assert left_out - OPERATORS == little

@@ -1,0 +1,61 @@
+"""Today's scheduler in this process. It waits for answers to recalls as long as a busy machine may need: how long the
+daemon waits is not what is tested here."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nvshare.core.events import LimitSet
+from nvshare.core.model import SECOND, QuantumRule, Settings
+from nvshare.core.node import Node
+from nvshare.scheduler.clients.connection import ClientConnection
+from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
+from nvshare.scheduler.engine import Engine
+
+SETTINGS = Settings(quantum=QuantumRule("fixed", fixed_ns=SECOND), settle_ns=0, recall_ns=60 * SECOND)
+
+
+class TodaysScheduler:
+    """Serves clients at a path."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.is_ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._engine: Engine | None = None
+        self._is_over: asyncio.Event | None = None
+
+    async def serve(self) -> None:
+        self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
+        engine = self._engine = Engine(Node(SETTINGS, epoch=1), self._loop)
+        admission = ConnectionAdmission(max_connections=100, max_per_account=100)
+        await self._loop.create_unix_server(
+            lambda: ClientConnection(engine, admission, grace_ms=10_000, timeout_s=60), self.path
+        )
+        self.is_ready.set()
+        await self._is_over.wait()
+
+    def set_limit(self, group: str, limit: int) -> None:
+        """As the operator does."""
+        assert self._loop is not None
+        assert self._engine is not None
+        self._loop.call_soon_threadsafe(self._engine.post, LimitSet(group, limit))
+
+    def end(self) -> None:
+        assert self._loop is not None
+        assert self._is_over is not None
+        self._loop.call_soon_threadsafe(self._is_over.set)
+
+
+@contextmanager
+def todays_scheduler(path: str) -> Iterator[TodaysScheduler]:
+    scheduler = TodaysScheduler(path)
+    thread = threading.Thread(target=lambda: asyncio.run(scheduler.serve()))
+    thread.start()
+    assert scheduler.is_ready.wait(30)
+    try:
+        yield scheduler
+    finally:
+        scheduler.end()
+        thread.join(30)

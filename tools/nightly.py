@@ -1,0 +1,56 @@
+"""Every make target in order, each with its own log, and a table of target, result and seconds. It fails if one failed.
+
+python3 tools/nightly.py [target ...]"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TARGETS = (
+    "setup",
+    "native",
+    "lint",
+    "test",
+    "demo",
+    "bench",
+    "simulate",
+    "soak",
+    "chaos",
+    "sanitize",
+    "fuzz",
+    "release",
+    "numba",
+    "torch",
+    "e2e",
+)
+
+
+def run(target: str, logs: Path, root: Path) -> tuple[str, str, float]:
+    """Make one target; its name, its result and how many seconds it took."""
+    began = time.monotonic()
+    with (logs / f"{target}.log").open("wb") as log:
+        code = subprocess.run(["make", target], cwd=root, stdout=log, stderr=log, check=False).returncode
+    return target, "ok" if code == 0 else f"failed ({code})", time.monotonic() - began
+
+
+def main(targets: list[str], root: Path = ROOT) -> int:
+    logs = root / "build" / "nightly"
+    logs.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for target in targets or TARGETS:
+        print(f"make {target} ...", flush=True)
+        rows.append(run(target, logs, root))
+    print(f"\n{'target':<12}{'result':<14}{'seconds':>8}")
+    for target, result, seconds in rows:
+        print(f"{target:<12}{result:<14}{seconds:>8.0f}")
+    failed = [target for target, result, _ in rows if result != "ok"]
+    for target in failed:
+        print(f"\n{logs / target}.log ends with:")
+        print("\n".join((logs / f"{target}.log").read_text(errors="replace").splitlines()[-15:]))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
