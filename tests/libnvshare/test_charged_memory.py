@@ -63,3 +63,23 @@ def test_memory_from_cu_mem_alloc_is_freed_in_stream_order(on_card: Programs, sc
     program.do(f"freeasync {int(program.do(f'alloc {GIB}')[0])}")
     program.do("destroy 0")  # with a free that is due
     peer.expect(MemUpdate, such=lambda m: m.swappable == 0 and m.contexts == 0)
+
+
+def test_a_free_in_stream_order_outlasts_a_reference_to_the_primary_context(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = start(on_card, scheduler)
+    program.do("retain 0")
+    address = int(program.do(f"alloc {GIB}")[0])
+    program.say("hold")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 1))
+    assert program.answer()[0] == "0"
+    program.do(f"freeasync {address}")
+    program.do("retain 0")
+    program.do("releaseprimary 0")  # not the last reference
+    assert used(program) == GIB  # the kernel is still running
+    program.do("flag 1")
+    program.do("sync")
+    assert used(program) == 0
+    assert program.ask(f"free {address}")[0] == INVALID_VALUE  # the driver has taken it back

@@ -78,6 +78,13 @@ def primary_context(program: Program) -> None:
     program.do(f"spin {KERNEL_US} 1")
 
 
+def primary_context_with_another_reference(program: Program) -> None:
+    program.do("retain 0")
+    program.do(f"spin {KERNEL_US} 1")
+    program.do("retain 0")
+    program.do("releaseprimary 0")  # not the last reference
+
+
 WAYS = [
     legacy,
     blocking_stream,
@@ -87,6 +94,7 @@ WAYS = [
     per_thread_stream,
     second_context,
     primary_context,
+    primary_context_with_another_reference,
 ]
 
 
@@ -111,6 +119,18 @@ def test_a_holder_with_work_under_way_is_not_idle(on_card: Programs, scheduler: 
     peer.expect(Busy)
     peer.expect(Idle, 10)
     assert time.monotonic() - began > KERNEL_S - 0.05
+
+
+def test_a_primary_context_that_ended_has_nothing_to_drain(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(on_card, scheduler)
+    program.do("retain 0")
+    program.do(f"spin {KERNEL_US} 1")
+    program.do("retain 0")
+    program.do("releaseprimary 0")
+    program.do("releaseprimary 0")
+    program.do("use 0")
+    peer.send(DropLock(0, 1, 10000, 1))
+    assert peer.expect(LockReleased, 10).lock == 1
 
 
 def test_a_thread_at_the_gate_is_queued_by_the_release(on_card: Programs, scheduler: FakeScheduler) -> None:

@@ -2,6 +2,7 @@
  * VALUE..."). What it calls, it finds as argv[1] says: "dlsym", "procaddress" or, if linked with the driver, "linked". */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -455,13 +456,21 @@ static void forked_to_serve(void)
     printf("0 %d\n", status);
 }
 
-static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
+static bool context_command(const char *word, unsigned long long a)
 {
     if (!strcmp(word, "init")) init((int)a);
     else if (!strcmp(word, "retain")) retain((int)a);
+    else if (!strcmp(word, "releaseprimary")) printf("%d\n", cu.DevicePrimaryCtxRelease((CUdevice)a));
     else if (!strcmp(word, "use")) { current = (int)a; printf("%d\n", cu.CtxSetCurrent(contexts[a])); }
     else if (!strcmp(word, "destroy")) printf("%d\n", cu.CtxDestroy(contexts[a]));
-    else if (!strcmp(word, "free")) printf("%d\n", cu.MemFree(a));
+    else return false;
+    return true;
+}
+
+static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
+{
+    if (context_command(word, a)) return;
+    if (!strcmp(word, "free")) printf("%d\n", cu.MemFree(a));
     else if (!strcmp(word, "freeasync")) printf("%d\n", cu.MemFreeAsync(a, NULL));
     else if (!strcmp(word, "release")) printf("%d\n", cu.MemRelease(a));
     else if (!strcmp(word, "map")) map(a, b);

@@ -17,6 +17,7 @@
     F(CtxSetCurrent, cuCtxSetCurrent, cuCtxSetCurrent, 4000, (CUcontext)) \
     F(CtxSynchronize, cuCtxSynchronize, cuCtxSynchronize, 2000, (void)) \
     F(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, (CUcontext *, CUdevice)) \
+    F(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 11000, (CUdevice)) \
     F(DeviceTotalMem, cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020, (size_t *, CUdevice)) \
     F(ModuleLoadData, cuModuleLoadData, cuModuleLoadData, 2000, (CUmodule *, const void *)) \
     F(ModuleGetFunction, cuModuleGetFunction, cuModuleGetFunction, 2000, (CUfunction *, CUmodule, const char *)) \

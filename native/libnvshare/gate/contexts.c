@@ -16,10 +16,11 @@ static struct known_context {
     CUcontext context;
     struct nvs_gpu *gpu;
     bool is_primary;
+    uint32_t doubts; /* how many calls are under way that may destroy it */
 } contexts[MOST_CONTEXTS];
 static int context_count;
-/* The helper calls the driver in this context. Stored under the lock; the thread that has forgotten a context under the lock waits
- * until it is another one. In the other order the context could be destroyed under the helper's call. */
+/* The helper calls the driver in this context. Stored under the lock; the thread that has forgotten a context under the lock, or has
+ * put it in doubt, waits until it is another one. In the other order the context could be destroyed under the helper's call. */
 static _Atomic(CUcontext) in_use;
 
 static struct known_context *find(CUcontext context)
@@ -78,14 +79,19 @@ struct nvs_gpu *nvs_context_gpu(CUcontext context)
     return known ? known->gpu : NULL;
 }
 
-bool nvs_context_is_alive(CUcontext context)
+enum nvs_context_state nvs_context_state(CUcontext context)
 {
     struct known_context *known = find(context);
     unsigned flags;
     int active = 0;
-    if (!known || !known->is_primary)
-        return known != NULL;
-    return nvs_real.cuDevicePrimaryCtxGetState(known->gpu->index, &flags, &active) == CUDA_SUCCESS && active;
+    if (!known)
+        return NVS_CONTEXT_GONE;
+    if (known->doubts)
+        return NVS_CONTEXT_IN_DOUBT;
+    if (!known->is_primary)
+        return NVS_CONTEXT_ALIVE;
+    bool is_active = nvs_real.cuDevicePrimaryCtxGetState(known->gpu->index, &flags, &active) == CUDA_SUCCESS && active;
+    return is_active ? NVS_CONTEXT_ALIVE : NVS_CONTEXT_GONE;
 }
 
 CUcontext nvs_context_primary(int gpu)
@@ -106,6 +112,31 @@ void nvs_context_seen(CUcontext context)
     nvs_lock_give(&nvs_streams_lock);
 }
 
+static void wait_until_unused(CUcontext context)
+{
+    while (atomic_load(&in_use) == context && context)
+        nvs_sleep_ns(USE_LOOK_NS);
+}
+
+void nvs_context_may_end(CUcontext context)
+{
+    nvs_lock_take(&nvs_streams_lock);
+    struct known_context *known = find(context);
+    if (known)
+        known->doubts++;
+    nvs_lock_give(&nvs_streams_lock);
+    wait_until_unused(context);
+}
+
+void nvs_context_lives_on(CUcontext context)
+{
+    nvs_lock_take(&nvs_streams_lock);
+    struct known_context *known = find(context);
+    if (known && known->doubts) /* it may have ended in another thread's call, and a new one have its handle */
+        known->doubts--;
+    nvs_lock_give(&nvs_streams_lock);
+}
+
 void nvs_context_gone(CUcontext context)
 {
     nvs_lock_take(&nvs_streams_lock);
@@ -119,8 +150,7 @@ void nvs_context_gone(CUcontext context)
         *known = contexts[--context_count];
     }
     nvs_lock_give(&nvs_streams_lock);
-    while (atomic_load(&in_use) == context && context)
-        nvs_sleep_ns(USE_LOOK_NS);
+    wait_until_unused(context);
 }
 
 enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *context)
@@ -128,12 +158,16 @@ enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *conte
     enum nvs_context_use use = NVS_CONTEXT_NONE;
     if (!nvs_lock_try(&nvs_streams_lock))
         return NVS_CONTEXT_BUSY;
-    for (int i = 0; i < context_count && use == NVS_CONTEXT_NONE; i++)
-        if (contexts[i].gpu == gpu && nvs_context_is_alive(contexts[i].context)) {
+    for (int i = 0; i < context_count && use != NVS_CONTEXT_USED; i++) {
+        enum nvs_context_state state = contexts[i].gpu == gpu ? nvs_context_state(contexts[i].context) : NVS_CONTEXT_GONE;
+        if (state == NVS_CONTEXT_ALIVE) {
             *context = contexts[i].context;
             atomic_store(&in_use, *context);
             use = NVS_CONTEXT_USED;
+        } else if (state == NVS_CONTEXT_IN_DOUBT) {
+            use = NVS_CONTEXT_BUSY;
         }
+    }
     nvs_lock_give(&nvs_streams_lock);
     return use;
 }

@@ -11,20 +11,26 @@ struct nvs_gpu;
 /* A context was made or used, or is about to be destroyed. Each takes the lock itself. */
 void nvs_context_seen(CUcontext context);
 void nvs_context_gone(CUcontext context);
+/* The call that follows may destroy the context, or not: until it is known which, nothing of ours uses it. Followed by
+ * nvs_context_gone or nvs_context_lives_on. Each takes the lock itself. */
+void nvs_context_may_end(CUcontext context);
+void nvs_context_lives_on(CUcontext context);
 /* The GPU's primary context if it is known, or NULL. Takes the lock itself. */
 CUcontext nvs_context_primary(int gpu);
 
 /* A context of the GPU to call the driver in, without the lock: until nvs_context_use_end no context is destroyed by a call through
  * us. For the helper only, which never waits for the lock. */
-enum nvs_context_use { NVS_CONTEXT_USED, NVS_CONTEXT_BUSY /* another thread has the lock: try again */, NVS_CONTEXT_NONE };
+enum nvs_context_use { NVS_CONTEXT_USED, NVS_CONTEXT_BUSY /* try again: another thread has the lock, or may destroy the context */, NVS_CONTEXT_NONE };
 enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *context);
 void nvs_context_use_end(void);
 
 /* With the lock held. */
 /* The GPU of the context; the context is known after it. NULL if the driver does not know it. */
 struct nvs_gpu *nvs_context_gpu(CUcontext context);
-/* True while the context can be used: a primary context may have been reset by a call that did not come through us. */
-bool nvs_context_is_alive(CUcontext context);
+/* Whether the context can be used: a primary context may have been reset by a call that did not come through us. IN_DOUBT
+ * (nvs_context_may_end): a thread that the program lets use the context may use it; everybody else asks again later. */
+enum nvs_context_state { NVS_CONTEXT_GONE, NVS_CONTEXT_ALIVE, NVS_CONTEXT_IN_DOUBT };
+enum nvs_context_state nvs_context_state(CUcontext context);
 void nvs_contexts_forked(void);
 
 #endif

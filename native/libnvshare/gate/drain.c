@@ -32,9 +32,12 @@ static bool kept_finished(const struct nvs_gpu *gpu)
     for (int i = 0; i < kept_count;) {
         if (gpu && kept[i].gpu != gpu) {
             i++;
-        } else if (!nvs_context_is_alive(kept[i].context)) {
+            continue;
+        }
+        enum nvs_context_state state = nvs_context_state(kept[i].context);
+        if (state == NVS_CONTEXT_GONE) {
             kept[i] = kept[--kept_count];
-        } else if (nvs_event_is_finished(kept[i].event)) {
+        } else if (state == NVS_CONTEXT_ALIVE && nvs_event_is_finished(kept[i].event)) {
             nvs_real.cuEventDestroy_v2(kept[i].event);
             kept[i] = kept[--kept_count];
         } else {
@@ -99,8 +102,9 @@ static bool stream_finished(struct nvs_stream *stream, uint32_t attempt, bool ma
 {
     /* Per-thread default streams have no handle that we could use; the legacy stream waits for them. */
     uintptr_t handle = stream->handle > 2 ? stream->handle : (uintptr_t)CU_STREAM_LEGACY;
-    if (!nvs_context_is_alive(stream->context))
-        return true;
+    enum nvs_context_state state = nvs_context_state(stream->context);
+    if (state != NVS_CONTEXT_ALIVE)
+        return state == NVS_CONTEXT_GONE;
     if (stream->drain_attempt == attempt)
         return nvs_event_is_finished(stream->drain_event);
     if (!nvs_event_can_record(stream, handle)) {

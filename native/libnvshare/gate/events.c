@@ -31,7 +31,7 @@ static CUresult record_in_context(CUevent *event, uintptr_t handle)
 CUresult nvs_event_record(const struct nvs_stream *stream, CUevent *event, uintptr_t handle)
 {
     CUcontext popped;
-    if (!nvs_context_is_alive(stream->context))
+    if (nvs_context_state(stream->context) == NVS_CONTEXT_GONE)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     CUresult result = nvs_real.cuCtxPushCurrent_v2(stream->context);
     if (result != CUDA_SUCCESS)

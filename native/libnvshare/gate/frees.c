@@ -65,11 +65,11 @@ static struct pending_free *take_due(void)
     struct pending_free *due = NULL;
     nvs_lock_take(&nvs_streams_lock);
     for (struct pending_free **at = &pending; *at; at = &(*at)->next) {
-        bool is_alive = nvs_context_is_alive((*at)->context);
-        if (is_alive && !nvs_event_is_finished((*at)->event))
+        enum nvs_context_state state = nvs_context_state((*at)->context);
+        if (state == NVS_CONTEXT_IN_DOUBT || (state == NVS_CONTEXT_ALIVE && !nvs_event_is_finished((*at)->event)))
             continue;
         due = unlink_at(at);
-        if (is_alive)
+        if (state == NVS_CONTEXT_ALIVE)
             nvs_real.cuEventDestroy_v2(due->event);
         break;
     }

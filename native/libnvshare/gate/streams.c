@@ -187,7 +187,7 @@ void nvs_stream_gone(CUstream handle)
         if ((*at)->handle == (uintptr_t)handle) {
             struct nvs_stream *gone = *at;
             *at = gone->next;
-            stream_end(gone, nvs_context_is_alive(gone->context));
+            stream_end(gone, nvs_context_state(gone->context) != NVS_CONTEXT_GONE);
             break;
         }
     nvs_lock_give(&nvs_streams_lock);

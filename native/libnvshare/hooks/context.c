@@ -1,5 +1,5 @@
-/* Contexts and streams. A drain must know them and must never use one that is destroyed, so each is forgotten before the driver
- * destroys it. If the driver then refuses, its next use makes it known again. */
+/* Contexts and streams. A drain must know them and must never use one that is destroyed, so each is forgotten, or put in doubt, before
+ * the driver destroys it. If the driver refuses to destroy what was forgotten, its next use makes it known again. */
 #include "gate/contexts.h"
 #include "gate/streams.h"
 #include "hooks/hooks.h"
@@ -61,22 +61,21 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice dev)
 }
 
 /* The driver counts the references to a primary context, and some are taken by calls that we do not see. Whether this was the last
- * one is known only after the call. It must not be used meanwhile, so it is forgotten first and made known again if it is
- * still alive. */
+ * one is known only after the call. Until then the context is not used, and its work and its frees are not forgotten. */
 static CUresult release_primary(CUdevice dev, CUresult (*real)(CUdevice))
 {
     CUcontext primary = nvs_context_primary(dev);
     unsigned flags;
     int active = 0;
     if (primary)
-        nvs_context_gone(primary);
+        nvs_context_may_end(primary);
     CUresult result = real(dev);
     if (!primary)
         return result;
     if (nvs_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active)
-        nvs_memory_context_gone(primary);
+        forget(primary);
     else
-        nvs_context_seen(primary);
+        nvs_context_lives_on(primary);
     return result;
 }
 
