@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from core.members import GPU, Member
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
+from nvshare.core.limits.shared_limit import LONGEST, SharedLimit
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, UNLIMITED, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.shared_limit import LONGEST, SharedLimit
 
 Pick = Callable[[Sequence[Any]], Any]
 

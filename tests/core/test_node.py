@@ -8,9 +8,9 @@ import pytest
 from core.world import HAPPENINGS, World
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.budget_questions import MAX_QUESTIONS, MAX_QUESTIONS_OF_ONE
 from nvshare.core.client import Client
-from nvshare.core.groups import MAX_KEPT
+from nvshare.core.limits.budget_questions import MAX_QUESTIONS, MAX_QUESTIONS_OF_ONE
+from nvshare.core.limits.groups import MAX_KEPT
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot

@@ -1,9 +1,9 @@
 """What one step of a shared limit does when much is due, or when messages cross."""
 
 from nvshare.core import actions as ac
-from nvshare.core.limit_members import Share, Shares
+from nvshare.core.limits.limit_members import Share, Shares
+from nvshare.core.limits.shared_limit import LONGEST, MAX_PER_STEP, SharedLimit
 from nvshare.core.model import GIB, MILLISECOND, UNLIMITED
-from nvshare.core.shared_limit import LONGEST, MAX_PER_STEP, SharedLimit
 
 GPU = "g0"
 RECALL = 200 * MILLISECOND

@@ -38,6 +38,20 @@ def test_each_package_is_in_the_tree(path: Path) -> None:
     assert re.search(rf"^\| `(src/nvshare/)?{re.escape(name)}` \|", PAGE, re.MULTILINE), name
 
 
+def modules() -> list[Path]:
+    """The modules of the core and of the scheduler's packages."""
+    found = [path for pattern in ("core/*.py", "core/*/*.py", "scheduler/*/*.py") for path in SOURCE.glob(pattern)]
+    assert len(found) > 50
+    return sorted(path for path in found if path.name != "__init__.py")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_each_module_is_named_in_the_row_of_its_package(path: Path) -> None:
+    package = path.parent.relative_to(SOURCE)
+    [row] = re.findall(rf"^\| `(?:src/nvshare/)?{package}/` \|.*", PAGE, re.MULTILINE)
+    assert f"`{path.stem}`" in row
+
+
 def test_each_word_has_one_meaning_and_the_words_are_in_order() -> None:
     glossary = PAGE[PAGE.index("## Words") : PAGE.index("## Where to look")]
     words = re.findall(r"^\| ([\w ]+) \|", glossary, re.MULTILINE)[1:]

@@ -12,11 +12,11 @@ import pytest
 from nvshare.client_machine.library import TurnState
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.limit_members import Share
+from nvshare.core.limits.limit_members import Share
+from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
 from nvshare.core.preemption import Preemption
-from nvshare.core.shared_limit import SharedLimit
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
 from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.week import Week

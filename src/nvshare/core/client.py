@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from nvshare.core.events import ClientRegistered
 from nvshare.core.gpu import Gpu
-from nvshare.core.groups import Group
+from nvshare.core.limits.groups import Group
 from nvshare.core.seat import Seat
 
 

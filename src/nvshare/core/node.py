@@ -6,8 +6,8 @@
 what follows from the state, and **checks** what must hold. `next_deadline()` says when to call again with AlarmRang if
 nothing happens before. Nothing in here knows a clock, a socket or a log; what the caller must know is in the actions.
 
-A fact goes to the part that it is about: to a Gpu (core.gpu: who runs) or to MemoryLimits (core.memory_limits: who
-may allocate). The two do not know each other."""
+A fact goes to the part that it is about: to a Gpu (core.gpu: who runs) or to MemoryLimits (core.limits: who may
+allocate). The two do not know each other."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +19,9 @@ from nvshare.core.actions import Action, AdmitClient, Refuse, SwitchScheduling
 from nvshare.core.client import Client
 from nvshare.core.gpu import Gpu
 from nvshare.core.gpu_decisions import GpuDecisions
-from nvshare.core.groups import Group
+from nvshare.core.limits.groups import Group
+from nvshare.core.limits.memory_limits import MemoryLimits
 from nvshare.core.lock_numbers import LockNumbers
-from nvshare.core.memory_limits import MemoryLimits
 from nvshare.core.model import NEVER, Claim, QuantumRule, Settings
 from nvshare.core.seat import Seat
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from nvshare.core.groups import Group
+from nvshare.core.limits.groups import Group
 from nvshare.core.model import NO_MEMORY, UNLIMITED, ProcessMemory
 from nvshare.record import Record
 

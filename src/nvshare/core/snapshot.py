@@ -6,7 +6,7 @@ from typing import Literal
 from nvshare.core.client import Client
 from nvshare.core.expected_start import MOST, expected_starts
 from nvshare.core.gpu import Gpu
-from nvshare.core.groups import Source
+from nvshare.core.limits.groups import Source
 from nvshare.core.model import UNLIMITED, ModeName
 from nvshare.core.node import Node
 from nvshare.core.seat import Moved, Seat, State

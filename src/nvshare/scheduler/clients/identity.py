@@ -11,7 +11,7 @@ import select
 import socket
 from pathlib import Path
 
-from nvshare.core.groups import POD_PREFIX, PROCESS_PREFIX
+from nvshare.core.limits.groups import POD_PREFIX, PROCESS_PREFIX
 from nvshare.printable import printable
 from nvshare.record import Record
 from nvshare.translation import Registrant

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from nvshare.core import events as ev
-from nvshare.core.groups import Group
+from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
 from nvshare.scheduler.observe.names import Ids

@@ -13,7 +13,7 @@ from pathlib import Path
 from nvshare.admin import client_name
 from nvshare.core.actions import ReportLongWait
 from nvshare.core.events import ClaimPrepared, PodChanged, PodsListed
-from nvshare.core.groups import POD_PREFIX
+from nvshare.core.limits.groups import POD_PREFIX
 from nvshare.core.model import SECOND
 from nvshare.journal import Step
 from nvshare.kube.annotations import MEMORY_LIMIT, RESOURCE

@@ -32,8 +32,8 @@ which `deadline` asks for at once. docs/decisions/0002 says why it is done this 
 from collections import deque
 
 from nvshare.core.actions import Action, GiveBudget, RecallBudget, UpdateLimit
-from nvshare.core.budget_questions import Question, Questions
-from nvshare.core.limit_members import Share, Shares
+from nvshare.core.limits.budget_questions import Question, Questions
+from nvshare.core.limits.limit_members import Share, Shares
 from nvshare.core.model import MIB, UNLIMITED
 
 LONGEST = 4  # A question is answered after so many recall times at the latest, whoever is still speaking.

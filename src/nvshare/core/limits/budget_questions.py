@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from nvshare.core.limit_members import Share
+from nvshare.core.limits.limit_members import Share
 
 MAX_QUESTIONS = 4096
 """Questions of one group that may be open at once on one GPU; one more is refused at once."""

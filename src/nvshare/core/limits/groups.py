@@ -8,7 +8,7 @@ A group is a pod, a container or one `nvshare run`. Several sources may name its
     environment     of the pod's specification; otherwise, and without Kubernetes, of the first process that has one
 
 A pod that has ResourceClaims gets no more than these on each GPU, whoever says more, and exactly that if nobody says
-less (core.claim_limits).
+less (core.limits.claim_limits).
 
 A restart. A daemon that has just started does not know the pods yet, while its clients were told limits by the daemon
 before. Without the provisional limit they could allocate beyond theirs until the pods are listed. And if an annotation
@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from typing import Literal
 
 from nvshare.core.actions import Action, Refuse, ReportLimit
-from nvshare.core.claim_limits import ClaimLimits
 from nvshare.core.events import ClaimPrepared, ClientRegistered, LimitSet, PodChanged
-from nvshare.core.shared_limit import SharedLimit
+from nvshare.core.limits.claim_limits import ClaimLimits
+from nvshare.core.limits.shared_limit import SharedLimit
 
 POD_PREFIX = "pod/"
 """How the group of a pod's processes is named, before the pod's UID."""

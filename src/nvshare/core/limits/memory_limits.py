@@ -1,17 +1,17 @@
 """The memory limits of a node: each fact about them goes to the group and the GPU that it is about.
 
-core.groups says which limit a group has, core.shared_limit how the processes of a group share it on one GPU. This
-file knows which of these shared limits a step has touched, and when the next question about budgets has to be
-answered."""
+core.limits.groups says which limit a group has, core.limits.shared_limit how the processes of a group share it on one
+GPU. This file knows which of these shared limits a step has touched, and when the next question about budgets has to
+be answered."""
 
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
 from nvshare.core.alarms import Alarms
 from nvshare.core.client import Client
-from nvshare.core.groups import Group, Groups
-from nvshare.core.limit_members import Share
+from nvshare.core.limits.groups import Group, Groups
+from nvshare.core.limits.limit_members import Share
+from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.model import DEFAULT_WEIGHT, UNLIMITED, Claim, Settings
-from nvshare.core.shared_limit import SharedLimit
 
 
 class MemoryLimits:

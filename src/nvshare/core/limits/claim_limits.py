@@ -1,7 +1,7 @@
 """What the ResourceClaims of a pod allow it on each GPU.
 
 A claim is prepared on the node before the first of its pods starts; pods name it by its label. Pods that have the same
-claims on a GPU share one limit there (core.groups): the sum of what the claims allow."""
+claims on a GPU share one limit there (core.limits.groups): the sum of what the claims allow."""
 
 from collections.abc import Mapping
 
