@@ -21,21 +21,25 @@ class FakeKubelet:
     async def find(self, name: str = "gpu.nvshare.com-reg.sock", seconds: float = 30) -> None:
         """Wait for the driver's socket and register it, as the plugin manager does; it looks again after an error."""
         async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    channel = self._channel(self._registry_dir / name)
-                    self.info = await _unary(channel, REGISTRATION_SERVICE, "GetInfo", api.PluginInfo)(
-                        api.InfoRequest()
-                    )
-                    break
-                except grpc.aio.AioRpcError:
-                    await asyncio.sleep(0.05)
-            status = _unary(channel, REGISTRATION_SERVICE, "NotifyRegistrationStatus", api.RegistrationStatusResponse)
-            await status(api.RegistrationStatus(plugin_registered=True))
+            while not await self._register(self._registry_dir / name):
+                await asyncio.sleep(0.05)
         self._driver = self._channel(Path(self.info.endpoint))
 
+    async def _register(self, path: Path) -> bool:
+        """One try, whole: the server behind the socket may end between its two questions."""
+        channel = self._channel(path)
+        status = _unary(channel, REGISTRATION_SERVICE, "NotifyRegistrationStatus", api.RegistrationStatusResponse)
+        try:
+            self.info = await _unary(channel, REGISTRATION_SERVICE, "GetInfo", api.PluginInfo)(api.InfoRequest())
+            await status(api.RegistrationStatus(plugin_registered=True))
+        except grpc.aio.AioRpcError:
+            return False
+        return True
+
     def _channel(self, path: Path) -> Any:
-        self._channels.append(grpc.aio.insecure_channel(f"unix://{path}"))
+        # A pool of its own: kubelet dials again for each call, it never uses a connection to a socket that is gone.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        self._channels.append(grpc.aio.insecure_channel(f"unix://{path}", options))
         return self._channels[-1]
 
     async def prepare(self, *claims: tuple[str, str]) -> dict[str, Any]:
