@@ -10,6 +10,7 @@ import argparse
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,8 +60,8 @@ def load(place: Path, row: str, seconds: float) -> Row:
     name, run = LOADS[row]
     try:
         result = run(place, seconds)
-    except (AssertionError, OSError) as error:
-        return f"{row}  {name}", "", [str(error) or repr(error)]
+    except Exception as error:
+        return f"{row}  {name}", "", ["".join(traceback.format_exception(error)).rstrip()]
     return f"{row}  {name}", result.measured, [result.wrong] if result.wrong else []
 
 

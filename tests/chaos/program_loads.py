@@ -11,10 +11,10 @@ from pathlib import Path
 from bench.floods import flood
 from bench.scheduler import Scheduler
 
-from chaos.loads import FAST, MAX_WAIT_S, Load, Result, Victim, judge, serving
+from chaos.loads import FAST, GRACE_S, MAX_WAIT_S, QUANTUM_S, Load, Result, Victim, judge, serving, until
 from libnvshare.fake_scheduler import FakeScheduler
 from libnvshare.machine import Machine
-from libnvshare.programs import CHECKS, GIB, MIB, NULL_DRIVER, Programs
+from libnvshare.programs import CHECKS, GIB, MIB, NULL_DRIVER, Program, Programs
 from libnvshare.restless import Restless
 
 FLOODED = {"memory updates": 900, "budget questions": 300}
@@ -22,6 +22,8 @@ CONNECTING = {"connections": 1, "registrations": 1, "broken frames": 1}
 LIMIT = 4 * GIB
 CONTEXT = 1 * MIB
 LEAVERS = 6
+MAX_LATE_S = 1.0
+"""A call that waits longer than this was held back by a program that does not run."""
 SAMPLER = """
 import sys, pynvml
 pynvml.nvmlInit()
@@ -86,6 +88,51 @@ def stopped_scheduler(place: Path, seconds: float) -> Result:
     return judge(measured, it_runs=max(waits) < 10 * silence_s, both_stay_registered=clients == 2)
 
 
+def _waits_beside(stopped: Program, other: Program, seconds: float) -> list[float]:
+    """How long each of the other's calls took while one program was stopped (Ctrl-Z)."""
+    stopped.process.send_signal(signal.SIGSTOP)
+    waits: list[float] = []
+    for _ in until(seconds):
+        began = time.monotonic()
+        other.do("spin 1000 1", timeout=60)
+        other.do("sync", timeout=60)
+        waits.append(time.monotonic() - began)
+    stopped.process.send_signal(signal.SIGCONT)
+    return waits
+
+
+def stopped_holder(place: Path, seconds: float) -> Result:
+    """6: a program that holds the card is stopped. It costs the other one a quantum and a grace time, once."""
+    place.mkdir()
+    with Machine(place, *FAST) as machine:
+        holder, other = (machine.client(9 * GIB) for _ in range(2))
+        holder.do("spin 1000 1")
+        waits = _waits_beside(holder, other, QUANTUM_S + GRACE_S + max(seconds, 2 * (QUANTUM_S + GRACE_S)))
+        holder.do("spin 1000 1", timeout=60)
+        machine.daemon.assert_alive()
+    late = [wait for wait in waits if wait > MAX_LATE_S]
+    measured = (
+        f"{len(waits)} calls of the other program, {len(late)} took longer than {MAX_LATE_S} s: {max(waits):.1f} s"
+    )
+    return judge(measured, it_costs_one_turn_only=len(late) <= 1)
+
+
+def stopped_waiter(place: Path, seconds: float) -> Result:
+    """5: a program that waits for the card is stopped. It costs the other one a turn at most, and goes on later."""
+    place.mkdir()
+    with Machine(place, *FAST) as machine:
+        holder, waiter = (machine.client(9 * GIB) for _ in range(2))
+        holder.do("spin 1000 1")
+        waiter.say("spin 1000 1")
+        assert waiter.waits()
+        waits = _waits_beside(waiter, holder, QUANTUM_S + GRACE_S + max(seconds, 2 * (QUANTUM_S + GRACE_S)))
+        has_run = waiter.answer(timeout=60)[0] == "0"
+        machine.daemon.assert_alive()
+    late = [wait for wait in waits if wait > MAX_LATE_S]
+    measured = f"{len(waits)} calls of the holder, {len(late)} took longer than {MAX_LATE_S} s: {max(waits):.1f} s"
+    return judge(measured, it_costs_one_turn_only=len(late) <= 1, it_runs_when_it_is_continued=has_run)
+
+
 def exit_storm(place: Path, seconds: float) -> Result:
     """7: programs of one run that allocate, and end in every way. The simulated card says how much is allocated."""
 
@@ -146,6 +193,8 @@ def cancelled_threads(place: Path, seconds: float) -> Result:
 LOADS: dict[str, tuple[str, Load]] = {
     "4": ("floods of messages", floods_of_messages),
     "5": ("a stopped scheduler", stopped_scheduler),
+    "5b": ("a stopped waiter", stopped_waiter),
+    "6": ("a stopped holder", stopped_holder),
     "7": ("an exit storm", exit_storm),
     "11": ("cancelled threads", cancelled_threads),
     "13": ("floods of connections", floods_of_connections),

@@ -1,10 +1,15 @@
 """The loads of `make chaos` that take hardly any time, and how a violation shows."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from chaos.loads import LOADS, judge
+from chaos import loads, program_loads
+from chaos.loads import judge
+from support import daemon
+
+LOADS = {**loads.LOADS, **program_loads.LOADS}
 
 
 @pytest.mark.parametrize("row", ["1b", "12"])
@@ -12,6 +17,21 @@ def test_a_load_is_borne(tmp_path: Path, row: str) -> None:
     result = LOADS[row][1](tmp_path / "d", 0.5)
     assert result.wrong == ""
     assert result.measured
+
+
+@pytest.mark.parametrize(
+    ("row", "rule", "wrong"),
+    [
+        ("3", "late-claims", "an honest client gets a turn each second"),
+        ("6", "revoked-clients", "it costs one turn only"),
+    ],
+)
+def test_a_load_finds_the_scheduler_that_it_once_hurt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, rule: str, wrong: str
+) -> None:
+    monkeypatch.setattr(daemon, "PROGRAM", [sys.executable, "-m", "chaos.broken_scheduler", rule])
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    assert LOADS[row][1](tmp_path / "d", 2).wrong == wrong
 
 
 def test_a_claim_that_does_not_hold_is_named() -> None:

@@ -1,4 +1,4 @@
-"""What the scheduler and the device plugin are allowed to do to the machine: the systemd units and the pods.
+"""What scheduler, device plugin and DRA driver are allowed to do to the machine: the systemd units and the pods.
 
 The pods are checked against the Pod Security Standard `restricted` (kubernetes.io/docs/concepts/security). Each control
 that a pod does not meet is listed with the reason, and a listed one that it does meet fails too."""
@@ -24,9 +24,11 @@ from support.waiting import wait_until  # noqa: E402
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (development group)")
 
-MAX_EXPOSED = 2.5
-"""systemd-analyze's figure from 0 (nothing is exposed) to 10. What is left: root, the network, /proc of all users."""
+MAX_EXPOSED = {"nvshare-scheduler.service": 2.5, "nvshare-scheduler-user.service": 6.5}
+"""systemd-analyze's figure from 0 (nothing is exposed) to 10. What is left: root, the network, /proc of all users.
+A unit of a user's own manager has no capabilities to drop, and its file system and devices are those of the user."""
 
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 HOST_DIRECTORIES = "sockets, the library and kubelet's socket are shared through directories of the host"
 ROOT_USER = "these directories belong to root"
 EXCEPTIONS: dict[str, dict[str, str]] = {
@@ -36,6 +38,10 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "non-root user": ROOT_USER,
     },
     "nvshare-device-plugin": {
+        "volume types": HOST_DIRECTORIES,
+        "non-root user": ROOT_USER,
+    },
+    "nvshare-dra-driver": {
         "volume types": HOST_DIRECTORIES,
         "non-root user": ROOT_USER,
     },
@@ -77,7 +83,7 @@ CONTROLS: dict[str, Any] = {
 
 
 def pods() -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in sorted(render.MANIFESTS.glob("*.yaml")):
+    for path in sorted(render.MANIFESTS.rglob("*.yaml")):
         for item in yaml.safe_load_all(path.read_text()):
             if item and item["kind"] == "DaemonSet":
                 yield item["metadata"]["name"], item["spec"]["template"]["spec"]
@@ -95,6 +101,10 @@ def test_a_pod_has_a_read_only_root_and_a_memory_limit(name: str, pod: dict[str,
         assert container["resources"]["limits"]["memory"]
 
 
+def test_every_pod_of_the_chart_is_checked() -> None:
+    assert sorted(name for name, _ in pods()) == sorted(EXCEPTIONS)
+
+
 def test_the_check_finds_what_is_not_restricted() -> None:
     open_pod = {"hostNetwork": True, "volumes": [{"name": "x", "hostPath": {}}], "containers": [{"name": "x"}]}
     found = set(violations(open_pod))
@@ -110,14 +120,14 @@ def _systemd_version() -> int:
 
 
 @pytest.mark.skipif(_systemd_version() < 250, reason="needs systemd-analyze 250 (security --offline)")
-def test_the_machines_unit_exposes_little() -> None:
-    unit = DEPLOY / "systemd" / "nvshare-scheduler.service"
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.name))
+def test_a_unit_exposes_little(unit: Path) -> None:
     done = subprocess.run(
         [
             "systemd-analyze",
             "security",
             "--offline=true",
-            f"--threshold={int(MAX_EXPOSED * 10)}",
+            f"--threshold={int(MAX_EXPOSED[unit.name] * 10)}",
             "--no-pager",
             str(unit),
         ],
@@ -129,12 +139,12 @@ def test_the_machines_unit_exposes_little() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_both_units_bound_memory_tasks_and_system_calls() -> None:
-    for unit in sorted((DEPLOY / "systemd").glob("*.service")):
+def test_both_units_bound_memory_descriptors_tasks_and_system_calls() -> None:
+    for unit in UNITS:
         settings = dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
         assert settings["NoNewPrivileges"] == "yes"
         assert "SystemCallFilter=@system-service\n" in unit.read_text()
-        assert {"MemoryMax", "TasksMax"} <= set(settings)
+        assert {"MemoryMax", "LimitNOFILE", "TasksMax"} <= set(settings)
 
 
 def _system_calls(name: str) -> set[str]:

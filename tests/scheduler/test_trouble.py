@@ -31,7 +31,7 @@ from support.log import LogReader
 
 
 def test_with_few_descriptors_fewer_clients_are_let_in_and_those_work(start_daemon: StartDaemon) -> None:
-    few = ("bash", "-c", 'ulimit -n 192; exec "$0" "$@"')
+    few = ("bash", "-c", 'ulimit -n 256; exec "$0" "$@"')
     daemon = start_daemon("--http", "127.0.0.1:0", wrapper=few)
     with contextlib.ExitStack() as stack:
         inside = [stack.enter_context(daemon.client().register()) for _ in range(32)]

@@ -13,7 +13,11 @@ import pytest
 from nvshare import admin
 from nvshare.core import events as ev
 from nvshare.journal import Step
+from nvshare.scheduler.clients.connection_admission import OWN_DESCRIPTORS, RESERVED_DESCRIPTORS
+from nvshare.scheduler.http.server import MAX_ASKING, MAX_PAGES, MAX_RESERVED, MAX_STREAMS
 from nvshare.scheduler.observe.journal import Journal
+from nvshare.scheduler.operator.control import MAX_OPERATORS
+from nvshare.scheduler.operator.readers import MAX_READERS
 from nvshare.scheduler.viewer_connection import guarded
 from support.daemon import Daemon
 from support.fixtures import StartDaemon
@@ -162,3 +166,9 @@ def test_a_follower_that_fails_is_dropped_and_the_others_go_on() -> None:
         journal.observe(step)
     stop()
     assert seen == steps
+
+
+def test_clients_leave_enough_descriptors_for_all_viewers_and_operators(viewed: Daemon) -> None:
+    http = MAX_ASKING + MAX_RESERVED + MAX_STREAMS + MAX_PAGES
+    assert http + MAX_OPERATORS + MAX_READERS + OWN_DESCRIPTORS <= RESERVED_DESCRIPTORS
+    assert viewed.descriptors() <= OWN_DESCRIPTORS // 2  # NVML and Kubernetes are off

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 
 from nvshare.scheduler.clients.identity import Peer, group_of
 
-RESERVED_DESCRIPTORS = 128
-"""Reserved for files, operators (at most 32) and HTTP (at most 72) when clients use all others."""
+RESERVED_DESCRIPTORS = 192
+"""Reserved for operators (at most 32), readers (32), HTTP (72) and OWN_DESCRIPTORS when clients use all others."""
+OWN_DESCRIPTORS = 56
+"""Standard streams, event loop, listening sockets, locks, journal, NVML's devices, connections to the API server."""
 CHARGE_FACTOR = 2
 """A nanosecond of the scheduler's time is charged as this many: an account gets at most 1/CHARGE_FACTOR of the time."""
 CREDIT_NS = 20_000_000

@@ -1,11 +1,13 @@
-"""Finds clients that hang: they would send PING if they could, and have not been heard for 30 s.
+"""Finds clients that hang: they would send PING if they could.
 
 A client of protocol version 2 that waits, or holds a contended lock, sends PING when it has received nothing for 10 s.
-So it hangs if nothing has come from it for 30 s, and nothing has gone to it for 15 s: what it receives puts its PING
-off. The core decides what follows (core.events.ClientSilent).
+So it hangs if nothing has come from it for UNHEARD_SWEEPS and nothing has gone to it for UNTOLD_SWEEPS: what it
+receives puts its PING off. The core decides what follows (core.events.ClientSilent).
 
 Connections only note that something came or went; every SWEEP_S seconds all of them are looked at. That costs a message
-one assignment, and no timer."""
+one assignment, and no timer. The n-th sweep after a message is between (n - 1) * SWEEP_S and n * SWEEP_S later: a
+client is found 24 to 28 s after its last message, two PINGs of it are missing then, and not before 16 s after the last
+message to it."""
 
 import asyncio
 
@@ -14,9 +16,9 @@ from nvshare.core.events import ClientSilent
 from nvshare.core.node import Node
 from nvshare.scheduler.engine import Engine
 
-SWEEP_S = 5.0
-UNHEARD_SWEEPS = 6
-UNTOLD_SWEEPS = 3
+SWEEP_S = 4.0
+UNHEARD_SWEEPS = 7
+UNTOLD_SWEEPS = 5
 
 
 class SilenceWatch:
@@ -36,8 +38,8 @@ class SilenceWatch:
             connection.untold_sweeps += 1
             if (
                 connection.sends_ping
-                and connection.unheard_sweeps > UNHEARD_SWEEPS
-                and connection.untold_sweeps > UNTOLD_SWEEPS
+                and connection.unheard_sweeps >= UNHEARD_SWEEPS
+                and connection.untold_sweeps >= UNTOLD_SWEEPS
                 and client in self._engine.node.clients
                 and _must_speak(self._engine.node, self._engine.node.clients[client])
             ):
