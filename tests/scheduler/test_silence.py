@@ -30,6 +30,9 @@ class FakeConnection:
     def flush(self) -> None:
         self.out.clear()
 
+    def fail(self, error: Exception) -> None:
+        raise error
+
     def name_of(self, client: int) -> str:
         return str(client)
 

@@ -24,7 +24,7 @@ from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.sources import nvml_poll
 from nvshare.scheduler.sources.nvml_poll import NvmlPoll
 from nvshare.wire import messages as wire
-from support.client import WireClient
+from support.client import WireClient, entry, registration
 from support.daemon import clean_environment
 from support.fixtures import StartDaemon
 from support.log import LogReader
@@ -102,6 +102,76 @@ def test_a_failure_of_the_core_ends_the_scheduler_even_if_an_operator_caused_it(
     assert process.wait(20) == 70
     log.wait_end()
     log.wait_for(r"\[NVSHARE\]\[ERROR\]: internal error, ending: ZeroDivisionError")
+
+
+FIRST_TIME_ONLY = (
+    "import itertools; from nvshare import translation as t; from nvshare.{0}; times = itertools.count(); "
+)
+DEFECTS = {
+    "a message": (
+        FIRST_TIME_ONLY.format("wire import messages as w")
+        + "right = t.EVENTS[w.ReqLock]; t.EVENTS[w.ReqLock] = lambda *a: right(*a) if next(times) else 1 // 0"
+    ),
+    "a registration": (
+        FIRST_TIME_ONLY.format("core import actions")
+        + "right = t.registration; t.registration = lambda *a: right(*a) if next(times) else 1 // 0"
+    ),
+    "a frame": (
+        FIRST_TIME_ONLY.format("core import actions as a")
+        + "right = t.FRAMES[a.GiveLock]; t.FRAMES[a.GiveLock] = lambda *a: right(*a) if next(times) else 1 // 0"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DEFECTS)
+def test_a_defect_in_translating_closes_that_connection_and_nobody_elses(tmp_path: Path, what: str) -> None:
+    process = start(tmp_path, DEFECTS[what])
+    assert process.stderr is not None
+    log = LogReader(process.stderr)
+    log.wait_for("listens at")
+    with WireClient(f"{tmp_path}/run/s.sock") as unlucky:
+        unlucky.send(registration(entry()), wire.ReqLock(0, 1, GIB, 0))
+        unlucky.wait_closed()
+    log.wait_for(r"\[ERROR\]: A bug closed one client's connection, please report it: ZeroDivisionError")
+    with WireClient(f"{tmp_path}/run/s.sock").register() as next_one:
+        next_one.take_lock(15 * GIB)  # the first one has left nothing behind
+        status = operator_client.ask(f"{tmp_path}/op/c.sock", admin.GetStatus())
+        assert isinstance(status, admin.Status)
+        assert [client.id for client in status.node.clients] == [next_one.id]
+    process.terminate()
+    assert process.wait(20) == 0
+    log.wait_end()
+    assert "Traceback" in log.text
+
+
+OBSERVERS = {
+    "metrics": "import nvshare.scheduler.observe.metrics as m; m.Metrics.observe = lambda self, step: 1 // 0",
+    "log": "import nvshare.scheduler.observe.log as m; m.Log.observe = lambda self, step: 1 // 0",
+    "remembered limits": (
+        "import nvshare.scheduler.operator.remembered_limits as m;"
+        " m.RememberedLimits.observe = lambda self, step: 1 // 0"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OBSERVERS)
+def test_an_observer_that_fails_keeps_nobody_else_from_a_step(tmp_path: Path, what: str) -> None:
+    process = start(tmp_path, OBSERVERS[what])
+    assert process.stderr is not None
+    log = LogReader(process.stderr)
+    log.wait_for("listens at")
+    with WireClient(f"{tmp_path}/run/s.sock").register(run=bytes(range(16))) as client:
+        operator_client.ask(f"{tmp_path}/op/c.sock", admin.SetLimit(f"{client.id:04x}", 4 * GIB))
+        client.release(client.take_lock())
+        client.take_lock()
+        last = operator_client.ask(f"{tmp_path}/op/c.sock", admin.GetEvents(last=1))
+        assert isinstance(last, admin.StepLine)
+        assert last.clients == (client.name,)
+    process.terminate()
+    assert process.wait(20) == 0
+    log.wait_end()
+    assert log.text.count("A bug kept") == 1
+    assert "Traceback" in log.text
 
 
 class FakeNvml:

@@ -1,7 +1,10 @@
 """Runs the core: events go in, actions are performed, one alarm wakes it.
 
 `post` is called from the event loop only. It never waits: what goes to a client is put into the buffer of its
-connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step."""
+connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step.
+
+Failures. An exception of the core ends the daemon: its state may be wrong for everybody. If the frame of an action
+cannot be made, its client is disconnected. An observer that fails misses the step; the others see it."""
 
 import asyncio
 import time
@@ -11,12 +14,14 @@ from typing import Protocol
 
 from nvshare.core import actions as ac
 from nvshare.core.events import AlarmRang, Event
-from nvshare.core.model import MILLISECOND, NEVER
+from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
 from nvshare.core.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, snapshot
 from nvshare.journal import Step
+from nvshare.scheduler.observe.log import log
 from nvshare.translation import FRAMES, Receiver
 
+COMPLAIN_NS = 60 * SECOND
 LATE_NS = 20 * MILLISECOND
 READ_FIRST_S = 0.001
 """An alarm that is this late rings once more after this time: this process did not run, and answers that arrived before
@@ -37,6 +42,9 @@ class Outgoing(Receiver, Protocol):
     def flush(self) -> None:
         """Send the frames of the step and empty the list."""
 
+    def fail(self, error: Exception) -> None:
+        """Disconnect; not from within a step."""
+
 
 class Engine:
     """Runs one core.Node. Each connection adds itself to `connections` under its client's id."""
@@ -53,6 +61,9 @@ class Engine:
         self.steps = 0
         self.on_failure: Callable[[Exception], None] = lambda error: None
         """Called with an exception of the core before it is raised to whoever posted the event."""
+        self.failure: Exception | None = None
+        """The last exception of the core."""
+        self._complained_at: dict[Callable[[Step], None], int] = {}
         self._loop = loop
         self._clock = clock
         self._alarm: asyncio.TimerHandle | None = None
@@ -72,16 +83,32 @@ class Engine:
             deadline = self.node.next_deadline()
             if deadline is not None and deadline < self._alarm_at:
                 self._set_alarm(now, deadline)
-            self.steps += 1
-            step = Step(now, self.wall(now), event, tuple(actions))
-            for observe in self.observers:
-                observe(step)
-            for observe in self.observers_of.get(type(event), ()):
-                observe(step)
         except Exception as error:
+            self.failure = error
             self.on_failure(error)
             raise
+        self.steps += 1
+        step = Step(now, self.wall(now), event, tuple(actions))
+        for observe in self.observers:
+            try:
+                observe(step)
+            except Exception as error:
+                self._observer_failed(observe, error)
+        for observe in self.observers_of.get(type(event), ()):
+            try:
+                observe(step)
+            except Exception as error:
+                self._observer_failed(observe, error)
         return step
+
+    def _observer_failed(self, observe: Callable[[Step], None], error: Exception) -> None:
+        """Log it, at most once in COMPLAIN_NS for each observer, unless it posted an event and the core failed."""
+        if error is self.failure:
+            raise error
+        now = self._clock()
+        if now - self._complained_at.get(observe, -COMPLAIN_NS) >= COMPLAIN_NS:
+            self._complained_at[observe] = now
+            log.bug(f"kept {getattr(observe, '__qualname__', observe)} from a step", error)
 
     def perform(self, actions: list[ac.Action]) -> None:
         """Put the frame of each action into its client's connection; a client that has left is skipped."""
@@ -94,7 +121,10 @@ class Engine:
                 if connection is not None:
                     if not connection.out:
                         touched.append(connection)
-                    connection.out.append(frame_of(action, connection))
+                    try:
+                        connection.out.append(frame_of(action, connection))
+                    except Exception as error:
+                        self._loop.call_soon(connection.fail, error)
         for connection in touched:
             connection.flush()
 

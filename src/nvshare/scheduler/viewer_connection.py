@@ -6,7 +6,6 @@ failure of the core does end it: the engine reports it itself, whoever posted th
 
 import asyncio
 import contextlib
-import traceback
 from collections.abc import Awaitable, Callable, Iterator
 
 from nvshare.scheduler.observe.log import log
@@ -55,7 +54,7 @@ def guarded(handler: Handler, kind: str) -> Handler:
         except (ConnectionError, TimeoutError):
             pass  # The peer has closed, or is too slow.
         except Exception as error:
-            log.error(f"A bug closed one {kind} connection, please report it: {error!r}\n{traceback.format_exc()}")
+            log.bug(f"closed one {kind} connection", error)
         finally:
             await _close(writer)
 

@@ -1,8 +1,9 @@
 """One client's connection: frames in, events to the engine; actions from the engine, frames out.
 
 Failures of a peer are expected. A connection that breaks the protocol, stops in the middle of a frame, never registers
-or never reads is closed; the reason is logged and counted, and other connections are not affected. The end of a process
-is seen through its pidfd, so a forked child that still holds the socket does not keep a lock.
+or never reads is closed; the reason is logged and counted, and other connections are not affected. So is one that a
+defect of ours, outside of the core, keeps from being served. The end of a process is seen through its pidfd, so a
+forked child that still holds the socket does not keep a lock.
 
 What a process holds counts until the kernel has taken it back: if the connection is closed because the process ends,
 its client stays until the pidfd is readable. A process whose first thread has ended looks the same, so this is bounded:
@@ -24,6 +25,7 @@ from nvshare import translation
 from nvshare.admin import client_name
 from nvshare.scheduler.clients.connection_admission import Account, ConnectionAdmission, RefusedError
 from nvshare.scheduler.clients.identity import IdentityError, Peer, is_ending, peer_of, registrant_of
+from nvshare.scheduler.clients.reading import Reading
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.wire import messages as wire
@@ -69,8 +71,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._received = b""
         self._messages: deque[wire.Message] = deque()
         """What was read and not handled yet."""
-        self._is_reading = True
-        """The transport reads; it does not while the peer has to wait."""
         self._is_lost = False
         self._timeout: asyncio.TimerHandle | None = None
         self._reason = "closed"
@@ -80,6 +80,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=MAX_BUFFERED)
+        self._reading = Reading(self._transport)
         began = time.monotonic_ns()
         try:
             self._admission.admit()
@@ -87,8 +88,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             account = self._admission.account_of(self._peer)
             self._admission.charge(account, began)
             self._admission.admit_to(account)
-        except (RefusedError, IdentityError) as error:
-            self._close("refused", str(error))
+        except Exception as error:
+            self.fail(error)
             return
         self._account = account
         self._loop.add_reader(self._peer.pidfd, self._process_ended)
@@ -106,14 +107,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._handle_later()  # The account owes time to others.
         else:
             self._handle_received()
-            if nbytes == MAX_READ and self._is_reading:
-                self._pause_reading()
-                self._loop.call_soon(self._resume_reading)
+            if nbytes == MAX_READ and self._reading.is_on:
+                self._reading.pause()
+                self._loop.call_soon(self._reading.resume)
 
     def _handle_later(self) -> None:
         """Handle what was read when the account's debt is paid, after its other connections that wait."""
         assert self._account is not None
-        self._pause_reading()
+        self._reading.pause()
         self._stop_timeout()  # the peer may have sent the rest long ago
         self._account.wait(self._handle_received)
 
@@ -128,20 +129,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._admission.charge(self._account, began)
         if not is_done:
             self._handle_later()
-        elif not self._is_reading:
-            self._resume_reading()
-
-    def _pause_reading(self) -> None:
-        assert self._transport is not None
-        if self._is_reading and not self._transport.is_closing():
-            self._is_reading = False
-            self._transport.pause_reading()
-
-    def _resume_reading(self) -> None:
-        assert self._transport is not None
-        if not self._is_reading and not self._transport.is_closing():
-            self._is_reading = True
-            self._transport.resume_reading()
+        elif not self._reading.is_on:
+            self._reading.resume()
 
     def _feed(self, deadline_ns: int) -> bool:
         """Handle messages until none is left, or until the deadline; whether none is left."""
@@ -153,9 +142,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._handle(self._messages.popleft())
                 if self._messages and time.monotonic_ns() > deadline_ns:
                     return False
-        except WireError as error:
+        except Exception as error:
             self._messages.clear()
-            self._close("protocol", str(error))
+            self.fail(error)
             return True
         if self._timeout is not None or self._decoder.rest or not self._client:
             self._update_timeout(has_heard)
@@ -243,11 +232,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._gpus = translation.gpus_of(message)
         self.index_of = {gpu: index for index, gpu in enumerate(self._gpus)}
         assert self._account is not None
-        try:
-            self._admission.admit_gpus(self._account, self._gpus, len(self._engine.node.gpus))
-        except RefusedError as error:
-            self._close("refused", str(error))
-            return
+        self._admission.admit_gpus(self._account, self._gpus, len(self._engine.node.gpus))
         self._admission.end_earlier(self._peer.pid)
         client = self._admission.new_client_id()
         self._client = client
@@ -284,6 +269,18 @@ class ClientConnection(asyncio.BufferedProtocol):
         log.complain(f"Closing {who}{pid}: {reason}")
         self._abort()
 
+    def fail(self, error: Exception) -> None:
+        """Close because of the peer, or because of a defect of ours in serving it: its client can register again."""
+        if error is self._engine.failure:
+            raise error
+        if isinstance(error, WireError):
+            self._close("protocol", str(error))
+        elif isinstance(error, (RefusedError, IdentityError)):
+            self._close("refused", str(error))
+        elif self._transport is not None and not self._transport.is_closing():
+            log.bug("closed one client's connection", error)
+            self._close("internal error", "internal error")
+
     def _abort(self) -> None:
         self._leave()
         if self._transport is not None:
@@ -297,4 +294,5 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._account.forget_gpus(self._gpus)
             self._admission.free_client_id(client)
             del self._engine.connections[client]
-            self._engine.post(translation.departure(client, self._reason))
+            if client in self._engine.node.clients:
+                self._engine.post(translation.departure(client, self._reason))

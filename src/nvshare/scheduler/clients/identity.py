@@ -81,9 +81,9 @@ def is_ending(peer: Peer, proc: Path = Path("/proc")) -> bool:
     closed while the GPU's memory is not free yet. `pidfd` is readable when all of them are closed."""
     try:
         fields = proc_text(proc / str(peer.pid) / "stat").rpartition(")")[2].split()
-    except OSError:
+        return bool(int(fields[6]) & PF_EXITING)
+    except (OSError, ValueError, IndexError):  # it is gone, or this is not the file that we know
         return False
-    return bool(int(fields[6]) & PF_EXITING)
 
 
 def proc_text(path: Path) -> str:

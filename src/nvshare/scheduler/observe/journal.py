@@ -58,7 +58,7 @@ class Journal:
                 follow(step)
             except Exception as error:  # A viewer's failure must not be the step's.
                 self._followers.remove(follow)
-                log.error(f"A bug ended one view of the events, please report it: {error!r}")
+                log.bug("ended one view of the events", error)
 
     def last(self, count: int) -> list[Step]:
         """The newest steps, oldest first."""

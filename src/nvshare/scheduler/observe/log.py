@@ -9,6 +9,7 @@ import select
 import stat
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
@@ -66,6 +67,11 @@ class Log:
 
     def error(self, text: str) -> None:
         self._write("error", text)
+
+    def bug(self, what: str, error: Exception) -> None:
+        """A defect of ours that did no more than this."""
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        self._write("error", f"A bug {what}, please report it: {error!r}\n{trace}")
 
     def complain(self, text: str) -> None:
         """A warning about a faulty peer; limited, because one peer can cause ten thousand of them in a second."""
