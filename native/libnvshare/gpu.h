@@ -21,13 +21,15 @@ struct nvs_gpu {
     char label[48]; /* the UUID in print */
     uint64_t bytes;
 
-    /* Shared by the helper and the program's threads. gate/gate.c says what the first four pair with. */
+    /* Shared by the helper and the program's threads. gate/gate.c says what the first five pair with. */
     _Atomic uint32_t open_count; /* raised when the gate opens or waiters are called; they sleep on this futex */
     _Atomic bool threads_drain;  /* the program exits: threads that wait at the gate drain the GPU */
+    _Atomic uint32_t let_one;    /* not 0: a thread may pass the closed gate once and makes it 0; each offer has its own number */
     _Atomic uint32_t waiters;    /* threads that wait at the gate; the helper requests the lock for them */
     _Atomic bool is_idle_told;   /* the scheduler was told that all our work has finished */
     _Atomic uint32_t contexts;   /* how many are alive; written under nvs_streams_lock */
     uint32_t noted_streams;      /* how many are to be drained; under nvs_streams_lock */
+    uint32_t unfinished;         /* what the last step of a drain waited for; under nvs_streams_lock */
 
     struct nvs_lock account_lock;
     struct nvs_account account;
@@ -37,11 +39,15 @@ struct nvs_gpu {
 
     /* The rest belongs to the helper thread. */
     bool is_draining;     /* the lock is to be given back when all work has finished */
+    bool is_helping;      /* a drain of another GPU may wait for work that has not passed this closed gate (helper/drains.c) */
+    bool is_drained;      /* all work has finished; the lock is kept until the other drains have ended */
     bool is_past_threads; /* no thread was inside the gate: events are recorded and asked about from here on */
     bool is_watch_armed;  /* the watch bit has been set since the gate opened; a thread may have cleared it again */
     int64_t drain_began_ns;
     int64_t next_look_ns; /* when idleness is looked for again */
     uint32_t looks;       /* of the present drain */
+    uint32_t offer;       /* what let_one was set to, until it is found taken or withdrawn */
+    int64_t let_ns;       /* when it was last found taken; 0 once that work has finished */
 };
 
 extern struct nvs_gpu nvs_gpus[NVS_MAX_GPUS];

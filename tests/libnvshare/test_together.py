@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from libnvshare.machine import Machine, turns
-from libnvshare.programs import CHECKS, GIB, MIB, OUT_OF_MEMORY, Program
+from libnvshare.programs import GIB, MIB, OUT_OF_MEMORY, Program
 from support.waiting import wait_until
 
 FIXED_1S = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
@@ -206,14 +206,3 @@ def test_many_processes_start_at_once(tmp_path: Path) -> None:
             assert program.answer(60)[0] == "0"
         wait_until(lambda: len(machine.clients()) == many, seconds=30, what="all registered")
         print(f"{many} processes registered in {time.monotonic() - began:.2f} s")
-
-
-def test_kernels_that_wait_for_each_other_across_gpus_finish(tmp_path: Path) -> None:
-    with Machine(tmp_path, *FIXED_1S, "--grace-seconds=1", gpus=2) as machine:
-        others = [machine.client(10 * GIB, gpu=gpu) for gpu in range(2)]
-        for other in others:
-            other.say("loop 200000 4000 4")
-        done = machine.run(CHECKS / "lib_collective", "200", str(10 * GIB), timeout=60)
-        assert done.returncode == 0, done.stderr
-        for other in others:
-            assert other.answer(60)[0] == "0"

@@ -3,7 +3,8 @@
  *
  *   gate SCENARIO THREADS ENTRIES MOST_CHOICES [fenced]
  *
- * Scenarios: `close` (the helper closes, drains and opens, twice) and `watch` (it looks whether the process is idle, then closes). */
+ * Scenarios: `close` (the helper closes, drains and opens, twice), `watch` (it looks whether the process is idle, then closes), `let` (it
+ * closes, lets one submission through and drains again) and `offer` (the same, but it withdraws the offer if nobody has taken it). */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +27,14 @@ struct nvs_real nvs_real;
 static struct nvs_gpu *const gpu = &nvs_gpus[0];
 static struct nvs_gate gate;
 static struct nvs_thread *records[MOST_WORKERS + 1];
-static bool is_watching, is_fenced;
+static const char *scenario;
+static bool is_fenced;
 static int workers, entries;
 
 /* The truth, which no thread of the program sees. */
-static bool is_empty;                       /* the helper closed the gate and found nobody inside */
+static bool is_empty;                       /* the helper closed the gate and found nobody inside, and nothing is let through */
+static bool is_shut;                        /* the same, but one submission may be let through */
+static int let_through;
 static bool is_noted[MOST_WORKERS];         /* the list of streams to drain */
 static int submitted[MOST_WORKERS], drained[MOST_WORKERS];
 static bool has_told_idle, has_worked_after_idle, is_woken;
@@ -45,6 +49,7 @@ void nvs_barrier(void) { explore_barrier(); }
 void nvs_wake_helper(void) { is_woken = true; }
 void nvs_futex_wake_all(_Atomic uint32_t *word) { (void)word; }
 void nvs_drain_in_thread(struct nvs_gpu *which, uint32_t open_count) { (void)which, (void)open_count; }
+bool nvs_drain_waits_for(const struct nvs_stream_use *use) { return (void)use, false; }
 
 struct expected { _Atomic uint32_t *word; uint32_t value; };
 
@@ -88,6 +93,8 @@ static void submit(int number)
 {
     explore_step("submit");
     explore_require(!is_empty, "nobody submits after the gate was closed and found empty");
+    let_through += is_shut;
+    explore_require(let_through <= 1, "one submission is let through");
     has_worked_after_idle = has_worked_after_idle || has_told_idle;
     submitted[number]++;
     atomic_store_explicit(&work[number], (uint64_t)submitted[number], memory_order_relaxed);
@@ -135,12 +142,43 @@ static bool drain(void)
     return is_done;
 }
 
+static void await_leaving(void)
+{
+    while (nvs_threads_any_inside(gpu))
+        explore_await(is_outside, NULL, "threads to leave");
+}
+
+/* Nobody will come to take the offer, or somebody has taken it. */
+static bool is_over(const void *nothing)
+{
+    (void)nothing;
+    int all = 0;
+    for (int i = 0; i < workers; i++)
+        all += submitted[i];
+    return all == workers * entries || !explore_peek(&gpu->let_one, sizeof gpu->let_one);
+}
+
+/* As look_at and end_all in helper/drains.c: what was drained is drained again if an offer was taken. */
+static void lets(void)
+{
+    const uint32_t offer = 7;
+    explore_require(drain(), "a closed gate can be drained before something is let through");
+    is_shut = true;
+    nvs_gate_offer(gpu, offer);
+    if (!strcmp(scenario, "let"))
+        explore_await(is_over, NULL, "the offer to be taken");
+    if (!nvs_gate_withdraw(gpu, offer))
+        await_leaving();
+    is_shut = false;
+}
+
 static void closes(void)
 {
     nvs_gate_close(gpu);
     has_told_idle = false;
-    while (nvs_threads_any_inside(gpu))
-        explore_await(is_outside, NULL, "threads to leave");
+    await_leaving();
+    if (!strcmp(scenario, "let") || !strcmp(scenario, "offer"))
+        lets();
     is_empty = true;
     explore_require(drain(), "a closed gate can be drained");
     for (int i = 0; i < workers; i++)
@@ -154,8 +192,7 @@ static void closes(void)
 static void watches(void)
 {
     nvs_gate_watch(gpu);
-    while (nvs_threads_any_inside(gpu))
-        explore_await(is_outside, NULL, "threads to leave");
+    await_leaving();
     if (!drain())
         return; /* a thread came in meanwhile */
     atomic_store(&gpu->is_idle_told, true);
@@ -176,7 +213,8 @@ static void reset(void)
     memset(&gate, 0, sizeof gate);
     memset((void *)gpu, 0, sizeof *gpu);
     gpu->gate = &gate;
-    is_empty = is_woken = has_told_idle = has_worked_after_idle = is_list_locked = false;
+    let_through = 0;
+    is_empty = is_shut = is_woken = has_told_idle = has_worked_after_idle = is_list_locked = false;
     nvs_threads_forked();
     nvs_enter_mode = NVS_ENTER_FENCED;
     nvs_enter_setup();
@@ -189,7 +227,8 @@ static void reset(void)
 
 static void helps(void)
 {
-    is_watching ? watches() : closes();
+    !strcmp(scenario, "watch") ? watches() : closes();
+    let_through = 0;
     closes(); /* what the first step left behind shows in the second */
 }
 
@@ -216,7 +255,7 @@ int main(int argc, char **argv)
 {
     if (argc < 5)
         return 2;
-    is_watching = !strcmp(argv[1], "watch");
+    scenario = argv[1];
     workers = atoi(argv[2]);
     entries = atoi(argv[3]);
     is_fenced = argc > 5 && !strcmp(argv[5], "fenced");

@@ -16,6 +16,10 @@ SCENARIOS = {
     "one thread and a helper that watches": "watch 1 2 3",
     "two threads and a helper that watches": "watch 2 1 3",
     "one thread, watched without membarrier": "watch 1 2 3 fenced",
+    "one thread that is let through": "let 1 2 3",
+    "two threads of which one is let through": "let 2 1 3",
+    "one thread, let through without membarrier": "let 1 2 3 fenced",
+    "two threads and an offer that is withdrawn": "offer 2 1 3",
 }
 
 RECHECK = "if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {"
@@ -24,6 +28,10 @@ RELEASE = "atomic_store_explicit(&nvs_thread_self->inside, 0, memory_order_relea
 OPENED = "    atomic_fetch_or(&gpu->gate->word, NVS_WORD_OPEN);\n    nvs_gate_call_waiters(gpu);\n"
 CLOSED = "~(NVS_WORD_OPEN | NVS_WORD_WATCH));\n    barrier_all_threads();"
 WATCHED = "word | NVS_WORD_WATCH))\n        ;\n    barrier_all_threads();"
+SWAP = "atomic_compare_exchange_strong(&gpu->let_one, &offer, 0)"
+TAKE = f"bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) {{ return {SWAP}; }}"
+INSIDE = "    atomic_store_explicit(&self->inside, mask, memory_order_relaxed);\n"
+OFFERED = "    atomic_store(&gpu->let_one, offer);\n    nvs_gate_call_waiters(gpu);\n"
 BROKEN = {
     "closing without a barrier": ("gate.c", CLOSED, CLOSED.partition(";")[0] + ";", "close 1 2 3"),
     "watching without a barrier": ("gate.c", WATCHED, WATCHED.rpartition("\n")[0], "watch 1 2 3"),
@@ -54,6 +62,36 @@ BROKEN = {
         "nvs_futex_wait(&gpu->open_count, seen,",
         "nvs_futex_wait(&gpu->open_count, atomic_load(&gpu->open_count),",
         "close 1 2 3",
+    ),
+    "an offer that two may take": (
+        "gate.c",
+        TAKE,
+        TAKE.replace(SWAP, "(offer = atomic_load(&gpu->let_one))"),
+        "let 2 1 3",
+    ),
+    "an offer taken before the thread is inside": (
+        "enter.c",
+        INSIDE + "    if (take_offers(mask) && nvs_stream_note(use))\n",
+        "    bool is_taken = take_offers(mask);\n" + INSIDE + "    if (is_taken && nvs_stream_note(use))\n",
+        "let 1 2 3",
+    ),
+    "a stream that is not noted when it is let through": (
+        "enter.c",
+        "take_offers(mask) && nvs_stream_note(use)",
+        "take_offers(mask) && use",
+        "let 1 2 3",
+    ),
+    "waiters called before there is an offer": (
+        "gate.c",
+        OFFERED,
+        "".join(reversed(OFFERED.splitlines(keepends=True))),
+        "let 1 2 3",
+    ),
+    "the count read after the offer": (
+        "gate.c",
+        "nvs_futex_wait(&gpu->open_count, seen,",
+        "nvs_futex_wait(&gpu->open_count, atomic_load(&gpu->open_count),",
+        "let 1 2 3",
     ),
     "work after IDLE that wakes nobody": ("gate.c", " && atomic_load(&gpu->is_idle_told)", " && false", "watch 1 2 3"),
 }

@@ -379,6 +379,22 @@ static void set_flag(uint64_t value)
     printf("0\n");
 }
 
+/* A host function that runs until the flag is set, as one that waits for a mutex. */
+static void wait_on_host(void *nothing)
+{
+    (void)nothing;
+    while (!__atomic_load_n(&flag, __ATOMIC_SEQ_CST))
+        usleep(100);
+}
+
+/* Submits, and then sets the flag: as the owner of that mutex. */
+static void spin_then_flag(uint64_t us, int stream)
+{
+    CUresult result = launch(us, stream_at(stream));
+    __atomic_store_n(&flag, 1, __ATOMIC_SEQ_CST);
+    printf("%d\n", result);
+}
+
 /* Streams that are destroyed while they have work: `count` of them wait for the flag, the last one computes for `us`. Then the flag
  * is set. */
 static void churn(int count, uint64_t us)
@@ -491,7 +507,8 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "cover")) cover((int)a, (int)b);
     else if (!strcmp(word, "overheard")) overheard();
     else if (!strncmp(word, "fork", 4)) word[4] ? forked_to_serve() : forked(); /* forkserve */
-    else if (!strcmp(word, "hold")) printf("%d\n", hold(NULL));
+    else if (!strncmp(word, "hold", 4)) printf("%d\n", word[4] ? cu.LaunchHostFunc(stream_at((int)a - 1), wait_on_host, NULL) : hold(NULL)); /* holdhost */
+    else if (!strcmp(word, "spinthenflag")) spin_then_flag(a, (int)b - 1);
     else if (!strcmp(word, "flag")) set_flag(a);
     else if (!strcmp(word, "churn")) churn((int)a, b);
     else if (!strcmp(word, "pools")) make_pools((int)a, b, (int)c);

@@ -1,59 +1,118 @@
-/* Kernels on two GPUs that wait for each other, as collectives do: lib_collective ROUNDS BYTES.
- * In each round each GPU raises its flag and then waits, in a kernel, for the other's. */
+/* Kernels on several GPUs that wait for each other, as collectives do:
+ *
+ *   lib_collective MS BYTES AHEAD FLAGS RANKS FIRST COUNT
+ *
+ * RANKS threads take part, each on the GPU of its number; this process has COUNT of them, from FIRST on. In each round each raises its
+ * flag on its GPU and then waits, in a kernel, for that of the next. A thread waits for its GPU every AHEAD rounds. The flags are in the
+ * file FLAGS. Prints how many rounds there were, and the longest time that the first rank here was without one. */
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "lib_check.h"
 #include "lib_driver.h"
 
-static CUdeviceptr flags;
-static long rounds;
-static unsigned long long bytes;
-static CUcontext contexts[2];
+enum { MOST_RANKS = 16 };
 
-static CUresult wait_for(CUfunction wait, CUdeviceptr flag, uint64_t value, CUstream stream)
+/* What all processes share. */
+static struct shared {
+    uint64_t flags[MOST_RANKS][8];
+    _Atomic long started, last; /* how many ranks are there; the last round of all, once it is known */
+} *shared;
+static int ranks, first, count;
+static long ahead, rounds, longest_ms;
+static double run_ms;
+static size_t bytes;
+
+static double now_ms(void)
 {
-    void *params[] = {&flag, &value};
-    return cu.LaunchKernel(wait, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec * 1e-6;
+}
+
+static void one_round(int me, long round, CUfunction wait, CUstream stream)
+{
+    uint64_t *next = shared->flags[(me + 1) % ranks], value = (uint64_t)round;
+    void *params[] = {&next, &value};
+    EQUAL(cu.MemsetD32Async((CUdeviceptr)(uintptr_t)shared->flags[me], (unsigned)round, 1, stream), 0);
+    EQUAL(cu.LaunchKernel(wait, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL), 0);
+    if (round % ahead == 0)
+        EQUAL(cu.StreamSynchronize(stream), 0);
+}
+
+/* Rank 0 says which round is the last: one that nobody can have begun. */
+static void take_part(int me, CUfunction wait, CUstream stream)
+{
+    double end = now_ms() + run_ms, last_ms = now_ms();
+    for (long round = 1; round <= shared->last; round++) {
+        one_round(me, round, wait, stream);
+        double now = now_ms();
+        if (me == 0 && now > end && shared->last == LONG_MAX)
+            shared->last = round + 2 * ranks * (ahead + 1);
+        if (me != first)
+            continue;
+        rounds = round;
+        longest_ms = now - last_ms > (double)longest_ms ? (long)(now - last_ms) : longest_ms;
+        last_ms = now;
+    }
+    EQUAL(cu.StreamSynchronize(stream), 0);
 }
 
 static void *rank(void *number)
 {
     int me = (int)(uintptr_t)number;
+    CUcontext context;
     CUmodule module;
     CUfunction wait;
     CUstream stream;
     CUdeviceptr ballast;
-    EQUAL(cu.CtxSetCurrent(contexts[me]), 0);
+    EQUAL(cu.CtxCreate(&context, 0, me), 0);
     EQUAL(cu.ModuleLoadData(&module, ""), 0);
     EQUAL(cu.ModuleGetFunction(&wait, module, "sim_wait_flag"), 0);
     EQUAL(cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
     EQUAL(cu.MemAlloc(&ballast, bytes), 0);
-    for (long i = 1; i <= rounds; i++) {
-        /* One byte per round is enough: the flag is compared as a number and never wraps within the rounds used here. */
-        EQUAL(cu.MemsetD8Async(flags + (unsigned)me * 64, (unsigned char)i, 1, stream), 0);
-        EQUAL(wait_for(wait, flags + (unsigned)(1 - me) * 64, (uint64_t)i, stream), 0);
-        EQUAL(cu.StreamSynchronize(stream), 0);
-    }
+    shared->started++;
+    while (shared->started < ranks)
+        usleep(1000);
+    take_part(me, wait, stream);
     return NULL;
+}
+
+static void map_flags(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, sizeof *shared) == 0);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(shared != MAP_FAILED);
+    EQUAL(cu.MemHostRegister(shared, sizeof *shared, 0), 0);
+    long unset = 0;
+    atomic_compare_exchange_strong(&shared->last, &unset, LONG_MAX);
 }
 
 int main(int argc, char **argv)
 {
-    pthread_t threads[2];
-    if (argc < 3 || lib_driver_find("procaddress") != 0)
+    pthread_t threads[MOST_RANKS];
+    CUcontext primary;
+    if (argc < 8 || lib_driver_find("procaddress") != 0)
         return 2;
-    rounds = atol(argv[1]);
+    run_ms = atof(argv[1]);
     bytes = strtoull(argv[2], NULL, 10);
-    CHECK(rounds < 256);
+    ahead = atol(argv[3]);
+    ranks = atoi(argv[5]), first = atoi(argv[6]), count = atoi(argv[7]);
+    CHECK(ranks <= MOST_RANKS);
     EQUAL(cu.Init(0), 0);
-    for (int i = 0; i < 2; i++)
-        EQUAL(cu.CtxCreate(&contexts[i], 0, i), 0);
-    EQUAL(cu.MemAllocManaged(&flags, 4096, CU_MEM_ATTACH_GLOBAL), 0);
-    memset((void *)(uintptr_t)flags, 0, 4096);
-    for (uintptr_t i = 0; i < 2; i++)
-        pthread_create(&threads[i], NULL, rank, (void *)i);
-    for (int i = 0; i < 2; i++)
+    EQUAL(cu.CtxCreate(&primary, 0, first), 0);
+    map_flags(argv[4]);
+    for (int i = 0; i < count; i++)
+        pthread_create(&threads[i], NULL, rank, (void *)(uintptr_t)(first + i));
+    for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
-    return DONE();
+    printf("%ld %ld\n", rounds, longest_ms);
+    return 0;
 }

@@ -38,6 +38,9 @@
     F(MemUnmap, cuMemUnmap, cuMemUnmap, 10020, (CUdeviceptr, size_t)) \
     F(ArrayCreate, cuArrayCreate, cuArrayCreate_v2, 3020, (CUarray *, const CUDA_ARRAY_DESCRIPTOR *)) \
     F(ArrayDestroy, cuArrayDestroy, cuArrayDestroy, 2000, (CUarray)) \
+    F(MemHostRegister, cuMemHostRegister, cuMemHostRegister_v2, 6050, (void *, size_t, unsigned)) \
+    F(LaunchHostFunc, cuLaunchHostFunc, cuLaunchHostFunc, 10000, (CUstream, CUhostFn, void *)) \
+    F(MemsetD32Async, cuMemsetD32Async, cuMemsetD32Async, 3020, (CUdeviceptr, unsigned, size_t, CUstream)) \
     F(MemGetInfo, cuMemGetInfo, cuMemGetInfo_v2, 3020, (size_t *, size_t *)) \
     F(MemcpyHtoD, cuMemcpyHtoD, cuMemcpyHtoD_v2, 3020, (CUdeviceptr, const void *, size_t)) \
     F(MemcpyDtoH, cuMemcpyDtoH, cuMemcpyDtoH_v2, 3020, (void *, CUdeviceptr, size_t)) \

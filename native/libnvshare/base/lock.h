@@ -18,7 +18,7 @@
  * - The driver is called while SETUP, POOLS or STREAMS is held, never while another one is. A thread that is inside a
  *   gate (gate/enter.h) holds none of them.
  * - The helper does not wait for POOLS or STREAMS, because the driver is called under them and may be slow: it tries and
- *   looks again later (nvs_pools_try_refresh, nvs_pools_have_slack, helper/work.c).
+ *   looks again later (nvs_pools_try_refresh, nvs_pools_have_slack, helper/drains.c).
  * - No thread waits for the helper while it holds a lock: an allocation from a pool releases POOLS before it asks for budget.
  * - After a fork, nvs_process_forked resets every lock, because the thread that held it does not exist in the child. The locks of
  *   the accounts are made anew with their GPUs (nvs_gpu_setup), before anything in the child takes one.

@@ -123,20 +123,35 @@ static bool stream_finished(struct nvs_stream *stream, uint32_t attempt, bool ma
 
 bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures)
 {
-    bool all = kept_finished(gpu);
+    gpu->unfinished = !kept_finished(gpu);
     nvs_drain_end(gpu);
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
         if (at->gpu == gpu && at->is_noted && !stream_finished(at, attempts[gpu->index], may_delay_captures))
-            all = false;
-    /* The generation changes before the list is cleared: a thread that noted its stream under the old word finds the word
-     * changed and notes it again (nvs_enter_slow). */
-    if (!all || !nvs_gate_new_generation(gpu))
+            gpu->unfinished++;
+    return gpu->unfinished == 0;
+}
+
+/* The generation changes before the list is cleared: a thread that noted its stream under the old word finds the word changed and
+ * notes it again (nvs_enter_slow). */
+bool nvs_drain_finish(struct nvs_gpu *gpu)
+{
+    if (!nvs_gate_new_generation(gpu))
         return false;
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
         if (at->gpu == gpu)
             at->is_noted = false;
     gpu->noted_streams = 0;
     return true;
+}
+
+bool nvs_drain_waits_for(const struct nvs_stream_use *use)
+{
+    nvs_lock_take(&nvs_streams_lock);
+    const struct nvs_stream *stream = nvs_stream_find(use->handle, false);
+    bool is_finished = !stream || !stream->is_noted
+                    || (stream->drain_attempt == attempts[use->gpu->index] && nvs_event_is_finished(stream->drain_event));
+    nvs_lock_give(&nvs_streams_lock);
+    return !is_finished;
 }
 
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu)
@@ -162,7 +177,7 @@ void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t open_count)
             nvs_drain_begin(gpu);
             has_begun = true;
         }
-        done = has_begun && nvs_drain_step(gpu, true);
+        done = has_begun && nvs_drain_step(gpu, true) && nvs_drain_finish(gpu);
         nvs_lock_give(&nvs_streams_lock);
         if (!done)
             nvs_sleep_ns(LOOK_NS);

@@ -15,11 +15,14 @@ void nvs_drain_forked(void);
 
 /* Starts a new drain of the GPU; events of an earlier one say nothing about later work. */
 void nvs_drain_begin(struct nvs_gpu *gpu);
-/* True when everything noted has finished; the list is then empty. Never blocks. `may_delay_captures`:
- * new captures may be held off for it. */
+/* True when everything noted has finished. Never blocks. `may_delay_captures`: new captures may be held off for it. */
 bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures);
+/* Then: clears the list. False if work may have come in meanwhile. While an offer is out (gate/gate.h) the list is not cleared. */
+bool nvs_drain_finish(struct nvs_gpu *gpu);
 /* True if something is to be drained, so that the driver must be asked. */
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu);
+/* True if the stream may have unfinished work. For a thread that may use the stream; takes the lock itself. */
+bool nvs_drain_waits_for(const struct nvs_stream_use *use);
 /* Drains while the gate stays closed, for a helper that must not call the driver any more. In a thread of the program that waits at
  * the gate, with no lock held. `open_count` as read when the gate was found closed. */
 void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t open_count);

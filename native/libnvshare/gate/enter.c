@@ -71,6 +71,30 @@ static uint32_t spent(const struct nvs_cached_stream *cached, uintptr_t key)
     return cached->left ? 0 : cached->granted;
 }
 
+/* Takes an offer at each closed gate of the mask; false if one has none. An offer that was taken in vain is made again. */
+static bool take_offers(uint64_t mask)
+{
+    for (int i = 0; i < nvs_gpu_count; i++) {
+        struct nvs_gpu *gpu = &nvs_gpus[i];
+        uint32_t offer = atomic_load(&gpu->let_one);
+        if (mask >> i & 1 && !nvs_gate_is_open(gpu) && !(offer && nvs_gate_take(gpu, offer)))
+            return false;
+    }
+    return true;
+}
+
+/* "Letting one through" in gate/gate.h. `inside` is stored before the offer is taken: pairs with the helper, which looks who is inside
+ * after it found the offer taken. The stream is noted after that: the helper does not clear the list before this thread has
+ * left. */
+static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nvs_stream_use *use)
+{
+    atomic_store_explicit(&self->inside, mask, memory_order_relaxed);
+    if (take_offers(mask) && nvs_stream_note(use))
+        return true;
+    atomic_store_explicit(&self->inside, 0, memory_order_release);
+    return false;
+}
+
 /* The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
  * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again. */
 unsigned nvs_enter_slow(uintptr_t handle)
@@ -87,7 +111,14 @@ unsigned nvs_enter_slow(uintptr_t handle)
     uint32_t granted = cached->key == key && cached->left ? cached->left : use.window;
     uint64_t inside = UINT64_C(1) << use.gpu->index;
     for (;;) {
-        uint64_t word = nvs_gate_wait_open(use.gpu);
+        uint32_t offer;
+        uint64_t word = nvs_gate_wait_open(use.gpu, &use, &offer);
+        if (offer) {
+            cached->key = UINTPTR_MAX; /* the next submission waits again */
+            if (enter_closed(self, inside, &use))
+                return NVS_ENTERED_SLOWLY;
+            continue;
+        }
         if (!word || !nvs_stream_note(&use))
             return NVS_NOT_ENTERED;
         atomic_store_explicit(&self->inside, inside, memory_order_relaxed);
@@ -131,7 +162,10 @@ bool nvs_enter_several(uint64_t mask, uintptr_t handle)
             return true;
         atomic_store_explicit(&self->inside, 0, memory_order_release);
         struct nvs_gpu *closed = first_not_open(mask); /* wait outside all gates */
-        if (closed && !nvs_gate_wait_open(closed))
+        uint32_t offer = 0;
+        if (closed && !nvs_gate_wait_open(closed, &use, &offer) && !offer)
             return false;
+        if (offer && enter_closed(self, mask, &use))
+            return true;
     }
 }

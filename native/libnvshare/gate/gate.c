@@ -58,6 +58,25 @@ bool nvs_gate_is_open(const struct nvs_gpu *gpu)
     return (atomic_load(&gpu->gate->word) & (NVS_WORD_OPEN | NVS_WORD_WATCH)) == NVS_WORD_OPEN;
 }
 
+bool nvs_gate_is_closed(const struct nvs_gpu *gpu) { return !(atomic_load(&gpu->gate->word) & NVS_WORD_OPEN); }
+
+/* let_one before open_count: pairs with wait_for_turn, which reads them in the other order. A thread that misses the offer finds the
+ * count changed and does not sleep. */
+void nvs_gate_offer(struct nvs_gpu *gpu, uint32_t offer)
+{
+    atomic_store(&gpu->let_one, offer);
+    nvs_gate_call_waiters(gpu);
+}
+
+/* Pairs with nvs_gate_take: of the two swaps one succeeds. After a successful one here nobody passes the closed gate. */
+bool nvs_gate_withdraw(struct nvs_gpu *gpu, uint32_t offer) { return atomic_compare_exchange_strong(&gpu->let_one, &offer, 0); }
+
+bool nvs_gate_is_taken(const struct nvs_gpu *gpu, uint32_t offer) { return atomic_load(&gpu->let_one) != offer; }
+
+/* The swap is a release: whoever finds the offer taken sees the thread inside, or its work in the stream if it has left again.
+ * Otherwise the drain could end without that work. */
+bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) { return atomic_compare_exchange_strong(&gpu->let_one, &offer, 0); }
+
 /* Pairs with the comparison in nvs_enter and nvs_enter_slow: a stream that was noted under the old generation is noted again.
  * The swap fails if a thread has cleared the watch bit since the word was read: that thread may have submitted, so the
  * drained list is no longer complete. */
@@ -85,29 +104,41 @@ static void clear_watch(struct nvs_gpu *gpu, uint64_t word)
         nvs_wake_helper();
 }
 
-/* Three pairs:
+/* What may be taken now: to a stream with unfinished work one submission more would help nobody. */
+static uint32_t offer_for(const struct nvs_gpu *gpu, const struct nvs_stream_use *use)
+{
+    uint32_t offer = atomic_load(&gpu->let_one);
+    return offer && !nvs_drain_waits_for(use) ? offer : 0;
+}
+
+/* Four pairs:
  * - open_count is read before the word; nvs_gate_open changes them in the other order. If the gate opens in between, the
  *   count differs and the futex does not sleep. Otherwise the wake-up could be lost and the thread sleep for a second.
  * - waiters is raised before the helper is woken; the helper clears the wake-up (nvs_wake_clear) before it reads waiters in
  *   the same step. Otherwise it could miss the waiter and not request the lock.
- * - open_count is read before threads_drain; look_again in helper/work.c changes them in the other order. Otherwise the thread
+ * - open_count is read before let_one; nvs_gate_offer changes them in the other order.
+ * - open_count is read before threads_drain; look_again in helper/drains.c changes them in the other order. Otherwise the thread
  *   could sleep for a second before it drains. */
-static void wait_for_turn(struct nvs_gpu *gpu)
+static uint32_t wait_for_turn(struct nvs_gpu *gpu, const struct nvs_stream_use *use)
 {
+    uint32_t offer = 0;
     uint32_t seen = atomic_load(&gpu->open_count);
     atomic_fetch_add(&gpu->waiters, 1);
     if (!(atomic_load(&gpu->gate->word) & NVS_WORD_OPEN)) {
         nvs_wake_helper();
         if (atomic_load(&gpu->threads_drain))
             nvs_drain_in_thread(gpu, seen);
-        nvs_futex_wait(&gpu->open_count, seen, 1000 * NVS_MS);
+        offer = offer_for(gpu, use);
+        if (!offer)
+            nvs_futex_wait(&gpu->open_count, seen, 1000 * NVS_MS);
     }
     atomic_fetch_sub(&gpu->waiters, 1);
+    return offer;
 }
 
-uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu)
+uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu, const struct nvs_stream_use *use, uint32_t *offer)
 {
-    for (;;) {
+    for (*offer = 0; !*offer;) {
         uint64_t word = atomic_load(&gpu->gate->word);
         if (word & NVS_WORD_WATCH)
             clear_watch(gpu, word);
@@ -116,6 +147,7 @@ uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu)
         else if (!nvs_process_ready())
             return 0;
         else
-            wait_for_turn(gpu);
+            *offer = wait_for_turn(gpu, use);
     }
+    return 0;
 }

@@ -42,6 +42,13 @@
  *               set after a drain, no work came in since: the process is idle. Submissions pay nothing for this while
  *               the process is busy: they meet the bit once per look, at most every 10 ms.
  *
+ * Letting one   Work that is drained may wait for work that a thread at the closed gate has yet to submit (helper/drains.c). The
+ * through       helper then offers one submission: it stores a new number in let_one. A thread that waits stores "inside g",
+ *               takes the offer by swapping the number for 0, and notes its stream. The helper withdraws an offer by the same
+ *               swap. If the helper's swap fails, the thread's store of "inside g" is visible, and the drain begins again. The
+ *               list of noted streams is not cleared while an offer is out: the thread's note could be lost. The closed word
+ *               is never cached, so the thread's next submission waits again.
+ *
  * Generation    It also changes when a stream or context is destroyed: the driver may give the same handle to a new
  *               stream, and a cached entry would let it in without being noted.
  *
@@ -55,6 +62,7 @@
 #include <stdint.h>
 
 struct nvs_gpu;
+struct nvs_stream_use;
 
 #define NVS_WORD_OPEN UINT64_C(1)
 #define NVS_WORD_WATCH UINT64_C(2)
@@ -81,10 +89,19 @@ bool nvs_gate_new_generation(struct nvs_gpu *gpu);
 /* Threads that wait at the gate look at once whether they have to drain. */
 void nvs_gate_call_waiters(struct nvs_gpu *gpu);
 
+/* One thread that waits at the closed gate may pass it; `offer` is a new number, not 0. */
+void nvs_gate_offer(struct nvs_gpu *gpu, uint32_t offer);
+/* False if a thread has taken the offer. */
+bool nvs_gate_withdraw(struct nvs_gpu *gpu, uint32_t offer);
+bool nvs_gate_is_taken(const struct nvs_gpu *gpu, uint32_t offer);
+bool nvs_gate_is_closed(const struct nvs_gpu *gpu);
+
 /* For the program's threads. */
-/* Waits until the gate is open and not watched; returns the word. 0: do not wait any longer, the library is
- * not at work. */
-uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu);
+/* Waits until the gate is open and not watched; returns the word. 0 and an offer: the stream may be submitted to once if the
+ * offer can be taken. 0 and no offer: do not wait any longer, the library is not at work. */
+uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu, const struct nvs_stream_use *use, uint32_t *offer);
+/* Takes the offer; false if it is gone. "inside" is stored before, and the stream noted after it. */
+bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer);
 /* True if the gate is open and not watched. */
 bool nvs_gate_is_open(const struct nvs_gpu *gpu);
 /* A stream or context is destroyed: no cached entry may rely on its handle. */

@@ -17,6 +17,7 @@
 #include "base/options.h"
 #include "gpu.h"
 #include "helper/asks.h"
+#include "helper/drains.h"
 #include "helper/helper.h"
 #include "helper/joining.h"
 #include "helper/link.h"
@@ -184,6 +185,7 @@ static int64_t tick(int64_t now)
     perform(now);
     for (int i = 0; i < nvs_gpu_count; i++)
         next = sooner(next, nvs_work_tick(&nvs_gpus[i], now));
+    next = sooner(next, nvs_drains_tick(now));
     perform(now);
     next = sooner(sooner(next, nvs_asks_tick(now)), nvs_client_next(&nvs_helper_client));
     return sooner(next, tick_pools(now));

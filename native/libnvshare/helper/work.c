@@ -1,37 +1,28 @@
-/* Draining and watching for idleness: small steps that never wait.
- *
- * While the program exits, the driver may be gone, and only the program's own threads call it. A drain that needs the driver is
- * then done by a thread that waits at the gate (nvs_drain_in_thread): it is about to call the driver anyway. If none waits, the
- * lock stays with the process until the scheduler revokes it or the process is gone. */
+/* What the client machine wants done at the GPUs, and watching for idleness: small steps that never wait. */
 #include "helper/work.h"
 
 #include <stdatomic.h>
 
-#include "base/log.h"
-#include "gate/drain.h"
 #include "gate/gate.h"
-#include "gate/streams.h"
-#include "gate/threads.h"
+#include "helper/drains.h"
 #include "helper/helper.h"
 #include "mover/mover.h"
 
-enum { QUICK_LOOKS = 25 };
-#define QUICK_LOOK_NS (NVS_MS / 5)
 #define LOOK_NS NVS_MS
 #define WATCH_NS (10 * NVS_MS)
 
 static bool is_without_driver;
 
-void nvs_work_leave_driver(void) { is_without_driver = true; }
-
-void nvs_work_forked(void) { is_without_driver = false; }
-
-static void start_drain(struct nvs_gpu *gpu)
+void nvs_work_leave_driver(void)
 {
-    gpu->is_draining = true;
-    gpu->is_past_threads = false;
-    gpu->looks = 0;
-    gpu->drain_began_ns = nvs_now_ns();
+    is_without_driver = true;
+    nvs_drains_leave_driver();
+}
+
+void nvs_work_forked(void)
+{
+    is_without_driver = false;
+    nvs_drains_forked();
 }
 
 /* Somebody waits for what we hold, or nobody does any more. */
@@ -47,11 +38,8 @@ static void look_at_watch(struct nvs_gpu *gpu)
 
 static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
 {
-    if (todo & NVS_DO_STOP_DRAINING) {
-        gpu->is_draining = false;
-        atomic_store(&gpu->threads_drain, false);
-        nvs_drain_end(gpu);
-    }
+    if (todo & (NVS_DO_STOP_DRAINING | NVS_DO_OPEN))
+        nvs_drains_stop(gpu);
     if (todo & NVS_DO_CLOSE)
         nvs_gate_close(gpu);
     if (todo & (NVS_DO_CLOSE | NVS_DO_OPEN)) {
@@ -60,7 +48,7 @@ static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
         gpu->next_look_ns = 0;
     }
     if (todo & NVS_DO_DRAIN)
-        start_drain(gpu);
+        nvs_drains_begin(gpu, nvs_now_ns());
     if (todo & NVS_DO_OPEN)
         nvs_gate_open(gpu);
     if (todo & NVS_DO_WATCH)
@@ -97,45 +85,6 @@ void nvs_work_perform(void)
         }
 }
 
-/* One step of a drain, or of the look whether the GPU is idle; true when all work has finished. */
-static bool step_drain(struct nvs_gpu *gpu)
-{
-    if (!gpu->is_past_threads && nvs_threads_any_inside(gpu))
-        return false;
-    if (!nvs_lock_try(&nvs_streams_lock))
-        return false; /* a thread holds it; never wait here */
-    bool done = false;
-    if (!is_without_driver || !nvs_drain_needs_driver(gpu)) {
-        if (!gpu->is_past_threads)
-            nvs_drain_begin(gpu);
-        gpu->is_past_threads = true;
-        done = nvs_drain_step(gpu, gpu->is_draining);
-    }
-    nvs_lock_give(&nvs_streams_lock);
-    return done;
-}
-
-/* Stored before open_count is raised: pairs with wait_for_turn, which reads them in the other order. A thread that misses the flag
- * finds the count changed and does not sleep. */
-static int64_t look_again(struct nvs_gpu *gpu, int64_t now)
-{
-    if (is_without_driver && !atomic_exchange(&gpu->threads_drain, true))
-        nvs_gate_call_waiters(gpu);
-    return now + (gpu->looks++ < QUICK_LOOKS ? QUICK_LOOK_NS : LOOK_NS);
-}
-
-static int64_t tick_drain(struct nvs_gpu *gpu, int64_t now)
-{
-    if (!step_drain(gpu))
-        return look_again(gpu, now);
-    gpu->is_draining = false;
-    atomic_store(&gpu->threads_drain, false);
-    nvs_debug("%s: drained in %lld us, lock %#llx released", gpu->label, (long long)(nvs_now_ns() - gpu->drain_began_ns) / 1000,
-              (unsigned long long)nvs_helper_client.gpus[gpu->index].turn.lock);
-    nvs_client_drained(&nvs_helper_client, now, gpu->index, atomic_load(&gpu->waiters) > 0);
-    return NVS_NEVER;
-}
-
 static void arm_watch(struct nvs_gpu *gpu)
 {
     nvs_gate_watch(gpu);
@@ -157,7 +106,7 @@ static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
     }
     if (atomic_load(&gpu->is_idle_told))
         return NVS_NEVER;
-    if (!step_drain(gpu))
+    if (!nvs_drains_look(gpu))
         return gpu->next_look_ns = now + 2 * LOOK_NS;
     /* Stored before IDLE is sent: a thread that submits from here on wakes us. Pairs with clear_watch in gate/gate.c. */
     atomic_store(&gpu->is_idle_told, true);
@@ -167,8 +116,6 @@ static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
 
 static int64_t tick_turn(struct nvs_gpu *gpu, int64_t now)
 {
-    if (gpu->is_draining)
-        return tick_drain(gpu, now);
     return nvs_client_watches(&nvs_helper_client, gpu->index) ? tick_watch(gpu, now) : NVS_NEVER;
 }
 

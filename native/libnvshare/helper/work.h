@@ -1,4 +1,4 @@
-/* The helper's work at each GPU: opens and closes its gate, drains it, and watches whether it is idle. */
+/* The helper's work at each GPU: opens and closes its gate, and watches whether it is idle. */
 #ifndef NVS_WORK_H
 #define NVS_WORK_H
 

@@ -1,0 +1,227 @@
+/* Theory of operation
+ *
+ * A drain waits for work that may itself wait for work that has not been submitted: a kernel of a collective waits for its
+ * counterpart on another GPU, a host function for a mutex whose owner stands at the gate. If the thread that would submit it waits at a
+ * closed gate, the drain would last until the scheduler revokes the lock. So
+ *
+ *   together     no lock is released until all GPUs of the process that drain have drained: a lock that was released cannot help
+ *                the others;
+ *   one by one   if nothing has finished for PATIENCE_NS and a thread waits at a closed gate, one submission is let through at each
+ *                gate (nvs_gate_offer), to a stream that has nothing unfinished: work behind unfinished work helps nobody.
+ *                Then the drain of that GPU begins again;
+ *   in time      a drain is waited for, and has work let through for it, for at most HOPE_NS. After that it is alone again.
+ *
+ * An ordinary program whose kernels take long looks the same for a while. So after each submission that was let through the patience is
+ * twice the time that its work took: what a collective waits for is done in microseconds and the next one follows at once; a kernel
+ * of 100 ms is followed by no other for 200 ms, and by then the rest has drained.
+ *
+ * A gate may be closed because its lock is somebody else's. There a submission is let through only after UNLOCKED_NS, when pacing
+ * would have ended any ordinary queue of work: it runs beside the holder's, which costs less than a lock that is revoked.
+ *
+ * While the program exits, the driver may be gone, and only the program's own threads call it. A drain that needs the driver is
+ * then done by a thread that waits at the gate (nvs_drain_in_thread): it is about to call the driver anyway. If none waits, the
+ * lock stays with the process until the scheduler revokes it or the process is gone. */
+#include "helper/drains.h"
+
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "gate/drain.h"
+#include "gate/gate.h"
+#include "gate/streams.h"
+#include "gate/threads.h"
+#include "helper/helper.h"
+
+enum { QUICK_LOOKS = 25 };
+#define QUICK_LOOK_NS (NVS_MS / 5)
+#define LOOK_NS NVS_MS
+#define PATIENCE_NS (20 * NVS_MS)
+#define LEAST_PATIENCE_NS (NVS_MS / 2)
+#define UNLOCKED_NS (1000 * NVS_MS)
+#define HOPE_NS (4000 * NVS_MS)
+
+static bool is_without_driver;
+static int64_t patience_ns;
+static int64_t progress_ns; /* when something last finished, was let through, or began to drain */
+static int64_t offered_ns;  /* when a submission was last offered */
+
+void nvs_drains_forked(void) { is_without_driver = false; }
+
+/* From the start: threads may be inside, and streams have new work. */
+static void begin_again(struct nvs_gpu *gpu)
+{
+    gpu->is_drained = gpu->is_past_threads = false;
+    gpu->looks = 0;
+}
+
+/* What was offered is no longer. False if a thread has taken it: it is, or was, inside. */
+static bool withdraw(struct nvs_gpu *gpu)
+{
+    uint32_t offer = gpu->offer;
+    gpu->offer = 0;
+    if (!offer || nvs_gate_withdraw(gpu, offer))
+        return true;
+    gpu->let_ns = progress_ns = nvs_now_ns();
+    begin_again(gpu);
+    return false;
+}
+
+bool nvs_drains_look(struct nvs_gpu *gpu)
+{
+    if (!gpu->is_past_threads && nvs_threads_any_inside(gpu))
+        return false;
+    if (!nvs_lock_try(&nvs_streams_lock))
+        return false; /* a thread holds it; never wait here */
+    bool done = false;
+    if (!is_without_driver || !nvs_drain_needs_driver(gpu)) {
+        if (!gpu->is_past_threads)
+            nvs_drain_begin(gpu);
+        gpu->is_past_threads = true;
+        done = nvs_drain_step(gpu, gpu->is_draining) && withdraw(gpu) && nvs_drain_finish(gpu);
+    }
+    nvs_lock_give(&nvs_streams_lock);
+    return done;
+}
+
+static bool takes_part(const struct nvs_gpu *gpu) { return gpu->is_draining || gpu->is_helping; }
+
+void nvs_drains_begin(struct nvs_gpu *gpu, int64_t now)
+{
+    gpu->is_draining = true;
+    gpu->is_helping = false;
+    gpu->let_ns = 0;
+    gpu->drain_began_ns = progress_ns = now;
+    patience_ns = PATIENCE_NS;
+    begin_again(gpu);
+}
+
+void nvs_drains_leave_driver(void)
+{
+    is_without_driver = true;
+    for (int i = 0; i < nvs_gpu_count; i++)
+        withdraw(&nvs_gpus[i]);
+}
+
+void nvs_drains_stop(struct nvs_gpu *gpu)
+{
+    withdraw(gpu);
+    gpu->is_draining = gpu->is_helping = false;
+    atomic_store(&gpu->threads_drain, false);
+    nvs_drain_end(gpu);
+}
+
+static void look_at(struct nvs_gpu *gpu, int64_t now)
+{
+    uint32_t unfinished = gpu->unfinished;
+    if (gpu->offer && nvs_gate_is_taken(gpu, gpu->offer))
+        withdraw(gpu);
+    if (gpu->is_drained)
+        return;
+    gpu->is_drained = nvs_drains_look(gpu);
+    if (gpu->is_drained && gpu->let_ns) {
+        int64_t took = now - gpu->let_ns;
+        patience_ns = 2 * took > LEAST_PATIENCE_NS ? 2 * took : LEAST_PATIENCE_NS;
+        gpu->let_ns = 0;
+    }
+    if (!gpu->is_drained && gpu->unfinished == unfinished)
+        return;
+    progress_ns = now;
+    if (gpu->offer)
+        nvs_gate_call_waiters(gpu); /* to a stream that has finished, one may submit now */
+}
+
+/* A thread waits at a gate that one submission may pass. Gates whose lock is not ours take part from here on if it is time for them. */
+static bool is_wanted(int64_t now)
+{
+    bool wanted = false;
+    for (int i = 0; i < nvs_gpu_count; i++) {
+        struct nvs_gpu *gpu = &nvs_gpus[i];
+        bool is_waited_at = atomic_load(&gpu->waiters) > 0;
+        if (is_waited_at && !takes_part(gpu) && nvs_gate_is_closed(gpu) && now - progress_ns >= UNLOCKED_NS) {
+            gpu->is_helping = true;
+            begin_again(gpu);
+        }
+        wanted = wanted || (is_waited_at && takes_part(gpu));
+    }
+    return wanted;
+}
+
+static void offer(int64_t now)
+{
+    static uint32_t number;
+    bool is_new = false;
+    if (now - progress_ns < patience_ns || now - offered_ns < patience_ns || !is_wanted(now))
+        return;
+    for (int i = 0; i < nvs_gpu_count; i++) {
+        struct nvs_gpu *gpu = &nvs_gpus[i];
+        if (takes_part(gpu) && !gpu->offer) {
+            gpu->offer = ++number ? number : ++number;
+            nvs_gate_offer(gpu, gpu->offer);
+            is_new = true;
+        }
+    }
+    offered_ns = now;
+    if (is_new)
+        patience_ns *= 2;
+}
+
+static void end(struct nvs_gpu *gpu, int64_t now)
+{
+    bool was_draining = gpu->is_draining;
+    nvs_drains_stop(gpu);
+    if (!was_draining)
+        return;
+    nvs_debug("%s: drained in %lld us, lock %#llx released", gpu->label, (long long)(nvs_now_ns() - gpu->drain_began_ns) / 1000,
+              (unsigned long long)nvs_helper_client.gpus[gpu->index].turn.lock);
+    nvs_client_drained(&nvs_helper_client, now, gpu->index, atomic_load(&gpu->waiters) > 0);
+}
+
+/* Those that need not wait for others: false if one of them was let through meanwhile, so that all are looked at again. */
+static bool end_all(int64_t now)
+{
+    bool all = true;
+    for (int i = 0; i < nvs_gpu_count; i++)
+        all = withdraw(&nvs_gpus[i]) && all;
+    for (int i = 0; all && i < nvs_gpu_count; i++)
+        if (nvs_gpus[i].is_helping || (nvs_gpus[i].is_draining && nvs_gpus[i].is_drained))
+            end(&nvs_gpus[i], now);
+    return all;
+}
+
+/* threads_drain is stored before open_count is raised: pairs with wait_for_turn, which reads them in the other order. A thread that
+ * misses the flag finds the count changed and does not sleep. */
+static int64_t look_again(struct nvs_gpu *gpu, int64_t now)
+{
+    if (is_without_driver && !atomic_exchange(&gpu->threads_drain, true))
+        nvs_gate_call_waiters(gpu);
+    return now + (gpu->looks++ < QUICK_LOOKS || gpu->offer ? QUICK_LOOK_NS : LOOK_NS);
+}
+
+static bool is_young(const struct nvs_gpu *gpu, int64_t now)
+{
+    return gpu->is_draining && !is_without_driver && now - gpu->drain_began_ns < HOPE_NS;
+}
+
+int64_t nvs_drains_tick(int64_t now)
+{
+    bool any_young = false, any_unfinished = false;
+    int64_t next = NVS_NEVER;
+    for (int i = 0; i < nvs_gpu_count; i++) {
+        struct nvs_gpu *gpu = &nvs_gpus[i];
+        if (!takes_part(gpu))
+            continue;
+        look_at(gpu, now);
+        any_young = any_young || is_young(gpu, now);
+        any_unfinished = any_unfinished || (!gpu->is_drained && (gpu->is_helping || is_young(gpu, now)));
+    }
+    if (any_young && any_unfinished)
+        offer(now);
+    else if (!end_all(now))
+        return now;
+    for (int i = 0; i < nvs_gpu_count; i++)
+        if (takes_part(&nvs_gpus[i])) {
+            int64_t look = look_again(&nvs_gpus[i], now);
+            next = look < next ? look : next;
+        }
+    return next;
+}

@@ -1,0 +1,23 @@
+/* The drains of the process: each waits until all work on its GPU has finished, and they end together. */
+#ifndef NVS_DRAINS_H
+#define NVS_DRAINS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu.h"
+
+/* The GPU's gate was closed, and its lock is to be released when all work has finished. */
+void nvs_drains_begin(struct nvs_gpu *gpu, int64_t now_ns);
+/* The lock is not to be released any more, or the gate will open. */
+void nvs_drains_stop(struct nvs_gpu *gpu);
+/* Looks after all of them; returns when to look again. */
+int64_t nvs_drains_tick(int64_t now_ns);
+/* One look whether all work on the GPU has finished. Never waits. */
+bool nvs_drains_look(struct nvs_gpu *gpu);
+
+/* The program exits: no call to the driver from here on. */
+void nvs_drains_leave_driver(void);
+void nvs_drains_forked(void);
+
+#endif

@@ -1,0 +1,157 @@
+"""Work that waits for other work which has yet to be submitted: a lock changes hands all the same, in time."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from libnvshare.conftest import own_socket
+from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.machine import Machine
+from libnvshare.programs import CHECKS, GIB, Program, Programs
+from nvshare.simgpu.config import SimGpu
+from nvshare.wire.messages import DropLock, LockOk, LockReleased, ReqLock
+
+GRACE_S = 2
+OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1", f"--grace-seconds={GRACE_S}")
+RUN_MS = 10_000
+
+
+class Collective:
+    """Ranks on one GPU each, from `first` on, in one process."""
+
+    def __init__(self, machine: Machine, *, ahead: int, ranks: int, first: int = 0, count: int) -> None:
+        words = (RUN_MS, 10 * GIB, ahead, machine.directory / "flags", ranks, first, count)
+        self.program = machine.start(CHECKS / "lib_collective", *map(str, words))
+
+    def results(self) -> tuple[int, int]:
+        """Rounds, and the longest pause in milliseconds."""
+        rounds, longest_ms = self.program.answer(60)
+        assert self.program.process.wait(20) == 0, self.program.said()
+        return int(rounds), int(longest_ms)
+
+
+def beside_each(machine: Machine, gpus: int) -> list[Program]:
+    """A client on each GPU that does not fit beside another one. Its kernels take 2 ms."""
+    others = [machine.client(10 * GIB, gpu=gpu) for gpu in range(gpus)]
+    for other in others:
+        other.say(f"loop 200000 {RUN_MS} 4")
+    return others
+
+
+@pytest.mark.parametrize("ahead", [1, 50])
+def test_kernels_that_wait_for_each_other_across_gpus_finish(tmp_path: Path, ahead: int) -> None:
+    with Machine(tmp_path, *OPTIONS, gpus=2) as machine:
+        others = beside_each(machine, 2)
+        rounds, longest_ms = Collective(machine, ahead=ahead, ranks=2, count=2).results()
+        pauses = [float(other.answer(60)[2]) for other in others]
+        print(f"{rounds} rounds, longest pause {longest_ms} ms, of the others {pauses} ms")
+        assert machine.daemon.log.count(r"taken back \(quantum\)") >= 6
+        assert machine.daemon.log.count("revoked") == 0
+        assert rounds > 500
+
+
+@pytest.fixture
+def on_cards(tmp_path: Path) -> Iterator[Programs]:
+    """Programs on two simulated cards, with the test's own scheduler."""
+    directory = tmp_path / "gpus"
+    directory.mkdir()
+    cards = SimGpu().with_values(directory=str(directory), gpus=2, memory="16Gi", scale=0.01)
+    with Programs(tmp_path, {**cards.environment({}), **own_socket(tmp_path)}) as started:
+        yield started
+
+
+def holder(started: Programs, scheduler: FakeScheduler, gpus: int) -> tuple[Program, Peer]:
+    """A client that holds lock g + 1 at each GPU g, and whose current context is on GPU 0."""
+    program = started.start()
+    peer = scheduler.join(program)
+    for gpu in range(gpus):
+        if gpu:
+            program.do(f"init {gpu}")
+        program.say("spin 1 1")
+        assert peer.expect(ReqLock).gpu == gpu
+        peer.send(LockOk(gpu, False, gpu + 1))
+        assert program.answer()[0] == "0"
+        program.do("sync")
+    program.do("use 0")
+    return program, peer
+
+
+def drop(gpu: int, lock: int = 0) -> DropLock:
+    return DropLock(gpu, 1, 10_000, lock or gpu + 1)
+
+
+def released(peer: Peer, within: float = 20.0) -> int:
+    return peer.expect(LockReleased, within).gpu
+
+
+def test_a_host_function_gets_what_a_thread_at_the_gate_owns(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = holder(on_card, scheduler, 1)
+    program.do("stream 1")
+    program.do("spin 1 1 1")
+    program.do("holdhost 1")
+    peer.settle(drop(0))
+    began = time.monotonic()
+    program.say("spinthenflag 1")  # on another stream
+    assert program.answer()[0] == "0"
+    assert released(peer) == 0
+    assert time.monotonic() - began < GRACE_S
+
+
+def test_nothing_is_let_through_to_a_stream_with_unfinished_work(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = holder(on_card, scheduler, 1)
+    program.do("stream 1")
+    program.do("spin 50000000 1 1")  # half a second
+    peer.settle(drop(0))
+    program.say("spinthenflag 1 1")
+    assert program.waits()
+    assert peer.expect(LockReleased) == LockReleased(0, True, 1)
+    assert not program.hear(0)
+
+
+def test_locks_of_one_process_that_are_dropped_together_are_released_together(
+    on_cards: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = holder(on_cards, scheduler, 2)
+    program.do("hold")  # on GPU 0
+    peer.settle(drop(0), drop(1))
+    program.do("use 1")
+    program.say("spinthenflag 1")  # passes the closed gate of GPU 1, because GPU 0 waits for it
+    assert program.answer()[0] == "0"
+    assert {released(peer), released(peer)} == {0, 1}
+
+
+def test_work_passes_a_gate_without_a_lock_if_a_drain_waits_for_it(
+    on_cards: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = holder(on_cards, scheduler, 2)
+    peer.send(drop(1))
+    assert released(peer) == 1
+    program.do("hold")  # on GPU 0
+    peer.settle(drop(0))
+    began = time.monotonic()
+    program.do("use 1")
+    program.say("spinthenflag 1")
+    peer.expect(ReqLock)
+    assert program.answer()[0] == "0"
+    assert released(peer) == 0
+    assert time.monotonic() - began < 2 * GRACE_S
+
+
+def test_a_drain_that_does_not_end_keeps_other_locks_for_four_seconds_and_once(
+    on_cards: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = holder(on_cards, scheduler, 2)
+    program.do("hold")  # on GPU 0
+    began = time.monotonic()
+    peer.settle(drop(0), drop(1))
+    assert released(peer) == 1
+    assert 3.5 < time.monotonic() - began < 8
+    peer.settle(LockOk(1, False, 7))
+    began = time.monotonic()
+    peer.send(drop(1, 7))
+    assert released(peer) == 1
+    assert time.monotonic() - began < 2
+    program.do("flag 1")
+    assert released(peer) == 0
