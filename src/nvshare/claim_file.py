@@ -23,6 +23,8 @@ class PreparedDevice(Record, frozen=True):
     gpu: str
     """The UUID."""
     share_id: str | None = None
+    consumed_bytes: int = 0
+    """Of the device's memory, as kube-scheduler counts. The limit may be lower."""
 
 
 class PreparedClaim(Record, frozen=True):

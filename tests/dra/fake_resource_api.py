@@ -21,6 +21,8 @@ class FakeResourceApi(FakeApiServer):
         self.keeps_sharing = True
         self.keeps_taints = True
         """False: an API server without the feature, which drops the field."""
+        self.refuse_claims: tuple[int, str] | None = None
+        """The answer to every request for a claim."""
         self.gate = asyncio.Event()
         """Answers about claims wait for it."""
         self.gate.set()
@@ -65,6 +67,8 @@ class FakeResourceApi(FakeApiServer):
             return 200, {"metadata": {"name": name, "uid": "uid-of-node"}}
         if "/resourceclaims/" in path:
             await self.gate.wait()
+            if self.refuse_claims:
+                return self.refuse_claims[0], {"message": self.refuse_claims[1]}
             return (200, json.loads(self.claims[name])) if name in self.claims else (404, {"message": "no such claim"})
         self.writes.append((method, name))
         return await self._write_slice(method, name, body)

@@ -39,7 +39,11 @@ def test_the_limit_is_the_memory_that_the_claim_consumes() -> None:
         uid="u-1",
         namespace="team",
         name="c",
-        devices=(PreparedDevice(request="gpu", pool="node-1", device="gpu-a", gpu="GPU-a", share_id="s-1"),),
+        devices=(
+            PreparedDevice(
+                request="gpu", pool="node-1", device="gpu-a", gpu="GPU-a", share_id="s-1", consumed_bytes=8 * GIB
+            ),
+        ),
         limits={"GPU-a": 8 * GIB},
     )
 

@@ -1,18 +1,24 @@
 """The files of prepared claims: atomic, read back by the next driver, nothing left behind."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from nvshare import claim_file
-from nvshare.claim_file import PreparedClaim
+from nvshare.claim_file import PreparedClaim, PreparedDevice
 from nvshare.dra import cdi
 from nvshare.dra.prepared_claims import PreparedClaims
 
 
-def claim(uid: str = "u-1", **limits: int) -> PreparedClaim:
-    return PreparedClaim(uid=uid, namespace="team", name="c", devices=(), limits=limits or {"GPU-a": 5})
+def claim(uid: str = "u-1", **consumed: int) -> PreparedClaim:
+    devices = tuple(
+        PreparedDevice(request="gpu", pool="node", device=gpu, gpu=gpu, consumed_bytes=size)
+        for gpu, size in consumed.items()
+    )
+    return PreparedClaim(uid=uid, namespace="team", name="c", devices=devices, limits={"GPU-a": 5})
 
 
 def store(folder: Path, options: cdi.CdiOptions | None = None) -> PreparedClaims:
@@ -70,7 +76,21 @@ def test_a_claim_that_cannot_be_written_is_not_half_prepared(tmp_path: Path) -> 
     assert list((tmp_path / "claims").iterdir()) == []
 
 
-def test_the_load_of_a_gpu_is_the_sum_of_its_claims(tmp_path: Path) -> None:
+def test_a_claim_that_another_instance_prepares_while_the_files_are_read_keeps_both(tmp_path: Path) -> None:
+    old, new = store(tmp_path), PreparedClaims(tmp_path / "claims", tmp_path / "cdi", cdi.CdiOptions())
+    listing = Path.iterdir
+
+    def listing_while_one_is_prepared(path: Path) -> Iterator[Path]:
+        found = list(listing(path))
+        old.add(claim())
+        return iter(found)
+
+    with patch.object(Path, "iterdir", listing_while_one_is_prepared):
+        new.load()
+    assert files(tmp_path) == {"u-1.json", "nvshare.com-claim_u-1.json"}
+
+
+def test_the_load_of_a_gpu_is_what_its_claims_consume_and_not_their_lower_limits(tmp_path: Path) -> None:
     claims = store(tmp_path)
     claims.add(claim("u-1", a=5, b=1))
     claims.add(claim("u-2", a=2))

@@ -1,92 +1,20 @@
 """nvshare-dra-driver as a whole: the program, the simulated NVML, a fake kubelet and a fake API server."""
 
 import asyncio
-import contextlib
 import json
-import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from dra.fake_kubelet import FakeKubelet
 from dra.fake_resource_api import FakeResourceApi
-from dra.test_claims import config, result
+from dra.test_claims import config
+from dra.whole_driver import GIB, claim, command, driver, environment, files, flags
 from nvshare import claim_file
 from nvshare.dra.api import dra_pb2 as api
-from nvshare.simgpu.config import SimGpu
 from nvshare.simgpu.events import RECOVERED, inject_xid
-
-SOURCES = Path(__file__).parents[2] / "src"
-GIB = 1 << 30
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A node's directories, with a short name: a socket's path may have no more than 107 characters."""
-    with TemporaryDirectory(prefix="nvs") as folder:
-        for name in ("sim", "run", "plugins", "registry", "operator"):
-            (Path(folder) / name).mkdir()
-        (Path(folder) / "libnvshare.so").write_bytes(b"\x7fELF the library")
-        yield Path(folder)
-
-
-def flags(place: Path, *more: str) -> list[str]:
-    ways = {
-        "--run-dir": "run",
-        "--operator-dir": "operator",
-        "--cdi-dir": "cdi",
-        "--kubelet-plugins-dir": "plugins",
-        "--kubelet-registry-dir": "registry",
-        "--library": "libnvshare.so",
-    }
-    return [*(f"{flag}={place / name}" for flag, name in ways.items()), "--node-name=node-1", *more]
-
-
-def environment(place: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("NVSHARE_")}
-    made = SimGpu().with_values(directory=str(place / "sim"), gpus=2, memory=16 * GIB).environment(kept)
-    return made | {"PYTHONPATH": str(SOURCES)}
-
-
-def command(place: Path, port: int, *more: str) -> list[str]:
-    return [sys.executable, str(Path(__file__).with_name("run_driver.py")), str(port), *flags(place, *more)]
-
-
-@contextlib.asynccontextmanager
-async def driver(place: Path, server: FakeResourceApi, *more: str) -> AsyncIterator[FakeKubelet]:
-    program = await asyncio.create_subprocess_exec(
-        *command(place, server.port, *more), env=environment(place), stderr=asyncio.subprocess.PIPE
-    )
-    kubelet = FakeKubelet(place / "registry")
-    try:
-        await server.until(lambda: bool(server.devices()), 30)
-        await kubelet.find()
-        yield kubelet
-    finally:
-        await kubelet.stop()
-        if program.returncode is None:
-            program.terminate()
-        _, said = await program.communicate()
-        print(said.decode())  # pytest shows it if the test failed
-        assert program.returncode == 0
-
-
-def claim(server: FakeResourceApi, uid: str, at: int = 0, **more: Any) -> tuple[str, str]:
-    """A claim that kube-scheduler has allocated on the device that is in this place now."""
-    name, device = f"c-{uid}", server.devices()[at]["name"]
-    devices = {"results": [result(device=device, **more)]}
-    metadata = {"name": name, "namespace": "team", "uid": uid}
-    server.claims[name] = json.dumps({"metadata": metadata, "status": {"allocation": {"devices": devices}}}).encode()
-    return name, uid
-
-
-def files(place: Path) -> set[str]:
-    return {path.name for part in (place / "operator/claims", place / "cdi") for path in part.iterdir()}
 
 
 def test_a_claim_is_prepared_placed_and_unprepared(place: Path) -> None:
@@ -105,6 +33,7 @@ def test_a_claim_is_prepared_placed_and_unprepared(place: Path) -> None:
                 assert list(device.cdi_device_ids)[1] == "nvshare.com/claim=u-1"
             prepared = claim_file.decode((place / "operator/claims/u-1.json").read_bytes())
             assert prepared.limits == {uuid: 8 * GIB}
+            assert prepared.devices[0].consumed_bytes == 8 * GIB
             # The GPU that is less loaded is offered first from now on.
             await server.until(lambda: [device["name"] for device in server.devices()] == [second, first])
             assert await kubelet.unprepare((name, uid)) == {uid: ""}
@@ -129,40 +58,6 @@ def test_each_claim_of_a_request_is_answered_on_its_own(place: Path) -> None:
             assert list(errors) == ["../u"]
             assert files(place) == {"u-1.json", "nvshare.com-claim_u-1.json"}
             assert (await kubelet.unprepare(("c", "../u")))["../u"] != ""
-
-    asyncio.run(story())
-
-
-def test_a_claim_stays_prepared_across_a_restart_and_while_the_api_server_is_away(place: Path) -> None:
-    async def story() -> None:
-        async with FakeResourceApi() as server:
-            async with driver(place, server) as kubelet:
-                name, uid = claim(server, "u-1")
-                before = (await kubelet.prepare((name, uid)))[uid]
-            async with driver(place, server) as kubelet:
-                server.refuse = (503, "away")
-                assert (await kubelet.prepare((name, uid)))[uid] == before
-                server.refuse = None
-                assert await kubelet.unprepare((name, uid)) == {uid: ""}
-        assert files(place) == set()
-
-    asyncio.run(story())
-
-
-def test_what_is_left_of_a_claim_that_was_deleted_meanwhile_is_removed(place: Path) -> None:
-    async def story() -> None:
-        async with FakeResourceApi() as server:
-            async with driver(place, server) as kubelet:
-                gone, replaced, kept = (claim(server, f"u-{number}") for number in range(3))
-                await kubelet.prepare(gone, replaced, kept)
-            del server.claims[gone[0]]
-            server.claims[replaced[0]] = b'{"metadata": {"uid": "u-9"}}'
-            asked = len(server.requests)
-            async with driver(place, server):
-                await server.until(
-                    lambda: sum("/resourceclaims/" in path for _, path, _ in server.requests[asked:]) == 3
-                )
-        assert files(place) == {"u-2.json", "nvshare.com-claim_u-2.json"}
 
     asyncio.run(story())
 
@@ -209,26 +104,6 @@ def _tainted(server: FakeResourceApi) -> list[str]:
 def _unhealthy(report: Any) -> dict[str, str]:
     assert len(report.devices) == 2
     return {it.device.device_name: it.message for it in report.devices if it.health == api.HealthStatus.UNHEALTHY}
-
-
-def test_two_instances_serve_during_an_update_and_an_old_kubelet_is_served_too(place: Path) -> None:
-    async def story() -> None:
-        async with FakeResourceApi() as server, driver(place, server) as old:
-            name, uid = claim(server, "u-1")
-            await old.prepare((name, uid))
-            second = await asyncio.create_subprocess_exec(
-                *command(place, server.port, "--instance=two"), env=environment(place)
-            )
-            new = FakeKubelet(place / "registry", "v1beta1.DRAPlugin")
-            await new.find("gpu.nvshare.com-two-reg.sock")
-            assert (await new.prepare((name, uid)))[uid].error == ""
-            assert await new.unprepare((name, uid)) == {uid: ""}
-            assert files(place) == set()
-            await new.stop()
-            second.terminate()
-            assert await second.wait() == 0
-
-    asyncio.run(story())
 
 
 def test_a_socket_that_was_removed_comes_back(place: Path) -> None:

@@ -9,6 +9,7 @@ from settings import (
     CONTAINERD_SOCKET,
     ETCD,
     FEATURE_GATES,
+    IS_RUNTIME_BUILT,
     KUBELET_ROOT,
     LOGS,
     NODE,
@@ -36,7 +37,7 @@ def write_configuration(runtime: Path) -> None:
 def _containerd(runtime: Path) -> str:
     # restrict_oom_score_adj: without it a sandbox asks for a score below what this process may give.
     # runtime_path: containerd looks for its shim in the PATH first, where Debian's may be.
-    shim = f'runtime_path = "{BIN}/containerd-shim-runc-v2"' if RUNTIME_BIN == BIN else ""
+    shim = f'runtime_path = "{RUNTIME_BIN}/containerd-shim-runc-v2"' if IS_RUNTIME_BUILT else ""
     return f"""version = 2
 root = "{RUN}/containerd/root"
 state = "{RUN}/containerd/state"

@@ -23,9 +23,12 @@ TOOLS = Path(_SHELL["CLUSTER_TOOLS"])
 RUN = Path(_SHELL["CLUSTER_RUN"])
 KUBERNETES_MINOR = int(_SHELL["KUBERNETES"].partition(".")[2])
 FEATURE_GATES = _SHELL["CLUSTER_FEATURE_GATES"]
-RUNTIME_BIN = BIN if _SHELL["CONTAINERD_VERSION"] else Path("/usr/bin")
-"""Where containerd and ctr are: built for this release, or Debian's."""
-ETCD = (BIN if _SHELL["ETCD_VERSION"] else Path("/usr/bin")) / "etcd"
+_DEBIAN_BIN = Path("/usr/bin")
+IS_RUNTIME_BUILT = bool(_SHELL["CONTAINERD_VERSION"])
+"""Whether containerd is ours and not Debian's."""
+RUNTIME_BIN = Path(_SHELL["CONTAINERD_BIN"]) if IS_RUNTIME_BUILT else _DEBIAN_BIN
+"""Where containerd and ctr are."""
+ETCD = (Path(_SHELL["ETCD_BIN"]) if _SHELL["ETCD_VERSION"] else _DEBIAN_BIN) / "etcd"
 HAS_SHARED_CLAIMS = KUBERNETES_MINOR >= 36 or "DRAConsumableCapacity=true" in FEATURE_GATES
 """Whether the cluster has what the DRA driver needs."""
 LOGS = RUN / "logs"

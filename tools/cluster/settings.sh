@@ -13,11 +13,13 @@ esac
 # Of all Kubernetes programs: `Name=true,Name=false`. With DRAConsumableCapacity and DRAExtendedResource, and
 # CONTAINERD_VERSION=v2.4.2, most stories of the DRA driver run on 1.34 too.
 : "${CLUSTER_FEATURE_GATES:=}"
-# What is built once and kept: programs, images. The programs of each release have a directory of their own.
+# What is built once and kept: programs, images. Each release of each program has a directory of its own.
 : "${CLUSTER_CACHE:=${XDG_CACHE_HOME:-$HOME/.cache}/nvshare-cluster}"
 : "${CLUSTER_TOOLS:=$CLUSTER_CACHE/bin}"
 : "${CLUSTER_BIN:=$CLUSTER_CACHE/bin-$KUBERNETES_VERSION}"
+: "${CONTAINERD_BIN:=$CLUSTER_CACHE/bin-containerd-$CONTAINERD_VERSION}"
+: "${ETCD_BIN:=$CLUSTER_CACHE/bin-etcd-$ETCD_VERSION}"
 # What one cluster run leaves behind: logs, keys, etcd's data. Removed by a successful stop, kept after a failure.
 : "${CLUSTER_RUN:=/tmp/nvshare-cluster}"
 export KUBERNETES KUBERNETES_VERSION CLUSTER_FEATURE_GATES CONTAINERD_VERSION ETCD_VERSION HELM_VERSION
-export CLUSTER_CACHE CLUSTER_TOOLS CLUSTER_BIN CLUSTER_RUN
+export CLUSTER_CACHE CLUSTER_TOOLS CLUSTER_BIN CONTAINERD_BIN ETCD_BIN CLUSTER_RUN

@@ -114,9 +114,10 @@ def prepare(claim: ResourceClaim, *, uid: str, node: str, gpus: Mapping[str, Sha
         if shared is None:
             raise ClaimError(f"device {result.device} is not on this node")
         config = _merged([config for requests, config in configs if _concerns(requests, result.request)])
-        limits[shared.gpu.uuid] = limits.get(shared.gpu.uuid, 0) + _limit(result, config)
+        consumed_bytes = _consumed(result)
+        limits[shared.gpu.uuid] = limits.get(shared.gpu.uuid, 0) + _limit(consumed_bytes, config)
         settings.append(config)
-        devices.append(_device(result, shared))
+        devices.append(_device(result, shared, consumed_bytes))
     if not devices:
         raise ClaimError(f"the claim has no device of {DRIVER} on this node")
     return PreparedClaim(
@@ -131,17 +132,26 @@ def prepare(claim: ResourceClaim, *, uid: str, node: str, gpus: Mapping[str, Sha
     )
 
 
-def _device(result: _Result, shared: SharedGpu) -> PreparedDevice:
+def is_allocated_on(claim: ResourceClaim, node: str) -> bool:
+    """Whether the claim has a device of this driver on the node."""
+    allocation = claim.status.allocation
+    return allocation is not None and any(
+        result.driver == DRIVER and result.pool == node for result in allocation.devices.results or []
+    )
+
+
+def _device(result: _Result, shared: SharedGpu, consumed_bytes: int) -> PreparedDevice:
     return PreparedDevice(
         request=result.request,
         pool=result.pool,
         device=result.device,
         gpu=shared.gpu.uuid,
         share_id=result.shareID,
+        consumed_bytes=consumed_bytes,
     )
 
 
-def _limit(result: _Result, config: NvshareConfig) -> int:
+def _consumed(result: _Result) -> int:
     if result.adminAccess:
         raise ClaimError(f"request {result.request}: adminAccess is not supported; GPUs are always shared")
     consumed = (result.consumedCapacity or {}).get(MEMORY)
@@ -150,12 +160,17 @@ def _limit(result: _Result, config: NvshareConfig) -> int:
             f"request {result.request} has no consumedCapacity.{MEMORY}: the cluster's feature DRAConsumableCapacity is"
             " off; it is on by default from Kubernetes 1.36"
         )
-    most = parse_bytes(consumed)
+    return parse_bytes(consumed)
+
+
+def _limit(consumed_bytes: int, config: NvshareConfig) -> int:
     if config.memoryLimit is None:
-        return most
+        return consumed_bytes
     limit = _quantity(config.memoryLimit)
-    if limit > most:
-        raise ClaimError(f"memoryLimit {config.memoryLimit} is more than the {consumed} bytes that the claim consumes")
+    if limit > consumed_bytes:
+        raise ClaimError(
+            f"memoryLimit {config.memoryLimit} is more than the {consumed_bytes} bytes that the claim consumes"
+        )
     return limit
 
 

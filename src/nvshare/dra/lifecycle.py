@@ -2,10 +2,14 @@
 
 Kubelet watches its registration directory: it asks each new socket there who it is, and forgets a driver when its
 socket is gone. A restarted kubelet asks again, so there is nothing to do then. Each instance has sockets of its own
-name, so that in a rolling update the new driver serves before the old one ends; kubelet uses the newest."""
+name, so that in a rolling update the new driver serves before the old one ends; kubelet uses the newest.
+
+A killed driver leaves its sockets, and nobody else would remove them: its name does not come again. A socket that
+refuses a connection has no driver. One that is bound but does not listen yet refuses too; its driver serves again."""
 
 import asyncio
 import logging
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +29,7 @@ class Lifecycle:
         self, handlers: Sequence[grpc.GenericRpcHandler], *, plugins_dir: Path, registry_dir: Path, instance: str
     ) -> None:
         suffix = f"-{instance}" if instance else ""
+        self._siblings = (plugins_dir / DRIVER, "dra*.sock"), (registry_dir, f"{DRIVER}*-reg.sock")
         self._handlers = handlers
         self._own = plugins_dir / DRIVER / f"dra{suffix}.sock"
         self._registration = registry_dir / f"{DRIVER}{suffix}-reg.sock"
@@ -49,6 +54,7 @@ class Lifecycle:
         registration = await _server(
             self._registration, [registration_handler(str(self._own), self._note_registration)]
         )
+        self._remove_dead_sockets()
         try:
             while self._own.exists() and self._registration.exists():
                 self._look.clear()
@@ -58,11 +64,31 @@ class Lifecycle:
             await registration.stop(grace=0.5)
             await own.stop(grace=0.5)
 
+    def _remove_dead_sockets(self) -> None:
+        for directory, pattern in self._siblings:
+            for path in directory.glob(pattern):
+                if _is_refused(path):
+                    log.info("Removing %s, which a driver that is gone has left", path)
+                    path.unlink(missing_ok=True)
+
     def _note_registration(self, is_registered: bool, error: str) -> None:
         if is_registered:
             log.info("Registered %s with kubelet", DRIVER)
         else:
             log.error("Kubelet refused the registration of %s: %s", DRIVER, error)
+
+
+def _is_refused(path: Path) -> bool:
+    """Whether nobody listens at a socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False  # it is gone already, or busy
+    return False
 
 
 async def _server(path: Path, handlers: Sequence[grpc.GenericRpcHandler]) -> grpc.aio.Server:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from nvshare.claim_file import PreparedClaim
-from nvshare.dra.claims import ClaimError, prepare, read_claim
+from nvshare.dra.claims import ClaimError, is_allocated_on, prepare, read_claim
 from nvshare.dra.devices import SharedGpu
 from nvshare.dra.prepared_claims import PreparedClaims
 from nvshare.kube.client import Api, ApiError
@@ -20,6 +20,7 @@ from nvshare.plugin.install import HostDirGoneError
 log = logging.getLogger(__name__)
 
 _NOT_FOUND = 404
+_PAUSE_S = (0.1, 30.0)
 
 
 class Preparation:
@@ -77,18 +78,39 @@ class Preparation:
         return ""
 
     async def remove_leftovers(self) -> None:
-        """Undo what was prepared for claims that are gone: kubelet may have lost its own record of them."""
-        for claim in list(self.store.by_uid.values()):
+        """Undo what was prepared for claims that are gone: kubelet may have lost its own record of them.
+
+        It returns when every claim that is prepared now has been judged, which needs the API server."""
+        unknown = list(self.store.by_uid.values())
+        pause_s = _PAUSE_S[0]
+        while unknown := [claim for claim in unknown if not await self._is_judged(claim)]:
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _PAUSE_S[1])
+
+    async def _is_judged(self, claim: PreparedClaim) -> bool:
+        """Look whether the claim is gone, and undo it then; False if the API server does not say."""
+        async with self._lock(claim.uid):
+            if claim.uid not in self.store.by_uid:
+                return True
             try:
-                content = await self._api.request("GET", _path(claim.namespace, claim.name), {})
-                is_gone = read_claim(content).metadata.uid != claim.uid
-            except ApiError as error:
-                is_gone = error.status == _NOT_FOUND
-            except (OSError, ClaimError):
-                return  # without the API server nothing is known to be gone
-            if is_gone:
-                log.info("Claim %s (%s) is gone", claim.label, claim.uid)
-                await self.unprepare(claim.uid)
+                if not await self._is_gone(claim):
+                    return True
+                self.store.remove(claim.uid)
+            except (ApiError, OSError, ClaimError) as error:
+                log.warning("Whether claim %s (%s) is gone is unknown: %s", claim.label, claim.uid, _text(error))
+                return False
+        log.info("Claim %s (%s) is gone", claim.label, claim.uid)
+        self._changed()
+        return True
+
+    async def _is_gone(self, claim: PreparedClaim) -> bool:
+        try:
+            found = read_claim(await self._api.request("GET", _path(claim.namespace, claim.name), {}))
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return True
+            raise
+        return found.metadata.uid != claim.uid or not is_allocated_on(found, self._node)
 
     def _lock(self, uid: str) -> asyncio.Lock:
         return self._locks.setdefault(uid, asyncio.Lock())

@@ -30,12 +30,14 @@ class PreparedClaims:
         """Read what an earlier driver prepared, and remove what it left half done. Raises OSError."""
         self._claims_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._cdi_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        # Before the claims: a claim's own file comes first, so one that another instance prepares meanwhile is found.
+        cdi_files = list(self._cdi_dir.iterdir())
         for path in sorted(self._claims_dir.iterdir()):
             if path.suffix == _FRESH:
                 path.unlink(missing_ok=True)
             elif path.suffix == claim_file.SUFFIX:
                 self._load(path)
-        for path in list(self._cdi_dir.iterdir()):
+        for path in cdi_files:
             uid = cdi.uid_of(path.name.removesuffix(_FRESH))
             if uid is not None and (path.suffix == _FRESH or uid not in self.by_uid):
                 path.unlink(missing_ok=True)
@@ -75,10 +77,11 @@ class PreparedClaims:
         self.by_uid.pop(uid, None)
 
     def consumed_bytes(self) -> dict[str, int]:
-        """By UUID of the GPU: the sum of the claims' limits."""
+        """By UUID of the GPU: what the claims take of its capacity."""
         total: Counter[str] = Counter()
         for claim in self.by_uid.values():
-            total.update(claim.limits)
+            for device in claim.devices:
+                total[device.gpu] += device.consumed_bytes
         return dict(total)
 
     def device_ids(self, claim: PreparedClaim, gpu: str) -> list[str]:
