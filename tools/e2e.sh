@@ -21,7 +21,9 @@ fail() { echo "e2e: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || fail "needs root: it starts containers (or set NVSHARE_E2E=skip)"
 "$python" -c 'import pytest, grpc, h11, msgspec' || fail "$python lacks the development packages: make setup, or set PYTHON"
 
-needed=(containerd runc etcd-server iptables iproute2 containernetworking-plugins buildah debootstrap openssl)
+needed=(runc iptables iproute2 containernetworking-plugins buildah debootstrap openssl)
+[ -n "$CONTAINERD_VERSION" ] || needed+=(containerd)
+[ -n "$ETCD_VERSION" ] || needed+=(etcd-server)
 missing=()
 for package in "${needed[@]}"; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

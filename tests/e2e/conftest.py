@@ -14,7 +14,7 @@ import pytest
 from components import command_lines
 from e2e import kit
 from images import import_image
-from settings import CACHE, LOGS, RUN
+from settings import CACHE, ETCD, LOGS, RUN, RUNTIME_BIN
 
 TOOLS = kit.ROOT / "tools" / "cluster"
 KEEP = os.environ.get("NVSHARE_E2E_KEEP") == "1"
@@ -112,7 +112,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Figures are this run's."""
     LOGS.mkdir(parents=True, exist_ok=True)
     (LOGS / "figures.txt").unlink(missing_ok=True)
-    for needed in ("etcd", "containerd", "runc"):
+    for needed in (ETCD, RUNTIME_BIN / "containerd", "runc"):
         if shutil.which(needed) is None:
             pytest.exit(f"{needed} is not installed; tools/e2e.sh installs it", 1)
     subprocess.run([sys.executable, kit.ROOT / "deploy" / "render.py", "--check"], check=True)
