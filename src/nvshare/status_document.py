@@ -1,7 +1,8 @@
 """The state as programs read it: `nvsharectl status -o json`, `nvshare ps -o json` and /api/v1/status. Pure.
 
     {"schema_version": 1, "version", "host", "started", "time", "scheduling", "settling", "policy",
-     "gpus": [{"uuid", "index", "name", ..., "clients": [{"id", "name", "state", ...}]}]}
+     "gpus": [{"uuid", "index", "name", ..., "clients": [{"id", "name", "state", ...}]}],
+     "claims": [{"label", "uid", "gpu", "limit_bytes", "used_bytes", "pods"}]}
 
 The values are those of core.snapshot under names with units: sizes end in `_bytes`, durations in `_seconds`, times are
 seconds since 1970, ids are strings. Six names are older than this rule and stay: memory_allocated, is_running,
@@ -15,7 +16,7 @@ import msgspec
 
 from nvshare.admin import Status, StepLine, client_name
 from nvshare.core.model import SECOND
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot
+from nvshare.core.snapshot import ClaimSnapshot, ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot
 
 SCHEMA_VERSION = 1
 SIZES = frozenset(
@@ -28,6 +29,7 @@ SIZES = frozenset(
         "swappable",
         "unswappable",
         "unswappable_memory",
+        "used",
     }
 )
 OWN_RULES = frozenset({"id", "last_scheduled_ns", "reserved_for", "seats"})
@@ -37,11 +39,13 @@ HEAD = ("schema_version", "version", "host", "started", "time", "scheduling", "s
 
 def status_document(status: Status) -> dict[str, Any]:
     """The whole state."""
-    return {**head_of(status), "gpus": [gpu_document(gpu, status.node.clients, status.now) for gpu in status.node.gpus]}
+    node = status.node
+    gpus = [gpu_document(gpu, node.clients, status.now) for gpu in node.gpus]
+    return {**head_of(status), "gpus": gpus, "claims": [claim_document(claim) for claim in node.claims]}
 
 
 def head_of(status: Status) -> dict[str, Any]:
-    """The document without its GPUs."""
+    """The document without its GPUs and claims."""
     node = status.node
     values = (status.version, status.host, status.started, status.now, node.scheduling, node.settling, node.policy)
     return dict(zip(HEAD, (SCHEMA_VERSION, *values), strict=True))
@@ -61,6 +65,11 @@ def client_document(client: ClientSnapshot, seat: SeatSnapshot, now: float) -> d
     last_scheduled = None if ago is None else now - ago / SECOND
     who = {"id": client_name(client.id), **_renamed(client)}
     return {**who, **_renamed(seat), "last_scheduled_time": last_scheduled}
+
+
+def claim_document(claim: ClaimSnapshot) -> dict[str, Any]:
+    """A claim on one GPU."""
+    return _renamed(claim)
 
 
 def limit_document(limit: LimitSnapshot) -> dict[str, Any]:
@@ -110,8 +119,14 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "nvsharectl status -o json",
-        **_object({**head, "gpus": _list_of("gpu")}),
-        "$defs": {"gpu": gpu, "client": client, "limit": _object(_fields(LimitSnapshot)), "event": event},
+        **_object({**head, "gpus": _list_of("gpu"), "claims": _list_of("claim")}),
+        "$defs": {
+            "gpu": gpu,
+            "client": client,
+            "claim": _object(_fields(ClaimSnapshot)),
+            "limit": _object(_fields(LimitSnapshot)),
+            "event": event,
+        },
     }
 
 

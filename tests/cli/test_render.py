@@ -16,7 +16,7 @@ from nvshare.cli.nvshare import cli as front
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import Snapshot, snapshot
+from nvshare.core.snapshot import ClaimSnapshot, Snapshot, snapshot
 from support.daemon import Daemon, call_ctl
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
@@ -61,6 +61,21 @@ def test_a_program_reads_everything() -> None:
 def test_clients_are_shown_by_gpu_then_who_runs_then_by_place() -> None:
     order = [(client.name[:5], seat.place) for client, seat in render.in_order(node())]
     assert order == [("runs", 0), ("waits", 1), ("a-pro", 2), ("rests", 0)]
+
+
+def test_claims_are_shown_with_their_pods_if_there_are_any() -> None:
+    shown = node()
+    assert "CLAIM" not in render.status_table(status(shown), is_wide=False)
+    claims = (
+        ClaimSnapshot("team/shared", "u-1", CARDS[0], 8 * GIB, 3 * GIB, ("team/a", "team/b")),
+        ClaimSnapshot("team/unused", "u-2", "GPU-of-another-node", GIB, 0, ()),
+    )
+    text = render.status_table(status(replace(shown, claims=claims)), is_wide=False)
+    assert text.splitlines()[-3:] == [
+        "CLAIM        GPU                  LIMIT   USED    PODS",
+        "team/shared  0                    8.00Gi  3.00Gi  team/a, team/b",
+        "team/unused  GPU-of-another-node  1.00Gi  0Mi     -",
+    ]
 
 
 def test_the_user_of_a_client_is_shown() -> None:

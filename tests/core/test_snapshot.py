@@ -4,6 +4,7 @@ from nvshare.core import events as ev
 from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import (
+    ClaimSnapshot,
     ClientSnapshot,
     GpuSnapshot,
     LimitSnapshot,
@@ -78,6 +79,24 @@ def test_limits_are_listed_with_who_named_them_and_how_many_clients_they_bind() 
         LimitSnapshot("run/later", "run/later", 2 * GIB, "operator", 0),
         LimitSnapshot("pod/p", "default/p", 3 * GIB, "annotation", 2),
         LimitSnapshot("run/1", "first run", 8 * GIB, "environment", 1),
+    )
+
+
+def test_claims_are_listed_with_their_pods_and_what_these_use_together() -> None:
+    node = Node(Settings(), epoch=1, expects_pods=True, is_paranoid=True)
+    node.handle(0, ev.PodsListed())
+    node.handle(0, ev.ClaimPrepared("u-1", "team/shared", {"g0": 8 * GIB, "g1": 2 * GIB}))
+    node.handle(0, ev.ClaimPrepared("u-2", "team/unused", {"g0": GIB}))
+    for pod in ("a", "b"):
+        node.handle(0, ev.PodChanged(pod, f"team/{pod}", claims=("team/shared",)))
+    node.handle(0, ev.PodChanged("c", "team/c", claims=("team/not-prepared",)))
+    for client, pod in enumerate("aabc", 1):
+        node.handle(0, ev.ClientRegistered(client, f"pod/{pod}", f"team/{pod}", "", (Claim("g0", 16 * GIB),)))
+        node.handle(0, ev.MemoryChanged(client, "g0", Memory(swappable=GIB)))
+    assert snapshot(node, 0).claims == (
+        ClaimSnapshot("team/shared", "u-1", "g0", 8 * GIB, 3 * GIB, ("team/a", "team/b")),
+        ClaimSnapshot("team/shared", "u-1", "g1", 2 * GIB, 0, ("team/a", "team/b")),
+        ClaimSnapshot("team/unused", "u-2", "g0", GIB, 0, ()),
     )
 
 

@@ -65,6 +65,19 @@ def test_status_shows_all_nodes_and_who_did_not_answer(kubectl: Path) -> None:
     assert "node-2: container not found" in result.output
 
 
+def test_status_shows_the_claims_of_all_nodes(kubectl: Path) -> None:
+    claim = {
+        "label": "team/c",
+        "uid": "u",
+        "gpu": "GPU-1",
+        "limit_bytes": 8 * GIB,
+        "used_bytes": GIB,
+        "pods": ["team/train"],
+    }
+    (kubectl / "status.json").write_text(json.dumps({"gpus": [gpu("GPU-1")], "claims": [claim]}))
+    assert "node-1  team/c  GPU-1  8.00Gi  1.00Gi  team/train" in run("status").output
+
+
 def test_status_of_one_node_as_json(kubectl: Path) -> None:
     result = run("status", "--node", "node-1", "-o", "json")
     assert result.exit_code == 0

@@ -50,6 +50,7 @@ class Node:
         self.is_scheduling = True
         self._settles_at = settles_at
         self._limits = MemoryLimits(self.clients, settings, expects_pods=expects_pods, is_paranoid=is_paranoid)
+        self.prepared_claims = self._limits.groups.prepared
         self._numbers = LockNumbers(epoch)
         self._now = 0
         self.unheard: set[int] = set()

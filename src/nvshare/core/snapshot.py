@@ -1,12 +1,13 @@
 """The state of a node at one moment as plain values, for status, metrics and the live page."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Literal
 
 from nvshare.core.client import Client
 from nvshare.core.expected_start import MOST, expected_starts
 from nvshare.core.gpu import Gpu
-from nvshare.core.limits.groups import Source
+from nvshare.core.limits.groups import Group, Source
 from nvshare.core.model import UNLIMITED, ModeName
 from nvshare.core.node import Node
 from nvshare.core.seat import Moved, Seat, State
@@ -84,12 +85,24 @@ class GpuSnapshot(Record, frozen=True):
     """The waiting client that nobody may pass, while somebody behind it would fit."""
 
 
+class ClaimSnapshot(Record, frozen=True):
+    """A prepared ResourceClaim on one GPU, `pods` that have it, and what these use of the GPU together."""
+
+    label: str
+    uid: str
+    gpu: str
+    limit: int
+    used: int
+    pods: tuple[str, ...]
+
+
 class Snapshot(Record, frozen=True):
     scheduling: bool
     settling: bool
     policy: str
     gpus: tuple[GpuSnapshot, ...]
     clients: tuple[ClientSnapshot, ...]
+    claims: tuple[ClaimSnapshot, ...] = ()
 
 
 class LimitSnapshot(Record, frozen=True):
@@ -121,7 +134,29 @@ def snapshot(node: Node, now: int) -> Snapshot:
         policy=node.settings.policy,
         gpus=tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values()),
         clients=tuple(client_snapshot(node, client, now) for client in node.clients.values()),
+        claims=claims(node),
     )
+
+
+def claims(node: Node) -> tuple[ClaimSnapshot, ...]:
+    """All claims that are prepared, on each of their GPUs."""
+    having: dict[str, list[Group]] = {label: [] for label in node.prepared_claims}
+    for group in node.groups.values() if having else ():
+        for label in group.claims.names:
+            if label in having:
+                having[label].append(group)
+    return tuple(
+        ClaimSnapshot(claim.label, claim.uid, gpu, limit, _used(groups, gpu), tuple(it.label for it in groups))
+        for label, groups in having.items()
+        for claim in [node.prepared_claims[label]]
+        for gpu, limit in claim.limits.items()
+    )
+
+
+def _used(groups: Iterable[Group], gpu: str) -> int:
+    """Pods with the same claims share one limit, whose members are the processes of all of them."""
+    shared = {group.limits[gpu] for group in groups if gpu in group.limits}
+    return sum(one.members.used for one in shared)
 
 
 def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:

@@ -16,7 +16,7 @@ from nvshare.core import actions as ac
 from nvshare.core.events import AlarmRang, Event
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
-from nvshare.core.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, snapshot
+from nvshare.core.snapshot import ClientSnapshot, Snapshot, claims, client_snapshot, gpu_snapshot, snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.observe.log import log
 from nvshare.translation import FRAMES, Receiver
@@ -140,7 +140,7 @@ class Engine:
         """The state now without its clients."""
         node, now = self.node, self._clock()
         gpus = tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values())
-        return Snapshot(node.is_scheduling, node.is_settling, node.settings.policy, gpus, ())
+        return Snapshot(node.is_scheduling, node.is_settling, node.settings.policy, gpus, (), claims(node))
 
     def clients(self) -> Iterator[ClientSnapshot]:
         """The clients, each as it is when it is read; one that has left by then is skipped."""

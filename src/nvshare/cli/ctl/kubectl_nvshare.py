@@ -81,7 +81,7 @@ class Kubectl:
 
 
 def show(statuses: dict[str, dict[str, Any]]) -> str:
-    """All nodes as two tables and the nodes that did not answer."""
+    """All nodes as tables of GPUs, clients and claims, and the nodes that did not answer."""
     gpus = [(node, gpu) for node, status in statuses.items() for gpu in status["gpus"]]
     rows = [
         [
@@ -100,6 +100,10 @@ def show(statuses: dict[str, dict[str, Any]]) -> str:
     if clients:
         head = ["NODE", "WHO", "CLIENT", "NAME", "GPU", "STATE", "SINCE", "MEMORY", "LIMIT"]
         parts.append(table(head, clients))
+    # An older scheduler's answer has no claims.
+    claims = [_claim_row(node, claim) for node, status in statuses.items() for claim in status.get("claims", ())]
+    if claims:
+        parts.append(table(["NODE", "CLAIM", "GPU", "LIMIT", "USED", "PODS"], claims))
     parts += [f"{node}: {status['error']}" for node, status in statuses.items() if "error" in status]
     return "\n\n".join(parts)
 
@@ -117,6 +121,11 @@ def _client_row(node: str, client: dict[str, Any]) -> list[str]:
         render.size(client["memory_allocated"]),
         render.size(client["limit_bytes"]) if client["limit_bytes"] else "-",
     ]
+
+
+def _claim_row(node: str, claim: dict[str, Any]) -> list[str]:
+    sizes = [render.size(claim["limit_bytes"]), render.size(claim["used_bytes"])]
+    return [node, claim["label"], claim["gpu"][:12], *sizes, ", ".join(claim["pods"]) or "-"]
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -40,6 +40,8 @@ def status_table(status: admin.Status, *, is_wide: bool, width: int | None = Non
     node = status.node
     parts = [_headline(status), gpu_table(node, is_wide=is_wide, width=width)]
     parts.append(client_table(node, is_wide=is_wide, width=width) if node.clients else "No clients.")
+    if node.claims:
+        parts.append(claim_table(node, is_wide=is_wide, width=width))
     return "\n\n".join(parts)
 
 
@@ -145,6 +147,22 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
     if is_wide:
         return table(head + wide, rows)
     return table(head, rows, width=width, drop=("TURNS", "USER", "WHO", "STARTS", "LIMIT"), cut=("NAME",))
+
+
+def claim_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
+    """The ResourceClaims of the node, by GPU: what each allows its pods together, and what these use."""
+    gpus = {gpu.uuid: gpu for gpu in node.gpus}
+    rows = [
+        [
+            claim.label,
+            claim.gpu if is_wide or claim.gpu not in gpus else gpu_short(gpus[claim.gpu]),
+            size(claim.limit),
+            size(claim.used),
+            ", ".join(claim.pods) or "-",
+        ]
+        for claim in node.claims
+    ]
+    return table(["CLAIM", "GPU", "LIMIT", "USED", "PODS"], rows, width=None if is_wide else width, cut=("PODS",))
 
 
 _STATE_ORDER = {"running": 0, "dropping": 1, "waiting": 2, "blocked": 3, "silent": 4, "unscheduled": 5, "idle": 6}

@@ -26,7 +26,7 @@ from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.names import Names
 from nvshare.scheduler.observe.step_text import describe
-from nvshare.status_document import client_document, gpu_document, head_of
+from nvshare.status_document import claim_document, client_document, gpu_document, head_of
 
 MAX_STEPS = 200
 PAST_STEPS = 2000
@@ -82,7 +82,8 @@ class Feed:
         yield msgspec.json.encode(head_of(status))[:-1] + b',"gpus":['
         for number, gpu in enumerate(status.node.gpus):
             yield from _gpu_pieces(gpu, clients, now, is_first=number == 0)
-        yield b"]}"
+        claims = [claim_document(claim) for claim in status.node.claims]
+        yield b'],"claims":' + msgspec.json.encode(claims) + b"}"
 
     def status_pieces(self) -> Iterator[bytes]:
         """The state for the page (admin.Status), in pieces that are each made quickly."""
