@@ -14,7 +14,7 @@ from nvshare.cli.ctl import nvsharectl, render
 from nvshare.cli.ctl.text_table import table
 from nvshare.cli.nvshare import cli as front
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
+from nvshare.core.model import GIB, SECOND, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import ClaimSnapshot, Snapshot, snapshot
 from support.daemon import Daemon, call_ctl
@@ -50,6 +50,17 @@ def test_no_line_is_wider_than_the_terminal(width: int, models: bool) -> None:
     assert max(map(len, text.splitlines()[1:])) <= width
     for word in ("CLIENT", "NAME", "STATE", "waiting 2", "MEMORY"):
         assert word in text
+
+
+@pytest.mark.parametrize("width", [60, 80, None])
+def test_a_client_whose_memory_the_host_cannot_take_is_named(width: int | None) -> None:
+    made = Node(Settings(), epoch=1)
+    made.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "big", (Claim("g", 16 * GIB),), pid=1))
+    made.handle(0, ev.LockRequested(1, "g", Memory(12 * GIB)))
+    made.handle(0, ev.HostMemoryMeasured((HostRoom(1, "g", 4 * GIB),)))
+    text = render.status_table(status(snapshot(made, 0)), is_wide=False, width=width)
+    assert "0001: the host has no room for 8.00Gi of its GPU memory;" in text
+    assert width is None or max(map(len, text.splitlines()[1:])) <= width
 
 
 def test_a_program_reads_everything() -> None:

@@ -77,6 +77,9 @@ def _give_lock(t: Teller, a: ac.GiveLock) -> str:
 
 
 def _long_wait(t: Teller, a: ac.ReportLongWait) -> str:
+    if not a.place:
+        whose = t.name(a.holder)
+        return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}: the host cannot take the memory of {whose}"
     holder = f"{t.name(a.holder)} has held it for {time(a.held_ns)}" if a.holders else "nobody holds it"
     others = f", with {a.holders - 1} more" if a.holders > 1 else ""
     return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}, place {a.place}: {holder}{others}"

@@ -39,7 +39,7 @@ class HostLimit:
 
 
 def machine_with(place: Path, host: HostLimit) -> Machine:
-    return Machine(place, "--host-memory=on", f"--cgroup-root={host.root}", memory="4Gi")
+    return Machine(place, "--host-memory=on", "--long-wait-seconds=1", f"--cgroup-root={host.root}", memory="4Gi")
 
 
 def shortfalls(machine: Machine) -> list[int]:
@@ -59,6 +59,11 @@ def test_who_would_evict_what_the_host_cannot_take_waits_and_can_read_why(tmp_pa
         story = machine.daemon.ctl("story", str(machine.clients()[1]["id"]))
         assert "the host has no room for 1.64 GiB of lib_client" in story
         assert f"Set its memory limit to at least {(600 * MIB + missing) // MIB}Mi" in machine.daemon.log.text
+        wait_until(
+            lambda: "there is too little host memory for the GPU memory of lib_client" in second.said(),
+            what="it says so",
+        )
+        assert "the host has no room for 1.64Gi of its GPU memory" in machine.daemon.ctl("status")
         host.set(8 * GIB)
         assert second.answer(60)[0] == "0"
         assert machine.overlaps() == []

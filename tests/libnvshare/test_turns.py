@@ -131,6 +131,18 @@ def test_a_long_wait_is_one_line_for_the_user_without_another_processs_control_c
     ]
 
 
+def test_a_program_that_waits_because_of_host_memory_says_so(programs: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = start(programs, scheduler)
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(LongWait(0, 0, 1, 30_000, 0, b"train.py".ljust(48, b"\0")), LockOk(0, False, 9))
+    assert program.answer()[0] == "0"
+    assert [line for line in program.said().splitlines() if line] == [
+        "[NVSHARE][INFO]: waiting for GPU-40404040-4040-4040-4040-404040404040 for 30 s: there is too little host"
+        " memory for the GPU memory of train.py, which would have to move there"
+    ]
+
+
 def test_the_last_contexts_end_gives_the_lock_back(programs: Programs, scheduler: FakeScheduler) -> None:
     program, peer = start(programs, scheduler)
     give(program, peer, 7)

@@ -1,9 +1,7 @@
 """ResourceClaims that the DRA driver has prepared: their limits reach the core, and pods that want more are told."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +9,11 @@ from kube.fake_apiserver import FakeApiServer, pod
 from nvshare import claim_file
 from nvshare.claim_file import PreparedClaim
 from nvshare.core.events import ClaimEnded, ClaimPrepared, ClientRegistered, Event
-from nvshare.core.model import Claim, Settings
-from nvshare.core.node import Node
+from nvshare.core.model import Claim
 from nvshare.journal import Step
 from nvshare.kube.annotations import MEMORY_LIMIT
-from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
-from nvshare.scheduler.engine import Engine
-from nvshare.scheduler.observe.metrics import Metrics
 from nvshare.scheduler.sources.claims import Claims
-from nvshare.scheduler.sources.kubernetes import Kubernetes
+from support.cluster import cluster
 
 GIB = 1 << 30
 
@@ -91,26 +85,6 @@ def test_a_file_that_is_no_claim_is_passed_over(tmp_path: Path) -> None:
         claims.close()
 
     asyncio.run(story())
-
-
-@contextlib.asynccontextmanager
-async def cluster(server: FakeApiServer, folder: Path) -> AsyncIterator[tuple[Engine, Kubernetes]]:
-    """A scheduler's core with the node's claims and pods."""
-    node = Node(Settings(), epoch=1, expects_pods=True, is_paranoid=True)
-    engine = Engine(node, asyncio.get_running_loop())
-    claims = Claims(engine, folder)
-    claims.start()
-    admission = ConnectionAdmission(max_connections=10, max_per_account=10)
-    kubernetes = Kubernetes(engine, Metrics(admission), claims, server.address, "node-1")
-    engine.observers.append(kubernetes.observe)
-    tasks = kubernetes.start()
-    try:
-        yield engine, kubernetes
-    finally:
-        claims.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def claiming(name: str, claim: str, limit: str | None = None) -> dict[str, Any]:

@@ -1,29 +1,15 @@
 """What the host can take of clients' GPU memory, by their cgroups and the node."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from nvshare.core import events as ev
-from nvshare.core.model import GIB, MIB, UNLIMITED, Claim, HostRoom, Memory, Settings
-from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
-from nvshare.journal import Step
-from nvshare.scheduler.engine import Engine
-from nvshare.scheduler.observe.story import summary_of
+from nvshare.core.model import GIB, MIB, UNLIMITED
 from nvshare.scheduler.sources.cgroup_memory import MARGIN, Cgroup, available_memory, levels, memory_cgroup, own_parts
-from nvshare.scheduler.sources.host_memory import HostMemoryPoll, Shortfall, divide, measure
+from nvshare.scheduler.sources.host_memory import Shortfall, divide, measure
+from support.cgroup_files import write_v2
 
 POD = "/kubepods/pod1/c1"
-
-
-def write_v2(directory: Path, *, limit: int | None, current: int, kernel: int | None = 0, cache: int = 0) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "memory.max").write_text(f"{'max' if limit is None else limit}\n")
-    (directory / "memory.current").write_text(f"{current}\n")
-    kernel_line = "" if kernel is None else f"kernel {kernel}\n"
-    (directory / "memory.stat").write_text(f"anon 1\nfile {cache}\n{kernel_line}inactive_file {cache}\n")
 
 
 def write_v1(directory: Path, *, limit: int, usage: int, kernel: int, cache: int) -> None:
@@ -128,74 +114,3 @@ def test_all_share_what_the_node_has_and_what_they_moved_there_already() -> None
 )
 def test_what_the_node_has(text: str, found: int | None) -> None:
     assert available_memory(text) == found
-
-
-class Bench:
-    """An engine with clients in cgroups of their own, and the poll that looks at them."""
-
-    def __init__(self, place: Path) -> None:
-        self.steps: list[Step] = []
-        self.reported: list[tuple[int, str]] = []
-        loop = asyncio.new_event_loop()
-        self.engine = Engine(Node(Settings(), epoch=1, is_paranoid=True), loop)
-        self.engine.observers.append(self.steps.append)
-        self.proc, self.root = place / "proc", place / "cgroup"
-        self.proc.mkdir()
-        (self.proc / "meminfo").write_text(f"MemAvailable: {100 << 20} kB\n")
-        self.poll = HostMemoryPoll(
-            self.engine,
-            report=lambda client, text: self.reported.append((client, text)),
-            proc=self.proc,
-            cgroup_root=self.root,
-        )
-
-    def join(self, client: int, limit: int) -> None:
-        (self.proc / str(client)).mkdir()
-        (self.proc / str(client) / "cgroup").write_text(f"0::/{client}\n")
-        write_v2(self.root / str(client), limit=limit, current=GIB // 2)
-        claim = Claim("g", 16 * GIB)
-        self.engine.post(ev.ClientRegistered(client, f"pod/{client}", "x", f"p{client}", (claim,), pid=client))
-
-    def states(self) -> dict[str, str]:
-        return {client.name: client.seats[0].state for client in snapshot(self.engine.node, 0).clients}
-
-
-def test_a_pod_whose_memory_limit_is_too_small_is_not_evicted(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.join(1, limit=4 * GIB)
-    bench.join(2, limit=64 * GIB)
-    bench.engine.post(ev.LockRequested(1, "g", Memory(12 * GIB)))
-    bench.poll.look()
-    assert bench.steps[-1].event == ev.HostMemoryMeasured((HostRoom(1, "g", 4 * GIB - GIB // 2 - MARGIN),))
-    assert [client for client, _ in bench.reported] == [1]
-    assert "Set its memory limit to at least 12928Mi" in bench.reported[0][1]
-    bench.engine.post(ev.LockRequested(2, "g", Memory(9 * GIB)))
-    bench.poll.look()
-    assert bench.states() == {"p1": "running", "p2": "blocked"}
-    assert "the host has no room for 8.62 GiB of p1 (0001)" in summary_of(snapshot(bench.engine.node, 0), 2)
-    assert len(bench.reported) == 1, "it is said once"
-    write_v2(tmp_path / "cgroup" / "1", limit=13 * GIB, current=GIB // 2)
-    bench.poll.look()
-    assert bench.states() == {"p1": "running", "p2": "waiting"}
-
-
-def test_who_never_ran_or_has_ended_is_not_measured(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.join(1, limit=GIB)
-    bench.engine.post(ev.MemoryChanged(1, "g", Memory(12 * GIB)))
-    steps = len(bench.steps)
-    bench.poll.look()
-    bench.engine.post(ev.LockRequested(1, "g", Memory(12 * GIB)))
-    (tmp_path / "proc" / "1" / "cgroup").unlink()
-    bench.poll.look()
-    assert len(bench.steps) == steps + 1
-
-
-def test_a_node_without_memory_blocks_as_a_small_limit_does(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.join(1, limit=64 * GIB)
-    (tmp_path / "proc" / "meminfo").write_text(f"MemAvailable: {4 << 20} kB\n")
-    bench.engine.post(ev.LockRequested(1, "g", Memory(12 * GIB)))
-    bench.poll.look()
-    assert bench.steps[-1].event == ev.HostMemoryMeasured((HostRoom(1, "g", 4 * GIB),))
-    assert "the node has too little free memory" in bench.reported[0][1]

@@ -51,6 +51,11 @@ static void say_long_wait(const struct nvs_gpu *gpu, const struct nvs_msg_long_w
     memcpy(holder, wait->holder, sizeof wait->holder);
     holder[sizeof wait->holder] = '\0';
     make_printable((unsigned char *)holder);
+    if (!wait->place) {
+        nvs_info("waiting for %s for %llu s: there is too little host memory for the GPU memory of %s, which would have to move there",
+                 gpu->label, (unsigned long long)wait->waited_ms / 1000, *holder ? holder : "another process");
+        return;
+    }
     nvs_info("waiting for %s%s for %llu s, place %u in the queue; held by %s%s for %llu s",
              wanted(nvs_helper_client.gpus[gpu->index].wait), gpu->label, (unsigned long long)wait->waited_ms / 1000, wait->place,
              *holder ? holder : "another process", wait->holders > 1 ? " and others" : "", (unsigned long long)wait->held_ms / 1000);

@@ -72,7 +72,8 @@ class TellContended(Action, frozen=True):
 
 
 class ReportLongWait(Action, frozen=True):
-    """Tell a client and the observers that it has waited long, and who holds the GPU."""
+    """Tell a client and the observers that it has waited long, and who holds the GPU. Place 0: it is in no queue,
+    because its turn would evict memory of `holder` that the host cannot take."""
 
     client: int
     gpu: str

@@ -21,6 +21,12 @@ def _order(seat: Seat) -> tuple[int, int]:
     return rank, seat.ticket
 
 
+def who_blocks(turns: Turns, blocked: Seat) -> Seat:
+    """Of those who block a client, the one of whose memory the host lacks most."""
+    others = [seat for seat in turns.seats.values() if seat is not blocked]
+    return max(others, key=lambda seat: seat.pinned)
+
+
 class HostMemory:
     """Takes blocked clients out of one GPU's queue, and puts them back."""
 
@@ -35,7 +41,7 @@ class HostMemory:
         may_run = set(self._who_may_run())
         for seat in [seat for seat in turns.queue if seat not in may_run]:
             self._block(seat)
-            holder = self._holder(seat)
+            holder = who_blocks(turns, seat)
             out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.pinned))
         for seat in sorted((seat for seat in turns.blocked.values() if seat in may_run), key=_order):
             self._unblock(seat)
@@ -49,11 +55,6 @@ class HostMemory:
             return may_run
         pinned = [seat for seat in waiting if seat.pinned]
         return [min(pinned, key=_order)] if pinned else []
-
-    def _holder(self, blocked: Seat) -> Seat:
-        """Of those who block a client, the one of whose memory the host lacks most."""
-        others = [seat for seat in self._turns.seats.values() if seat is not blocked]
-        return max(others, key=lambda seat: seat.pinned)
 
     def _block(self, seat: Seat) -> None:
         turns = self._turns

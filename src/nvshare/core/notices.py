@@ -10,6 +10,7 @@ from nvshare.core.actions import (
     TellCapacity,
     TellContended,
 )
+from nvshare.core.host_memory import who_blocks
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import NEVER, Settings
 from nvshare.core.seat import Seat
@@ -81,9 +82,13 @@ class Notices:
             if waited < self._long_wait_ns:
                 return seat.waited_since + self._long_wait_ns
             del turns.unreported_waits[seat.client]
+            if seat.state == "blocked":
+                whose = who_blocks(turns, seat).client
+                out.append(ReportLongWait(seat.client, turns.uuid, 0, waited, 1, whose, 0))
+                continue
             running = sorted(turns.running(), key=lambda holder: holder.held_since)
             holder, held = (running[0].client, now - running[0].held_since) if running else (0, 0)
-            place = self._place(seat)
+            place = turns.queue.place(seat)
             out.append(ReportLongWait(seat.client, turns.uuid, place, waited, len(running), holder, held))
         return NEVER
 

@@ -58,6 +58,8 @@ class Engine:
         """They see every step."""
         self.observers_of: defaultdict[type[Event], list[Callable[[Step], None]]] = defaultdict(list)
         """They see the steps of one kind of event."""
+        self.before: Callable[[int, Event], None] | None = None
+        """Called with the time and the event before the core gets it; it may post other events first."""
         self.steps = 0
         self.on_failure: Callable[[Exception], None] = lambda error: None
         """Called with an exception of the core before it is raised to whoever posted the event."""
@@ -78,6 +80,8 @@ class Engine:
         """Give one event to the core and perform its actions. A failure is reported, whoever posted the event."""
         try:
             now = self._clock()
+            if self.before is not None:
+                self.before(now, event)
             actions = self.node.handle(now, event)
             self.perform(actions)
             deadline = self.node.next_deadline()

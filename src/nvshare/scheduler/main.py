@@ -254,6 +254,7 @@ class Daemon:
         report = self._kubernetes.report_host_memory if self._kubernetes else lambda client, text: None
         poll = HostMemoryPoll(self._engine, report=report, cgroup_root=Path(self._config.cgroup_root))
         self._engine.observers.append(poll.observe)
+        self._engine.before = poll.before
         self._shutdown.supervise(self._loop.create_task(poll.run()))
 
     async def _close(self) -> None:

@@ -304,7 +304,9 @@ class BudgetReturn(Message, frozen=True):
 
 
 class LongWait(Message, frozen=True):
-    """You wait unusually long: tell the user who holds the GPU, so that the program does not look hung."""
+    """You wait unusually long: tell the user who holds the GPU, so that the program does not look hung.
+
+    Place 0: your turn would evict memory of `holder` that the host cannot take."""
 
     number = 21
     from_client = False

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import textwrap
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -42,6 +43,8 @@ def status_table(status: admin.Status, *, is_wide: bool, width: int | None = Non
     parts.append(client_table(node, is_wide=is_wide, width=width) if node.clients else "No clients.")
     if node.claims:
         parts.append(claim_table(node, is_wide=is_wide, width=width))
+    if notes := memory_notes(node):
+        parts.append("\n".join(line for note in notes for line in textwrap.wrap(note, width or len(note))))
     return "\n\n".join(parts)
 
 
@@ -163,6 +166,16 @@ def claim_table(node: Snapshot, *, is_wide: bool = False, width: int | None = No
         for claim in node.claims
     ]
     return table(["CLAIM", "GPU", "LIMIT", "USED", "PODS"], rows, width=None if is_wide else width, cut=("PODS",))
+
+
+def memory_notes(node: Snapshot) -> list[str]:
+    """What the tables have no column for: clients whose GPU memory the host cannot take."""
+    return [
+        f"{admin.client_name(client.id)}: the host has no room for {size(seat.host_shortfall)} of its GPU memory;"
+        " others wait. Raise its memory limit."
+        for client, seat in in_order(node)
+        if seat.host_shortfall
+    ]
 
 
 _STATE_ORDER = {"running": 0, "dropping": 1, "waiting": 2, "blocked": 3, "silent": 4, "unscheduled": 5, "idle": 6}

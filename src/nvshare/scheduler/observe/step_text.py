@@ -75,6 +75,9 @@ def _describe_action(action: ac.Action, names: Ids) -> list[str]:
             held = _duration(action.held_ns)
             how = "did not give its lock back in time: revoked" if action.end == "revoked" else f"lock {action.end}"
             return [f"Client {names.client(action.client)} on {names.gpu(action.gpu)}: {how} after {held}"]
+        case ac.ReportLongWait(place=0):
+            waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"
+            return [f"Client {names.client(action.client)} {waited}: no host memory for {names.client(action.holder)}"]
         case ac.ReportLongWait():
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}, place {action.place}"
             held = f"held by {names.client(action.holder)} for {_duration(action.held_ns)}"

@@ -47,7 +47,32 @@ def memory_cgroup(cgroups: str) -> tuple[bool, str] | None:
     return found
 
 
-def levels(root: Path, cgroups: str, own: Callable[[Path], list[str]]) -> list[Cgroup]:
+def read_cgroup(directory: Path, is_v2: bool) -> Cgroup | None:
+    """One cgroup; None if it cannot be read."""
+    try:
+        if is_v2:
+            limit_text, usage = _text(directory / "memory.max"), int(_text(directory / "memory.current"))
+            stat = _stat(_text(directory / "memory.stat"))
+            kernel, cache = stat["kernel"], stat["inactive_file"]
+        else:
+            limit_text, usage = (
+                _text(directory / "memory.limit_in_bytes"),
+                int(_text(directory / "memory.usage_in_bytes")),
+            )
+            kernel = int(_text(directory / "memory.kmem.usage_in_bytes"))
+            cache = _stat(_text(directory / "memory.stat"))["total_inactive_file"]
+        limit = None if limit_text == "max" or int(limit_text) >= _UNLIMITED_V1 else int(limit_text)
+    except (OSError, ValueError, KeyError):
+        return None
+    return Cgroup(str(directory), limit, max(0, usage - cache), kernel)
+
+
+def levels(
+    root: Path,
+    cgroups: str,
+    own: Callable[[Path], list[str]],
+    read: Callable[[Path, bool], Cgroup | None] = read_cgroup,
+) -> list[Cgroup]:
     """The cgroup of a process and those above it, as far as they can be read; empty if they cannot.
 
     Seen from a cgroup namespace, a path outside of it begins with `/..`: `own` says where in the hierarchy that is."""
@@ -59,7 +84,7 @@ def levels(root: Path, cgroups: str, own: Callable[[Path], list[str]]) -> list[C
     parts = _below([part for part in path.split("/") if part], base, own)
     found = []
     for count in range(min(len(parts), _MAX_LEVELS), -1, -1):
-        one = _read(base.joinpath(*parts[:count]), is_v2=is_v2)
+        one = read(base.joinpath(*parts[:count]), is_v2)
         if one is not None:
             found.append(one)
     return found
@@ -92,25 +117,6 @@ def available_memory(meminfo: str) -> int | None:
         if name == "MemAvailable" and words and words[0].isdecimal():
             return int(words[0]) << 10
     return None
-
-
-def _read(directory: Path, *, is_v2: bool) -> Cgroup | None:
-    try:
-        if is_v2:
-            limit_text, usage = _text(directory / "memory.max"), int(_text(directory / "memory.current"))
-            stat = _stat(_text(directory / "memory.stat"))
-            kernel, cache = stat["kernel"], stat["inactive_file"]
-        else:
-            limit_text, usage = (
-                _text(directory / "memory.limit_in_bytes"),
-                int(_text(directory / "memory.usage_in_bytes")),
-            )
-            kernel = int(_text(directory / "memory.kmem.usage_in_bytes"))
-            cache = _stat(_text(directory / "memory.stat"))["total_inactive_file"]
-        limit = None if limit_text == "max" or int(limit_text) >= _UNLIMITED_V1 else int(limit_text)
-    except (OSError, ValueError, KeyError):
-        return None
-    return Cgroup(str(directory), limit, max(0, usage - cache), kernel)
 
 
 def _text(path: Path) -> str:

@@ -1,26 +1,31 @@
 """Measures what the host can take of clients' GPU memory: their cgroups, and the memory that the node has.
 
-Measured every second while there are clients, and at once when a client starts to wait, before anybody's memory is
-evicted for it. Clients of one cgroup share its room; all clients share the node's."""
+Measured every second while there are clients, and when a client registers or starts to wait. While the card does not
+hold the memory of all clients, every event may lead to a switch, and a switch evicts: if the last measurement is older
+than OLDEST_NS, the next one is made before the core sees the event. Nothing else causes one, and they are at least
+LEAST_NS apart. Clients of one cgroup share its room; all clients share the node's."""
 
 import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from nvshare.core.actions import QueueClient
 from nvshare.core.client import Client
-from nvshare.core.events import HostMemoryMeasured
-from nvshare.core.model import GIB, MIB, UNLIMITED, HostRoom
+from nvshare.core.events import ClientRegistered, Event, HostMemoryMeasured, LockRequested, MemoryChanged
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, UNLIMITED, HostRoom
 from nvshare.journal import Step
 from nvshare.record import Record
 from nvshare.scheduler.clients.identity import proc_text
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
-from nvshare.scheduler.sources.cgroup_memory import Cgroup, available_memory, levels, own_parts
+from nvshare.scheduler.sources.cgroup_memory import Cgroup, available_memory, levels, own_parts, read_cgroup
 
 INTERVAL_S = 1.0
+LEAST_NS = 100 * MILLISECOND
+OLDEST_NS = 500 * MILLISECOND
 NOISE_BYTES = 16 * MIB
 """A smaller change of a room that is too small is not reported to the core."""
 
@@ -105,29 +110,43 @@ class HostMemoryPoll:
         self._proc = proc
         self._root = cgroup_root
         self._wake = asyncio.Event()
+        self._looked_at = -OLDEST_NS
         self._told: dict[int, str] = {}
         self._own_parts: dict[Path, list[str]] = {}
 
     def observe(self, step: Step) -> None:
         """A client came, or starts to wait."""
-        if not step.actions or any(isinstance(action, QueueClient) for action in step.actions):
+        if isinstance(step.event, ClientRegistered) or any(isinstance(action, QueueClient) for action in step.actions):
             self._wake.set()
+
+    def before(self, now: int, event: Event) -> None:
+        """No decision that may evict memory is made on an old measurement."""
+        if now - self._looked_at > OLDEST_NS and type(event) is not HostMemoryMeasured and self._may_evict(event):
+            self.look()
+
+    def _may_evict(self, event: Event) -> bool:
+        more = event.memory.used if isinstance(event, LockRequested | MemoryChanged) else 0
+        memories = (gpu.memory for gpu in self._engine.node.gpus.values())
+        return any(one.swappable + one.fixed_bytes + more > one.size - one.card_reserve for one in memories)
 
     async def run(self) -> None:
         while True:
             self._wake.clear()
             self.look()
+            await asyncio.sleep(LEAST_NS / SECOND)
             if not self._engine.node.clients:
                 await self._wake.wait()
             else:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), INTERVAL_S)
+                    await asyncio.wait_for(self._wake.wait(), INTERVAL_S - LEAST_NS / SECOND)
 
     def look(self) -> None:
+        self._looked_at = self._engine.now()
         clients = self._engine.node.clients
         wanted = needs(clients.values())
         pids = {client: clients[client].pid for client, _ in wanted}
-        cgroups = {client: levels(self._root, self._cgroups_of(pid), self._own) for client, pid in pids.items()}
+        read = cache(read_cgroup)  # Clients have the upper levels in common.
+        cgroups = {client: levels(self._root, self._cgroups_of(pid), self._own, read) for client, pid in pids.items()}
         rooms, short = measure(wanted, cgroups, self._available())
         changed = [HostRoom(*key, room) for key, room in rooms.items() if self._is_news(key, room)]
         if changed:

@@ -120,9 +120,12 @@ class Kubernetes:
         if client is None or not client.group.key.startswith(POD_PREFIX):
             return
         holder = self._engine.node.clients.get(wait.holder)
-        whom = "no client: its memory does not fit" if holder is None else f"{holder.group.label} ({holder.name})"
         text = f"Process {client.pid} ({client_name(wait.client)}) has waited {wait.waited_ns // SECOND} s for GPU"
-        text += f" {wait.gpu}, place {wait.place}; it is held by {whom}"
+        whom = "no client: its memory does not fit" if holder is None else f"{holder.group.label} ({holder.name})"
+        if wait.place:
+            text += f" {wait.gpu}, place {wait.place}; it is held by {whom}"
+        else:
+            text += f" {wait.gpu}: its turn would evict GPU memory of {whom}, and there is no host memory for that"
         self._report(client.group.key.removeprefix(POD_PREFIX), "WaitingForGPU", text, warning=False)
 
     def _has_claim(self, pod: str) -> bool:
