@@ -2,6 +2,7 @@
 
 The scheduler reads cgroups from a directory of the test, in which these processes have a limit."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nvshare.scheduler.sources.cgroup_memory import MARGIN, memory_cgroup
 from support.waiting import wait_until
 
 USED = 100 * MIB
+FIXED_1S = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
 
 
 class HostLimit:
@@ -67,6 +69,30 @@ def test_who_would_evict_what_the_host_cannot_take_waits_and_can_read_why(tmp_pa
         host.set(8 * GIB)
         assert second.answer(60)[0] == "0"
         assert machine.overlaps() == []
+
+
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_a_program_with_too_little_host_memory_is_killed_when_others_run_and_not_if_that_counts(
+    tmp_path: Path, is_counted: bool
+) -> None:
+    host = HostLimit(tmp_path / "cgroup")
+    host.set(600 * MIB)
+    options = ("--host-memory=on", f"--cgroup-root={host.root}") if is_counted else ("--host-memory=off",)
+    with Machine(tmp_path, *options, *FIXED_1S, memory="4Gi") as machine:
+        first = machine.client(2 * GIB, NVSHARE_SIM_HOST_MEMORY=str(600 * MIB - USED))
+        second = machine.client(5 * GIB // 2)
+        first.do("spin 1000 1")
+        first.do("sync", timeout=60)
+        second.say("spin 1000 1")
+        if is_counted:
+            wait_until(lambda: machine.clients()[1]["state"] == "blocked", what="the other waits")
+            first.do("spin 1000 1", timeout=60)
+            first.do("sync", timeout=60)
+            first.finish()
+            assert second.answer(60)[0] == "0"
+        else:
+            assert second.answer(60)[0] == "0"
+            assert first.process.wait(30) == -signal.SIGKILL
 
 
 def test_with_card_and_host_full_an_allocation_is_refused_and_nobody_ends(tmp_path: Path) -> None:

@@ -148,6 +148,29 @@ static void what_is_refused(void)
     TRUE_(available() == before); /* also what the invalid capture had */
 }
 
+/* A context has 2 MiB for code; each block beyond that is taken from the card, and given back. */
+static void contexts_grow_with_modules_and_graphs(void)
+{
+    enum { MANY = 64 }; /* of each, 64 KiB by default */
+    CUmodule modules[MANY];
+    CUgraphExec execs[MANY];
+    CUgraph graph = NULL;
+    size_t before = available();
+    OK(cuGraphCreate, &graph, 0);
+    for (int i = 0; i < MANY; i++)
+        OK(cuModuleLoadData, &modules[i], "an image of no known form");
+    TRUE_(before - available() == 2 * MiB);
+    for (int i = 0; i < MANY; i++)
+        OK(cuGraphInstantiateWithFlags, &execs[i], graph, 0);
+    TRUE_(before - available() == 6 * MiB);
+    for (int i = 0; i < MANY; i++) {
+        OK(cuGraphExecDestroy, execs[i]);
+        OK(cuModuleUnload, modules[i]);
+    }
+    TRUE_(available() == before);
+    OK(cuGraphDestroy, graph);
+}
+
 int main(void)
 {
     CUmemoryPool pool = NULL;
@@ -162,6 +185,7 @@ int main(void)
     memory_lives_as_long_as_the_last_instance();
     freed_between_launches();
     what_is_refused();
+    contexts_grow_with_modules_and_graphs();
     OK(cuMemPoolDestroy, pool);
     return done();
 }

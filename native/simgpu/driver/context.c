@@ -82,6 +82,7 @@ void sim_context_destroy(CUcontext context)
     sim_pool_forget(context);
     sim_memory_free_of(context);
     sim_context_uncharge_limits(context);
+    sim_code_context_gone(context);
     change_contexts(context->card, -1);
     sim_uncharge(context->card, sim_config()->context_bytes);
     pthread_mutex_destroy(&context->lock);

@@ -2,7 +2,7 @@
  *
  *   process.c  start, fork, visible devices     device.c  device queries     lookup.c  finding functions
  *   context.c  contexts, the thread's stack     handle.c  handles            counter.c counts to wait for
- *   trace.c    the record of what happened
+ *   trace.c    the record of what happened      code_memory.c  what modules and graphs take of the card
  *   memory/    address space, allocations, residency, pools, VMM, arrays, IPC
  *   stream/    streams, events, launches, copies
  *   graph/     graphs and stream capture
@@ -16,6 +16,7 @@
 #define SIM_DRIVER_H
 
 #include "cuda_api.h"
+#include "driver/code_memory.h"
 #include "driver/counter.h"
 #include "driver/handle.h"
 #include "driver/memory/memory.h"
@@ -45,6 +46,7 @@ struct CUctx_st {
     _Atomic uint32_t capturing;      /* streams that capture now */
     _Atomic uint32_t capturing_blocking;
     uint64_t limits[16];
+    uint64_t code_bytes;             /* of modules and graphs (code_memory.c) */
     uint32_t peers;                  /* bit per device */
     int cache_config, shared_config;
 };

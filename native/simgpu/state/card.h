@@ -61,6 +61,9 @@ struct sim_slot {
     uint64_t native_bytes;           /* contexts, device, pool, VMM and array memory; not evictable */
     struct sim_list resident, away;  /* managed chunks; the resident ones least recently moved in first */
     uint64_t arriving_until_ns;      /* the last of its prefetches onto the card ends */
+    uint64_t host_chunks;            /* those of its chunks that are away and have content: they are in host memory */
+    uint64_t host_bytes;             /* how much of it there may be */
+    _Atomic uint32_t is_killed;      /* there was more: the process ends itself as if by the kernel */
     /* compute */
     _Atomic uint32_t wake;           /* futex the process' execution thread for this card sleeps on */
     uint32_t waiting;                /* wants the turn */
@@ -91,6 +94,7 @@ struct sim_card {
 
     /* memory */
     uint64_t total_bytes;
+    uint32_t host_refuses, pad1;     /* the setting */
     uint64_t native_bytes;           /* sum over slots */
     uint64_t resident_chunks;        /* sum over slots */
     uint64_t stamp;
@@ -130,6 +134,9 @@ uint64_t sim_slot_used(const struct sim_slot *slot);
 unsigned sim_card_utilisation(const struct sim_card *card, uint64_t now_ns);
 void sim_card_add_busy(struct sim_card *card, unsigned slot, uint64_t begin_ns, uint64_t end_ns);
 void sim_card_inject_xid(struct sim_card *card, uint64_t code);
+
+/* Wakes the execution thread of the slot's process. */
+void sim_slot_wake(struct sim_slot *slot);
 
 uint64_t sim_now_ns(void);
 

@@ -106,14 +106,23 @@ static void read_count(uint32_t *gpus)
         complain("NVSHARE_SIM_GPUS", value);
 }
 
-static void read_prefetch(uint32_t *ignores)
+/* One of two words; *is_second says which. */
+static void read_choice(const char *name, const char *first, const char *second, uint32_t *is_second)
 {
-    const char *value = getenv("NVSHARE_SIM_PREFETCH");
+    const char *value = getenv(name);
     if (value == NULL || value[0] == '\0')
         return;
-    *ignores = strcmp(value, "ignored") == 0;
-    if (!*ignores && strcmp(value, "works") != 0)
-        complain("NVSHARE_SIM_PREFETCH", value);
+    if (strcmp(value, first) == 0 || strcmp(value, second) == 0)
+        *is_second = strcmp(value, second) == 0;
+    else
+        complain(name, value);
+}
+
+uint64_t sim_config_host_bytes(void)
+{
+    uint64_t bytes = UINT64_MAX;
+    read_bytes("NVSHARE_SIM_HOST_MEMORY", &bytes);
+    return bytes;
 }
 
 void sim_config_from_environment(struct sim_config *config)
@@ -125,6 +134,7 @@ void sim_config_from_environment(struct sim_config *config)
         .memory_bytes = 16ull << 30, .context_bytes = 256ull << 20, .scale = 1.0,
         .device_bandwidth = 0x1p30 * 10 / 0.12, .fault_bandwidth = 0x1p30 * 10 / 3.70,
         .copy_bandwidth = 12e9, .evict_bandwidth = 12e9, .slice_ns = 2000000,
+        .module_bytes = 64ull << 10, .graph_bytes = 64ull << 10,
         .name = "Simulated GPU",
     };
     const char *card = getenv("NVSHARE_SIM_CARD");
@@ -133,13 +143,9 @@ void sim_config_from_environment(struct sim_config *config)
     const char *name = getenv("NVSHARE_SIM_NAME");
     if (name != NULL && name[0] != '\0')
         snprintf(config->name, sizeof config->name, "%s", name);
-    const char *touch = getenv("NVSHARE_SIM_TOUCH");
-    if (touch != NULL && touch[0] != '\0') {
-        config->touch_all = strcmp(touch, "stream") != 0;
-        if (strcmp(touch, "stream") != 0 && strcmp(touch, "all") != 0)
-            complain("NVSHARE_SIM_TOUCH", touch);
-    }
-    read_prefetch(&config->ignores_prefetches);
+    read_choice("NVSHARE_SIM_TOUCH", "stream", "all", &config->touch_all);
+    read_choice("NVSHARE_SIM_PREFETCH", "works", "ignored", &config->ignores_prefetches);
+    read_choice("NVSHARE_SIM_HOST_FULL", "kill", "refuse", &config->host_refuses);
     const char *slice = getenv("NVSHARE_SIM_SLICE");
     if (slice != NULL && slice[0] != '\0' && !sim_parse_duration_ns(slice, &config->slice_ns))
         complain("NVSHARE_SIM_SLICE", slice);
@@ -148,6 +154,8 @@ void sim_config_from_environment(struct sim_config *config)
     read_scale(&config->scale);
     read_bytes("NVSHARE_SIM_MEMORY", &config->memory_bytes);
     read_bytes("NVSHARE_SIM_CONTEXT_MEMORY", &config->context_bytes);
+    read_bytes("NVSHARE_SIM_MODULE_MEMORY", &config->module_bytes);
+    read_bytes("NVSHARE_SIM_GRAPH_MEMORY", &config->graph_bytes);
     read_rate("NVSHARE_SIM_BANDWIDTH", &config->device_bandwidth);
     read_rate("NVSHARE_SIM_COPY_BANDWIDTH", &config->copy_bandwidth);
     read_rate("NVSHARE_SIM_FAULT_BANDWIDTH", &config->fault_bandwidth);

@@ -21,11 +21,16 @@ struct sim_config {
     double evict_bandwidth;          /* managed memory moved out to make room */
     double evicting_fault_bandwidth; /* faults that must evict, the eviction included; 0 = as the two above say */
     uint32_t ignores_prefetches;     /* a prefetch succeeds and does nothing */
+    uint32_t host_refuses;           /* what exceeds a process' host memory stays on the card; else its owner is killed */
+    uint64_t module_bytes;           /* what one module takes away from the card, */
+    uint64_t graph_bytes;            /* and one instance of a graph */
     uint64_t slice_ns;               /* simulated: how long one process computes while others wait */
     char name[96];
 };
 
 void sim_config_from_environment(struct sim_config *config);
+/* Of this process: how much evicted memory the host takes (NVSHARE_SIM_HOST_MEMORY); UINT64_MAX if any amount. */
+uint64_t sim_config_host_bytes(void);
 /* Settings of a known card (presets.c); false if there is none of this name. */
 bool sim_config_preset(struct sim_config *config, const char *name);
 /* The directory: NVSHARE_SIM_DIR or one per user in /dev/shm (else /tmp). */

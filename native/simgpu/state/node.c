@@ -182,6 +182,8 @@ int sim_view_attach(struct sim_view *view, unsigned index, uint64_t process_id)
             card->slots_high = number + 1;
         sim_slot_clear(card, number); /* what a dead owner left */
         slot->busy_ns = 0;
+        slot->host_bytes = sim_config_host_bytes();
+        atomic_store(&slot->is_killed, 0);
         describe_process(slot, process_id);
         slot->live = 1;
         sim_card_reap(card, view->card_fds[index], (int)number);

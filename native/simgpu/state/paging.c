@@ -7,6 +7,7 @@
  *
  * Each slot keeps its resident chunks in the order in which they came in. The victim is the oldest of the lists' heads. */
 #include "state/paging.h"
+#include "state/host.h"
 
 #include <errno.h>
 #include <string.h>
@@ -50,12 +51,14 @@ static void take_out(struct sim_card *card, struct sim_list *list, uint32_t inde
 static void set_resident(struct sim_card *card, uint32_t index, uint32_t resident)
 {
     struct sim_chunk *chunk = &card->chunks[index];
+    bool was_on_host = sim_chunk_is_on_host(chunk);
     if (chunk->resident == resident)
         return;
     take_out(card, list_of(card, chunk), index);
     chunk->resident = resident;
     append(card, list_of(card, chunk), index);
     card->resident_chunks += resident ? 1 : (uint64_t)-1;
+    sim_host_count(card, chunk, was_on_host);
 }
 
 static int64_t least_recent(const struct sim_card *card)
@@ -64,7 +67,7 @@ static int64_t least_recent(const struct sim_card *card)
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < card->slots_high; i++) {
         const struct sim_slot *slot = &card->slots[i];
-        if (slot->resident.head == 0)
+        if (slot->resident.head == 0 || !sim_host_has_room(card, slot))
             continue;
         uint64_t stamp = card->chunks[slot->resident.head - 1].stamp;
         if (stamp < least) {
@@ -91,7 +94,8 @@ int sim_native_charge(struct sim_card *card, unsigned slot, uint64_t bytes, stru
 {
     if (bytes > card->total_bytes || card->native_bytes + bytes > card->total_bytes)
         return -ENOMEM;
-    make_room(card, bytes, moved);
+    if (!make_room(card, bytes, moved))
+        return -ENOMEM; /* the host takes no more */
     card->slots[slot].native_bytes += bytes;
     card->native_bytes += bytes;
     return 0;
@@ -126,6 +130,7 @@ int64_t sim_chunk_take(struct sim_card *card, unsigned slot)
 void sim_chunk_release(struct sim_card *card, uint32_t index)
 {
     struct sim_chunk *chunk = &card->chunks[index];
+    card->slots[chunk->owner - 1].host_chunks -= sim_chunk_is_on_host(chunk);
     take_out(card, list_of(card, chunk), index);
     card->resident_chunks -= chunk->resident;
     chunk->resident = 0;
@@ -140,15 +145,20 @@ void sim_chunk_touch(struct sim_card *card, uint32_t index, struct sim_moved *mo
     if (chunk->resident)
         return;
     moved->faults++;
-    chunk->stamp = ++card->stamp;
-    /* Native memory may leave no room at all; the access then goes over the bus and nothing becomes resident. */
-    if (make_room(card, SIM_CHUNK_BYTES, moved))
+    /* There may be no room at all: native memory fills the card, or the host takes nothing. The access then goes over the bus and
+     * nothing becomes resident. */
+    if (make_room(card, SIM_CHUNK_BYTES, moved)) {
         set_resident(card, index, 1);
+        chunk->stamp = ++card->stamp;
+    } else {
+        sim_chunk_populate(card, index);
+    }
 }
 
 void sim_chunk_evict(struct sim_card *card, uint32_t index, struct sim_moved *moved)
 {
-    if (!card->chunks[index].resident)
+    const struct sim_chunk *chunk = &card->chunks[index];
+    if (!chunk->resident || !sim_host_has_room(card, &card->slots[chunk->owner - 1]))
         return;
     set_resident(card, index, 0);
     card->chunks[index].arrives_ns = 0;
@@ -164,6 +174,7 @@ void sim_slot_clear(struct sim_card *card, unsigned number)
         sim_chunk_release(card, slot->away.head - 1);
     sim_native_release(card, number, slot->native_bytes);
     slot->contexts = 0;
+    slot->host_chunks = 0;
     slot->live = 0;
     if (slot->waiting) {
         slot->waiting = 0;
@@ -185,6 +196,7 @@ void sim_card_rebuild(struct sim_card *card)
         struct sim_slot *slot = &card->slots[i];
         memset(&slot->resident, 0, sizeof slot->resident);
         memset(&slot->away, 0, sizeof slot->away);
+        slot->host_chunks = 0;
         card->native_bytes += slot->native_bytes;
         waiters += slot->waiting != 0;
     }
@@ -198,6 +210,7 @@ void sim_card_rebuild(struct sim_card *card)
         } else {
             append(card, list_of(card, chunk), i);
             card->resident_chunks += chunk->resident;
+            card->slots[chunk->owner - 1].host_chunks += sim_chunk_is_on_host(chunk);
         }
     }
 }
@@ -219,7 +232,8 @@ bool sim_card_consistent(const struct sim_card *card)
     uint64_t native = 0, resident = 0;
     for (uint32_t i = 0; i < card->slots_high; i++) {
         const struct sim_slot *slot = &card->slots[i];
-        if (!list_consistent(card, &slot->resident, i + 1, 1) || !list_consistent(card, &slot->away, i + 1, 0))
+        if (!list_consistent(card, &slot->resident, i + 1, 1) || !list_consistent(card, &slot->away, i + 1, 0)
+            || slot->host_chunks != sim_host_recount(card, i))
             return false;
         native += slot->native_bytes;
         resident += slot->resident.count;

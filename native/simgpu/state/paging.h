@@ -16,6 +16,8 @@ int64_t sim_chunk_take(struct sim_card *card, unsigned slot);
 void sim_chunk_release(struct sim_card *card, uint32_t chunk);
 /* Work on the card reads or writes the chunk: if it is not resident it becomes so, as the most recently used one. */
 void sim_chunk_touch(struct sim_card *card, uint32_t chunk, struct sim_moved *moved);
+/* It gets memory on the host, if it has none anywhere. */
+void sim_chunk_populate(struct sim_card *card, uint32_t chunk);
 void sim_chunk_evict(struct sim_card *card, uint32_t chunk, struct sim_moved *moved);
 
 /* Everything a slot held goes back. */

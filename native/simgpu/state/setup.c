@@ -81,6 +81,7 @@ static int make_card(const struct sim_view *view, unsigned index)
     card->bytes = sizeof *card;
     card->generation = view->node->generation;
     card->total_bytes = view->node->config.memory_bytes;
+    card->host_refuses = view->node->config.host_refuses;
     name_card(card, view->node->seed);
     init_mutex(&card->lock);
     card->magic = SIM_CARD_MAGIC;

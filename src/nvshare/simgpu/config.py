@@ -101,6 +101,12 @@ def _prefetch(value: object) -> str:
     return str(value)
 
 
+def _host_full(value: object) -> str:
+    if value not in ("kill", "refuse"):
+        raise SimConfigError(f"{value!r} is neither 'kill' nor 'refuse'")
+    return str(value)
+
+
 def _kernels(value: object) -> str:
     """A table of kernel names and durations, or the text `name=5ms,other=1us`."""
     if isinstance(value, Mapping):
@@ -136,6 +142,20 @@ SETTINGS: dict[str, Setting] = {
     ),
     "memory": Setting("NVSHARE_SIM_MEMORY", _size, "`16Gi`", "memory of each card"),
     "context_memory": Setting("NVSHARE_SIM_CONTEXT_MEMORY", _size, "`256Mi`", "memory that each context uses"),
+    "module_memory": Setting("NVSHARE_SIM_MODULE_MEMORY", _size, "`64Ki`", "memory that each loaded module uses"),
+    "graph_memory": Setting("NVSHARE_SIM_GRAPH_MEMORY", _size, "`64Ki`", "memory that each instance of a graph uses"),
+    "host_memory": Setting(
+        "NVSHARE_SIM_HOST_MEMORY",
+        _size,
+        "no limit",
+        "host memory that the process has for memory evicted from a card; each process has its own value",
+    ),
+    "host_full": Setting(
+        "NVSHARE_SIM_HOST_FULL",
+        _host_full,
+        "`kill`",
+        "what happens beyond that: `kill` ends the process that owns the memory, `refuse` leaves it on the card",
+    ),
     "name": Setting("NVSHARE_SIM_NAME", str, "`Simulated GPU`", "name of the cards"),
     "compute_capability": Setting("NVSHARE_SIM_COMPUTE_CAPABILITY", _capability, "`8.0`", "compute capability"),
     "scale": Setting(

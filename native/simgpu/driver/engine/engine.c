@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 static _Atomic uint32_t *bell(struct sim_engine *engine) { return &engine->state->slots[engine->slot].wake; }
 
@@ -90,6 +91,14 @@ static uint64_t advance(struct sim_engine *engine)
     return engine->poll_ns < due ? engine->poll_ns : due;
 }
 
+static void end_if_killed(const struct sim_engine *engine)
+{
+    if (!atomic_load(&engine->state->slots[engine->slot].is_killed))
+        return;
+    fprintf(stderr, "nvshare simulated GPU: evicted memory exceeds NVSHARE_SIM_HOST_MEMORY: the process is killed, as by the kernel\n");
+    kill(getpid(), SIGKILL);
+}
+
 static void *execute(void *data)
 {
     struct sim_engine *engine = data;
@@ -99,6 +108,7 @@ static void *execute(void *data)
     prctl(PR_SET_TIMERSLACK, 1UL); /* sleep as exactly as the machine can */
     for (;;) {
         uint32_t rings = atomic_load(bell(engine));
+        end_if_killed(engine);
         atomic_store(&engine->dirty, 0);
         uint64_t due = advance(engine);
         sim_kernel_flush_busy(engine);

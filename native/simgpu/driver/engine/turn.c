@@ -9,12 +9,6 @@
 #define LOOK_NS 20000000ull
 #define STUCK_NS 1000000000ull
 
-static void wake_slot(struct sim_slot *slot)
-{
-    atomic_fetch_add(&slot->wake, 1);
-    sim_futex_wake(&slot->wake, true);
-}
-
 static void take(struct sim_engine *engine, uint64_t now)
 {
     struct sim_card *card = engine->state;
@@ -59,7 +53,7 @@ bool sim_turn_try(struct sim_engine *engine, uint64_t now)
         own->waiting = 1;
         own->ticket = ++card->turn_tickets;
         if (atomic_fetch_add(&card->turn_waiters, 1) == 0)
-            wake_slot(&card->slots[card->turn_holder - 1]); /* it may be sleeping beyond the end of its slice */
+            sim_slot_wake(&card->slots[card->turn_holder - 1]); /* it may be sleeping beyond the end of its slice */
     }
     sim_card_unlock(card);
     return granted;
@@ -81,7 +75,7 @@ static void hand_over(struct sim_card *card, uint64_t now)
     card->turn_holder = (uint32_t)(next - card->slots) + 1;
     card->turn_busy = 1;
     card->turn_since_ns = card->turn_free_ns = now;
-    wake_slot(next);
+    sim_slot_wake(next);
 }
 
 void sim_turn_pass(struct sim_engine *engine, uint64_t now)

@@ -45,6 +45,7 @@ struct CUgraphExec_st {
     uint32_t kind;
     _Atomic uint32_t references;     /* the handle and every queued launch */
     uint64_t flags, graph_id;
+    struct sim_code_charge charge;
     struct sim_op *operations;       /* in an order that respects the edges, child graphs included */
     uint64_t *ids;                   /* node ids of the operations */
     uint8_t *enabled;

@@ -83,7 +83,10 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     CUgraphExec made = sim_handle_new(SIM_EXEC, sizeof *made);
     if (made == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    CUcontext context;
     CUresult result = build(made, graph);
+    if (result == CUDA_SUCCESS && sim_current(&context) == CUDA_SUCCESS)
+        result = sim_code_charge(&made->charge, context, sim_config()->graph_bytes);
     if (result != CUDA_SUCCESS) {
         free_parts(made);
         sim_handle_free(made);
@@ -143,6 +146,7 @@ void sim_exec_release(CUgraphExec exec)
     if (atomic_fetch_sub(&exec->references, 1) != 1)
         return;
     free_parts(exec);
+    sim_code_uncharge(&exec->charge);
     sim_handle_free(exec);
 }
 

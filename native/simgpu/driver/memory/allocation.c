@@ -123,7 +123,7 @@ static CUresult allocate_large(struct sim_allocation *allocation)
     pthread_mutex_lock(&sim_arena.lock);
     int64_t first = sim_arena_take(allocation->card, allocation->memory, (uint32_t)count);
     for (uint64_t i = 0; first >= 0 && i < count; i++)
-        sim_arena.at[(uint64_t)first + i].whole = allocation;
+        sim_arena.at[(uint64_t)first + i].whole = allocation, sim_arena.at[(uint64_t)first + i].advice = SIM_NO_ADVICE;
     pthread_mutex_unlock(&sim_arena.lock);
     if (first < 0) {
         if (native)
@@ -162,7 +162,7 @@ CUresult sim_memory_new(CUcontext context, uint32_t memory, uint64_t bytes, stru
     allocation->card = context->card;
     allocation->context = context;
     allocation->id = id;
-    allocation->preferred = allocation->prefetched = -2;
+    allocation->advice = SIM_NO_ADVICE;
     CUresult result = bytes <= SIM_SMALL_LIMIT ? allocate_small(allocation) : allocate_large(allocation);
     if (result != CUDA_SUCCESS) {
         sim_handle_free(allocation);

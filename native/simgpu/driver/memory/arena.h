@@ -20,6 +20,7 @@ struct sim_arena_chunk {
     struct sim_allocation *whole;
     struct sim_slab *slab;
     uint32_t paging, position;
+    struct sim_advice advice;       /* of a chunk of a whole allocation */
     uint64_t shared;                /* of the first chunk: other processes know it by this id (ipc.c) */
 };
 

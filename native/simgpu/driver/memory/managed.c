@@ -1,5 +1,5 @@
 /* Advice about managed memory, and prefetching it. */
-#include "driver/driver.h"
+#include "driver/memory/arena.h"
 
 static CUresult managed_range(CUdeviceptr pointer, size_t bytes, struct sim_allocation **allocation)
 {
@@ -28,29 +28,48 @@ static CUresult location_place(CUmemLocation location, int *place)
                ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult advise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, int place)
+static bool change(struct sim_advice *at, CUmem_advise advice, int place)
 {
-    struct sim_allocation *allocation;
-    SIM_TRY(managed_range(pointer, bytes, &allocation));
     uint32_t bit = place >= 0 ? 1u << place : 1u << 31;
     switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-        allocation->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
-        return CUDA_SUCCESS;
+        at->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
+        return true;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-        allocation->preferred = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? place : -2;
-        return CUDA_SUCCESS;
+        at->preferred = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? place : -2;
+        return true;
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
-        allocation->accessed_by |= bit;
-        return CUDA_SUCCESS;
+        at->accessed_by |= bit;
+        return true;
     case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
-        allocation->accessed_by &= ~bit;
-        return CUDA_SUCCESS;
+        at->accessed_by &= ~bit;
+        return true;
     default:
-        return CUDA_ERROR_INVALID_VALUE;
+        return false;
     }
+}
+
+/* The advice for the chunk at an address, or of the whole allocation if it is small. The arena is locked. */
+static struct sim_advice *advice_at(struct sim_allocation *allocation, uint64_t address)
+{
+    uint64_t chunk = (address - (uint64_t)(uintptr_t)sim_arena.base) >> SIM_CHUNK_SHIFT;
+    return sim_arena.at[chunk].whole == allocation ? &sim_arena.at[chunk].advice : &allocation->advice;
+}
+
+static uint64_t next_chunk(uint64_t address) { return (address | (SIM_CHUNK_BYTES - 1)) + 1; }
+
+static CUresult advise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, int place)
+{
+    struct sim_allocation *allocation;
+    bool is_known = true;
+    SIM_TRY(managed_range(pointer, bytes, &allocation));
+    pthread_mutex_lock(&sim_arena.lock);
+    for (uint64_t at = pointer; is_known && at < pointer + bytes; at = next_chunk(at))
+        is_known = change(advice_at(allocation, at), advice, place);
+    pthread_mutex_unlock(&sim_arena.lock);
+    return is_known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* For other advice the device is not looked at. */
@@ -89,7 +108,10 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, int place, CUstream 
     op.u.prefetch.address = pointer;
     op.u.prefetch.bytes = bytes;
     op.u.prefetch.to_device = place >= 0;
-    allocation->prefetched = place;
+    pthread_mutex_lock(&sim_arena.lock);
+    for (uint64_t at = pointer; at < pointer + bytes; at = next_chunk(at))
+        advice_at(allocation, at)->prefetched = place;
+    pthread_mutex_unlock(&sim_arena.lock);
     return sim_submit(stream, &op);
 }
 
@@ -102,28 +124,45 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, int place, CUstream 
 PREFETCH(, false)
 PREFETCH(_ptsz, true)
 
+/* What all chunks of the range have in common: places that differ are none. */
+static struct sim_advice common_advice(struct sim_allocation *allocation, uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&sim_arena.lock);
+    struct sim_advice common = *advice_at(allocation, address);
+    for (uint64_t at = next_chunk(address); at < address + bytes; at = next_chunk(at)) {
+        const struct sim_advice *other = advice_at(allocation, at);
+        common.preferred = other->preferred == common.preferred ? common.preferred : -2;
+        common.prefetched = other->prefetched == common.prefetched ? common.prefetched : -2;
+        common.accessed_by &= other->accessed_by;
+        common.read_mostly &= other->read_mostly;
+    }
+    pthread_mutex_unlock(&sim_arena.lock);
+    return common;
+}
+
 CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr pointer, size_t bytes)
 {
     struct sim_allocation *allocation;
     SIM_TRY(managed_range(pointer, bytes, &allocation));
     if (data == NULL || size < 4 || size % 4 != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    struct sim_advice advice = common_advice(allocation, pointer, bytes);
     int *out = data;
     switch (attribute) {
     case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-        *out = (int)allocation->read_mostly;
+        *out = (int)advice.read_mostly;
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-        *out = allocation->preferred;
+        *out = advice.preferred;
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-        *out = allocation->prefetched;
+        *out = advice.prefetched;
         return CUDA_SUCCESS;
     case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
         for (size_t i = 0; i < size / 4; i++)
             out[i] = -2;
         for (int place = 0, n = 0; place < 31 && (size_t)n < size / 4; place++)
-            if ((allocation->accessed_by & 1u << place) != 0)
+            if ((advice.accessed_by & 1u << place) != 0)
                 out[n++] = place;
         return CUDA_SUCCESS;
     default:

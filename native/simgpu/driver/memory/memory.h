@@ -5,6 +5,12 @@
 #include "cuda_api.h"
 #include "state/paging.h"
 
+struct sim_advice {                  /* what was said of a piece of managed memory */
+    int preferred, prefetched;       /* device ordinal, -1 host, -2 none */
+    uint32_t accessed_by, read_mostly;
+};
+#define SIM_NO_ADVICE ((struct sim_advice){.preferred = -2, .prefetched = -2})
+
 struct sim_allocation {
     uint32_t kind;                   /* SIM_ALLOCATION */
     uint32_t memory;                 /* enum sim_trace_memory */
@@ -16,9 +22,7 @@ struct sim_allocation {
     CUmemoryPool pool;
     uint64_t charged;
     uint32_t sync_memops;
-    uint32_t read_mostly;
-    int preferred, prefetched;       /* device ordinal, -1 host, -2 none */
-    uint32_t accessed_by;
+    struct sim_advice advice;        /* of a small one; of others each chunk has its own */
     bool of_graph;                   /* an allocation node's */
     bool direct;                     /* from a call of the program and not part of another object: goes when its context goes */
 };

@@ -48,36 +48,38 @@ bool sim_memory_is_private(uint64_t address)
 
 /* ---- touching ---- */
 
-static const struct sim_allocation *managed_at(uint32_t chunk, unsigned *card)
+/* The advice for a managed chunk, and its card; NULL if the chunk is not managed. */
+static const struct sim_advice *managed_at(uint32_t chunk, unsigned *card)
 {
-    static const struct sim_allocation small = {.preferred = -2}; /* small ones share chunks: no advice is kept for them */
+    static const struct sim_advice none = SIM_NO_ADVICE; /* small ones share chunks: their advice has no effect */
     const struct sim_arena_chunk *at = &sim_arena.at[chunk];
     if (at->slab != NULL && at->slab->memory == SIM_TRACE_MANAGED) {
         *card = at->slab->card;
-        return &small;
+        return &none;
     }
     if (at->whole == NULL || at->whole->memory != SIM_TRACE_MANAGED)
         return NULL;
     *card = at->whole->card;
-    return at->whole;
+    return &at->advice;
 }
 
 /* Memory that the card reads over the link instead of moving it: it is to stay on the host, or it is there and mapped. */
-static bool is_remote(const struct sim_allocation *allocation, unsigned card, const struct sim_chunk *chunk)
+static bool is_remote(const struct sim_advice *advice, unsigned card, const struct sim_chunk *chunk)
 {
     int ordinal = sim_ordinal_of(card);
-    bool is_mapped = ordinal >= 0 && (allocation->accessed_by & 1u << ordinal) != 0 && chunk->stamp != 0;
-    return !chunk->resident && (allocation->preferred == -1 || is_mapped);
+    bool is_mapped = ordinal >= 0 && (advice->accessed_by & 1u << ordinal) != 0 && chunk->stamp != 0;
+    return !chunk->resident && (advice->preferred == -1 || is_mapped);
 }
 
 /* Real nanoseconds that one chunk costs the work that touches it at `now_ns`. The card's lock is held. */
-static uint64_t touch_chunk(unsigned card, uint32_t chunk, const struct sim_allocation *allocation, uint64_t now_ns,
+static uint64_t touch_chunk(unsigned card, uint32_t chunk, const struct sim_advice *advice, uint64_t now_ns,
                             struct sim_moved *moved)
 {
     struct sim_card *state = sim.view.cards[card];
     struct sim_chunk *paged = &state->chunks[sim_arena.at[chunk].paging];
     uint64_t link_ns = sim_chunks_ns(sim_config(), 1, sim_config()->copy_bandwidth);
-    if (is_remote(allocation, card, paged)) {
+    if (is_remote(advice, card, paged)) {
+        sim_chunk_populate(state, sim_arena.at[chunk].paging);
         sim_link_book(state, SIM_TO_DEVICE, now_ns, link_ns);
         return link_ns;
     }
@@ -100,11 +102,11 @@ uint64_t sim_memory_touch(uint64_t address, uint64_t bytes, uint64_t now_ns, str
     unsigned card;
     pthread_mutex_lock(&sim_arena.lock);
     for (uint64_t at = address; bytes > 0 && chunk_of(at, &chunk) && at < address + bytes; at = (at | (SIM_CHUNK_BYTES - 1)) + 1) {
-        const struct sim_allocation *allocation = managed_at(chunk, &card);
-        if (allocation == NULL)
+        const struct sim_advice *advice = managed_at(chunk, &card);
+        if (advice == NULL)
             continue;
         sim_card_lock(sim.view.cards[card]);
-        cost += touch_chunk(card, chunk, allocation, now_ns + cost, moved);
+        cost += touch_chunk(card, chunk, advice, now_ns + cost, moved);
         sim_card_unlock(sim.view.cards[card]);
     }
     pthread_mutex_unlock(&sim_arena.lock);
@@ -171,8 +173,8 @@ static uint64_t push_out(struct sim_card *state, uint32_t index)
     struct sim_chunk *chunk = &state->chunks[index];
     struct sim_moved moved = {0, 0};
     sim_chunk_evict(state, index, &moved);
-    if (chunk->stamp == 0)
-        chunk->stamp = ++state->stamp; /* populated on the host */
+    if (!chunk->resident)
+        sim_chunk_populate(state, index);
     return sim_chunks_ns(sim_config(), moved.evictions, sim_config()->evict_bandwidth);
 }
 

@@ -67,6 +67,11 @@ CUresult sim_module_load(const void *image, CUcontext context, CUmodule *made)
     CUmodule module = sim_handle_new(SIM_MODULE, sizeof *module);
     if (module == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = context != NULL ? sim_code_charge(&module->charge, context, sim_config()->module_bytes) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        sim_handle_free(module);
+        return result;
+    }
     module->context = context;
     pthread_mutex_init(&module->lock, NULL);
     read_image(module, image);
@@ -130,6 +135,13 @@ CUresult sim_module_function(CUmodule module, const char *name, CUfunction *made
     if (!has_kernel(module, name))
         return CUDA_ERROR_NOT_FOUND;
     pthread_mutex_lock(&module->lock);
+    CUcontext context;
+    CUresult result = sim_current(&context) == CUDA_SUCCESS ? sim_code_charge(&module->charge, context, sim_config()->module_bytes)
+                                                            : CUDA_SUCCESS; /* a library is loaded where it is first used */
+    if (result != CUDA_SUCCESS) {
+        pthread_mutex_unlock(&module->lock);
+        return result;
+    }
     CUfunction function = module->functions;
     while (function != NULL && strcmp(function->name, name) != 0)
         function = function->next;
@@ -163,6 +175,7 @@ void sim_module_unload(CUmodule module)
     }
     for (unsigned i = 0; i < module->name_count; i++)
         free(module->names[i]);
+    sim_code_uncharge(&module->charge);
     pthread_mutex_destroy(&module->lock);
     sim_handle_free(module);
 }

@@ -13,6 +13,7 @@ struct CUmod_st {
     uint32_t kind;
     CUcontext context;
     CUlibrary library;
+    struct sim_code_charge charge;
     pthread_mutex_t lock;
     CUfunction functions;
     struct sim_global *globals;
