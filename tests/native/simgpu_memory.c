@@ -50,6 +50,30 @@ static void small_allocations_do_not_overlap(void)
     free(at);
 }
 
+/* 8 MiB at `p`, which prefer the card and are accessed by it. */
+static void advice_for_parts(CUdeviceptr p, size_t before)
+{
+    int place = 9, places[2] = {9, 9};
+    CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    OK(cuMemAdvise, p + 4 * MiB, 2 * MiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, -1); /* a part of it */
+    OK(cuMemAdvise_v2, p + 2 * MiB, 2 * MiB, CU_MEM_ADVISE_UNSET_ACCESSED_BY, device);
+    OK(cuMemRangeGetAttribute, &place, sizeof place, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p + 4 * MiB, 2 * MiB);
+    TRUE_(place == -1);
+    OK(cuMemRangeGetAttribute, &place, sizeof place, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, 4 * MiB);
+    TRUE_(place == 0);
+    OK(cuMemRangeGetAttribute, &place, sizeof place, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, 8 * MiB);
+    TRUE_(place == -2); /* not all of it is the same */
+    OK(cuMemRangeGetAttribute, places, sizeof places, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, p, 8 * MiB);
+    TRUE_(places[0] == -2);
+    OK(cuMemRangeGetAttribute, places, sizeof places, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, p + 4 * MiB, 4 * MiB);
+    TRUE_(places[0] == 0);
+    void *params[] = {&p, &(size_t){8 * MiB}};
+    OK(cuMemPrefetchAsync, p, 8 * MiB, -1, NULL);
+    OK(cuLaunchKernel, kernel("sim_touch"), 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+    OK(cuCtxSynchronize);
+    TRUE_(used() == before + 2 * MiB); /* what is at home on the host, or mapped there, stayed there */
+}
+
 static void managed_memory(void)
 {
     CUdeviceptr p = 0;
@@ -80,23 +104,7 @@ static void managed_memory(void)
     CUmem_range_attribute attributes[] = {CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY};
     OK(cuMemRangeGetAttributes, data, sizes, attributes, 2, p, MiB);
     TRUE_(place == 0 && places[0] == 0 && places[1] == -2);
-    OK(cuMemAdvise, p + 4 * MiB, 2 * MiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, -1); /* a part of it */
-    OK(cuMemAdvise_v2, p + 2 * MiB, 2 * MiB, CU_MEM_ADVISE_UNSET_ACCESSED_BY, device);
-    OK(cuMemRangeGetAttribute, &place, sizeof place, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p + 4 * MiB, 2 * MiB);
-    TRUE_(place == -1);
-    OK(cuMemRangeGetAttribute, &place, sizeof place, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, 4 * MiB);
-    TRUE_(place == 0);
-    OK(cuMemRangeGetAttribute, &place, sizeof place, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, p, 8 * MiB);
-    TRUE_(place == -2); /* not all of it is the same */
-    OK(cuMemRangeGetAttribute, places, sizeof places, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, p, 8 * MiB);
-    TRUE_(places[0] == -2);
-    OK(cuMemRangeGetAttribute, places, sizeof places, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, p + 4 * MiB, 4 * MiB);
-    TRUE_(places[0] == 0);
-    void *params[] = {&p, &(size_t){8 * MiB}};
-    OK(cuMemPrefetchAsync, p, 8 * MiB, -1, NULL);
-    OK(cuLaunchKernel, kernel("sim_touch"), 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
-    OK(cuCtxSynchronize);
-    TRUE_(used() == before + 2 * MiB); /* what is at home on the host, or mapped there, stayed there */
+    advice_for_parts(p, before);
     PTSZ(CUDA_SUCCESS, cuStreamAttachMemAsync, NULL, p, 0, CU_MEM_ATTACH_GLOBAL);
     TRUE_(*(char *)(uintptr_t)p == 7);
     OK(cuMemFree_v2, p);
