@@ -19,7 +19,7 @@ def edits(claim: PreparedClaim, options: CdiOptions) -> tuple[list[str], dict[st
 
 
 def test_the_library_is_loaded_without_touching_the_pods_own_ld_preload() -> None:
-    environment, mounts = edits(CLAIM, CdiOptions())
+    environment, mounts = edits(CLAIM, CdiOptions(preallocate=True))
     assert environment == ["NVIDIA_VISIBLE_DEVICES=void"]
     assert mounts == {
         "/var/run/nvshare": "/var/run/nvshare",
@@ -29,9 +29,15 @@ def test_the_library_is_loaded_without_touching_the_pods_own_ld_preload() -> Non
 
 
 def test_with_injection_env_the_library_is_in_ld_preload() -> None:
-    environment, mounts = edits(CLAIM, CdiOptions(injection=Injection.ENV, host_run_dir="/run/other"))
+    options = CdiOptions(injection=Injection.ENV, host_run_dir="/run/other", preallocate=True)
+    environment, mounts = edits(CLAIM, options)
     assert environment == ["NVIDIA_VISIBLE_DEVICES=void", "LD_PRELOAD=/usr/lib/nvshare/libnvshare.so"]
     assert mounts == {"/var/run/nvshare": "/run/other", "/usr/lib/nvshare": "/run/other/lib"}
+
+
+def test_frameworks_are_told_to_allocate_as_they_need() -> None:
+    environment, _ = edits(CLAIM, CdiOptions())
+    assert environment[1:] == ["TF_FORCE_GPU_ALLOW_GROWTH=true", "XLA_PYTHON_CLIENT_PREALLOCATE=false"]
 
 
 def test_the_memory_mode_of_the_claim_is_in_the_environment() -> None:

@@ -4,11 +4,13 @@ The GPU itself is another CDI device, which NVIDIA's toolkit describes. A contai
 edit may be repeated without effect, because the runtime replaces a variable or a mount of the same name.
 
 A variable of a CDI device replaces the pod's own. So the library is loaded by /etc/ld.so.preload unless the operator
-chooses the environment: LD_PRELOAD of a pod stays what it is."""
+chooses the environment: LD_PRELOAD of a pod stays what it is. What frameworks are told (framework_settings) replaces
+what the pod tells them; `preallocate` leaves it out."""
 
 import json
 
 from nvshare.claim_file import PreparedClaim
+from nvshare.framework_settings import ALLOCATE_AS_NEEDED
 from nvshare.native_directory import CONTAINER_DIRECTORY, LIBRARY
 from nvshare.plugin.container import CONTAINER_RUN_DIR, PRELOAD_FILE, Injection
 from nvshare.record import Record
@@ -25,6 +27,8 @@ class CdiOptions(Record, frozen=True):
     host_run_dir: str = "/var/run/nvshare"
     injection: Injection = Injection.LD_SO_PRELOAD
     gpu_kind: str = "nvidia.com/gpu"
+    preallocate: bool = False
+    """Frameworks may allocate most of the GPU when they start, as they do by default."""
 
 
 def file_name(uid: str) -> str:
@@ -52,6 +56,8 @@ def content(claim: PreparedClaim, options: CdiOptions) -> bytes:
         environment["LD_PRELOAD"] = f"{CONTAINER_DIRECTORY}/{LIBRARY}"
     else:
         mounts.append((f"{library_dir}/{PRELOAD_FILE}", "/etc/ld.so.preload"))
+    if not options.preallocate:
+        environment |= ALLOCATE_AS_NEEDED
     if claim.memory_mode is not None:
         environment["NVSHARE_MEMORY_MODE"] = claim.memory_mode
     edits = {

@@ -183,6 +183,7 @@ def _directory(flag: str, default: str, text: str) -> Callable[[Any], Any]:
     type=click.Choice([it.value for it in Injection]),
 )
 @option("--cdi-kind", "nvidia.com/gpu", "Vendor and class of the GPUs' CDI devices.")
+@option("--preallocate", False, "Let TensorFlow and JAX allocate most of a GPU when they start.", type=bool)
 @option("--library", NATIVE / LIBRARY, "Library that is installed on the host.", type=click.Path(path_type=Path))
 @_directory("--run-dir", "/var/run/nvshare", "Directory that is mounted into pods.")
 @option("--host-run-dir", "", "Path of this directory on the host, if different.")
@@ -226,6 +227,7 @@ def _settings(given: Mapping[str, Any]) -> Settings:
             host_run_dir=given["host_run_dir"] or str(given["run_dir"]),
             injection=Injection(given["injection"]),
             gpu_kind=given["cdi_kind"],
+            preallocate=bool(given["preallocate"]),
         ),
         library=given["library"],
         run_dir=given["run_dir"],
