@@ -7,11 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NVS_PROTOCOL_VERSION 4
+#define NVS_PROTOCOL_VERSION 5
 #define NVS_MOVES_SINCE 4
+#define NVS_WORKING_SETS_SINCE 5
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
+#define NVS_LAST_NUMBER 29
 #define NVS_MAX_BYTES UINT64_C(72057594037927936)
 #define NVS_UNLIMITED UINT64_MAX
 
@@ -42,6 +44,8 @@ enum nvs_message_type {
     NVS_MOVE_IN = 25,
     NVS_MOVE_OUT = 26,
     NVS_MOVED = 27,
+    NVS_WORKING_SET = 28,
+    NVS_SLOWED = 29,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -489,5 +493,33 @@ _Static_assert(offsetof(struct nvs_msg_moved, gpu) == 3, "moved.gpu");
 _Static_assert(offsetof(struct nvs_msg_moved, to_host) == 4, "moved.to_host");
 _Static_assert(offsetof(struct nvs_msg_moved, moved) == 8, "moved.moved");
 _Static_assert(offsetof(struct nvs_msg_moved, took_ns) == 16, "moved.took_ns");
+
+/* Of my swappable memory I have used so many bytes lately. Not known: what I have allocated counts. */
+struct nvs_msg_working_set {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t is_known;
+    uint64_t used;
+};
+_Static_assert(sizeof(struct nvs_msg_working_set) == 16, "working_set");
+_Static_assert(offsetof(struct nvs_msg_working_set, length) == 0, "working_set.length");
+_Static_assert(offsetof(struct nvs_msg_working_set, type) == 2, "working_set.type");
+_Static_assert(offsetof(struct nvs_msg_working_set, gpu) == 3, "working_set.gpu");
+_Static_assert(offsetof(struct nvs_msg_working_set, is_known) == 4, "working_set.is_known");
+_Static_assert(offsetof(struct nvs_msg_working_set, used) == 8, "working_set.used");
+
+/* I hold the lock, and my work has taken so many times longer than usual for some seconds. */
+struct nvs_msg_slowed {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint32_t factor;
+};
+_Static_assert(sizeof(struct nvs_msg_slowed) == 8, "slowed");
+_Static_assert(offsetof(struct nvs_msg_slowed, length) == 0, "slowed.length");
+_Static_assert(offsetof(struct nvs_msg_slowed, type) == 2, "slowed.type");
+_Static_assert(offsetof(struct nvs_msg_slowed, gpu) == 3, "slowed.gpu");
+_Static_assert(offsetof(struct nvs_msg_slowed, factor) == 4, "slowed.factor");
 
 #endif

@@ -30,6 +30,7 @@ SIZES = frozenset(
         "unswappable",
         "unswappable_memory",
         "used",
+        "working_set",
     }
 )
 OWN_RULES = frozenset({"id", "last_scheduled_ns", "reserved_for", "seats"})

@@ -88,6 +88,8 @@ EVENTS: dict[type[wire.Message], EventOf] = {
         client, gpu, Memory(m.swappable, m.unswappable, m.contexts)
     ),
     wire.Moved: lambda client, gpu, m: ev.MemoryMoved(client, gpu, m.to_host, m.moved, m.took_ns),
+    wire.WorkingSet: lambda client, gpu, m: ev.WorkingSetReported(client, gpu, m.used if m.is_known else None),
+    wire.Slowed: lambda client, gpu, m: ev.WorkSlowed(client, gpu, m.factor),
     wire.Idle: lambda client, gpu, m: ev.WorkFinished(client, gpu),
     wire.Busy: lambda client, gpu, m: ev.WorkResumed(client, gpu),
     wire.BudgetAsk: lambda client, gpu, m: ev.BudgetAsked(client, gpu, m.ask, m.need),

@@ -245,3 +245,50 @@ def test_a_move_is_reported_to_a_scheduler_that_knows_moves(version: int, report
     helper.machine.moved(0, to_host=True, moved=GIB, took_ns=90 * MILLISECOND)
     assert helper.count(wire.Moved) == reports
     assert not reports or helper.sent == [wire.Moved(0, True, GIB, 90 * MILLISECOND)]
+
+
+def reports_of(helper: Helper) -> list[wire.Message]:
+    return [message for message in helper.sent if isinstance(message, (wire.WorkingSet, wire.Slowed))]
+
+
+def test_a_working_set_is_reported_when_it_is_known_and_when_it_has_changed() -> None:
+    helper = Helper()
+    for used in (None, 0, 63 << 20, 64 << 20, 100 << 20, 0, None, None, 5):
+        helper.machine.working_set(0, used)
+    assert reports_of(helper) == [
+        wire.WorkingSet(0, True, 0),
+        wire.WorkingSet(0, True, 64 << 20),
+        wire.WorkingSet(0, True, 0),
+        wire.WorkingSet(0, False, 0),
+        wire.WorkingSet(0, True, 5),
+    ]
+
+
+def test_a_working_set_is_reported_again_on_a_new_connection() -> None:
+    helper = Helper()
+    helper.machine.working_set(0, GIB)
+    helper.machine.lost(helper.now)
+    helper.machine.working_set(0, GIB)
+    helper.machine.connected(helper.now)
+    helper.hear(wire.SchedOn(0, wire.PROTOCOL_VERSION, 1))
+    helper.machine.working_set(0, GIB)
+    assert helper.count(wire.WorkingSet) == 2
+
+
+def test_slow_work_is_reported_once_a_second_and_only_by_a_holder() -> None:
+    helper = Helper()
+    helper.machine.slowed(helper.now, 0, 8)
+    assert reports_of(helper) == []
+    holding(helper, 7)
+    for after in (1, 0.5, 0.5):
+        helper.now += int(after * 1000) * MILLISECOND
+        helper.machine.slowed(helper.now, 0, 8)
+    assert reports_of(helper) == [wire.Slowed(0, 8), wire.Slowed(0, 8)]
+
+
+def test_a_scheduler_that_does_not_know_working_sets_is_sent_none() -> None:
+    helper = Helper(wire.WORKING_SETS_SINCE - 1)
+    helper.machine.working_set(0, GIB)
+    holding(helper, 7)
+    helper.machine.slowed(helper.now, 0, 8)
+    assert reports_of(helper) == []

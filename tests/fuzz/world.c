@@ -94,7 +94,8 @@ static const uint16_t ours[] = {
     [NVS_MEM_UPDATE] = sizeof(struct nvs_msg_mem_update), [NVS_IDLE] = sizeof(struct nvs_msg_idle),
     [NVS_BUSY] = sizeof(struct nvs_msg_busy),             [NVS_BUDGET_ASK] = sizeof(struct nvs_msg_budget_ask),
     [NVS_BUDGET_RETURN] = sizeof(struct nvs_msg_budget_return), [NVS_PING] = sizeof(struct nvs_msg_ping),
-    [NVS_MOVED] = sizeof(struct nvs_msg_moved),
+    [NVS_MOVED] = sizeof(struct nvs_msg_moved),           [NVS_WORKING_SET] = sizeof(struct nvs_msg_working_set),
+    [NVS_SLOWED] = sizeof(struct nvs_msg_slowed),
 };
 
 static void check_release(int gpu, uint64_t lock)
@@ -242,7 +243,7 @@ RECEIVE(__wrap_nvs_client_receive)
     world_frames[head.type]++;
     world_require(!good || bytes >= world_least_bytes(head.type), "a frame that is too short is refused");
     bool is_for_all = head.type == NVS_SCHED_ON || head.type == NVS_SCHED_OFF;
-    bool is_noise = head.type == NVS_PONG || head.type > NVS_MOVED;
+    bool is_noise = head.type == NVS_PONG || head.type > NVS_LAST_NUMBER;
     for (int i = 0; i < nvs_gpu_count; i++)
         if (!good || is_noise || (!is_for_all && head.gpu != i))
             world_require(is_untouched(&before[i], i, good), "nonsense, the unknown and another GPU's affairs change nothing");

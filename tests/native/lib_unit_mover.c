@@ -97,7 +97,7 @@ static void the_order_is_by_use(void)
 {
     struct nvs_block blocks[3];
     for (uint64_t i = 0; i < 3; i++) {
-        atomic_fetch_add(&usage.turn, 1);
+        nvs_usage_next_stamp(&usage);
         blocks[i] = allocate(BASE + i * GIB, 32 * MIB);
         nvs_usage_copied(&usage, blocks[i].base, 32 * MIB);
     }

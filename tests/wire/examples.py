@@ -53,6 +53,9 @@ EXAMPLES: dict[str, m.Message] = {
     "move_in": m.MoveIn(1, 7 << 32 | 258, 9 << 30),
     "move_out": m.MoveOut(0, 7 << 32 | 258, 5 << 29),
     "moved": m.Moved(1, True, 5 << 29, 223_000_000),
+    "working_set": m.WorkingSet(1, True, 5 << 29),
+    "working_set_unknown": m.WorkingSet(0, False, 0),
+    "slowed": m.Slowed(1, 40),
     "long_wait": m.LongWait(0, 3, 2, 30_000, 61_000, b"team/pod".ljust(m.NAME_BYTES, b"\0")),
 }
 

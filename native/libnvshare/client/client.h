@@ -107,6 +107,9 @@ struct nvs_client_gpu {
     int64_t report_ns;  /* when a report is due; 0: none is */
     uint64_t owed_bytes; /* what is to be moved to the host once the present lock is released */
     uint64_t move_bytes; /* for NVS_DO_MOVE_IN and NVS_DO_MOVE_OUT */
+    bool is_told_known;  /* the working set, as told on this connection; at its begin it is unknown */
+    uint64_t told_working_set;
+    int64_t slowed_ns;   /* when the scheduler was last told that our work goes on slowly */
 };
 
 struct nvs_client {
@@ -151,6 +154,10 @@ uint32_t nvs_client_idle(struct nvs_client *client, int gpu);
 uint32_t nvs_client_busy(struct nvs_client *client, int gpu);
 /* A move that was asked for has ended. */
 uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
+/* What the process has used lately of its memory. Told if it is new to the scheduler. */
+uint32_t nvs_client_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
+/* Its work takes so many times longer than usual. Told at most once a second, while it holds the lock. */
+uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int gpu, uint32_t factor);
 /* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */
 uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need);
 

@@ -82,6 +82,8 @@ uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns)
     client->is_connected = client->is_registered = client->paces = client->is_hung = false;
     for (int i = 0; i < client->gpu_count; i++) {
         client->gpus[i].owes_claim = client->gpus[i].owes_request = client->gpus[i].owes_report = false;
+        client->gpus[i].is_told_known = false;
+        client->gpus[i].told_working_set = 0;
         nvs_client_apply(client, i, nvs_turn_input(&client->gpus[i].turn, NVS_TURN_IN_LOST));
     }
     nvs_keepalive_settle(client, now_ns);

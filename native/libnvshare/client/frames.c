@@ -126,6 +126,21 @@ void nvs_frames_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t
     put(client, &frame, sizeof frame);
 }
 
+void nvs_frames_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes)
+{
+    FRAME(nvs_msg_working_set, NVS_WORKING_SET, gpu);
+    frame.is_known = is_known;
+    frame.used = bytes;
+    put(client, &frame, sizeof frame);
+}
+
+void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor)
+{
+    FRAME(nvs_msg_slowed, NVS_SLOWED, gpu);
+    frame.factor = factor;
+    put(client, &frame, sizeof frame);
+}
+
 void nvs_frames_bare(struct nvs_client *client, uint8_t type, int gpu)
 {
     FRAME(nvs_head, type, gpu);

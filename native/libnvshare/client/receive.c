@@ -123,7 +123,7 @@ bool nvs_receive_frame(struct nvs_client *client, const uint8_t *frame, size_t b
     if (head.length != bytes)
         return false;
     if (head.type >= sizeof least_bytes / sizeof *least_bytes || !least_bytes[head.type])
-        return head.type > NVS_MOVED; /* higher numbers come from a newer scheduler; the others are not for clients */
+        return head.type > NVS_LAST_NUMBER; /* higher numbers come from a newer scheduler; the others are not for clients */
     if (bytes < least_bytes[head.type] || gpu < 0 || !account)
         return false;
     if (head.type == NVS_SCHED_ON || head.type == NVS_SCHED_OFF) {

@@ -48,7 +48,7 @@ static void fence_after_store(void)
 }
 
 /* The orders are those of nvs_enter. */
-unsigned nvs_enter_with_mode(uintptr_t stream, unsigned mode)
+bool nvs_enter_with_mode(uintptr_t stream, unsigned mode)
 {
     struct nvs_thread *self = nvs_thread_self;
     uintptr_t key = nvs_thread_has_record() ? key_of(stream, mode) : stream;
@@ -58,7 +58,7 @@ unsigned nvs_enter_with_mode(uintptr_t stream, unsigned mode)
     atomic_store_explicit(&self->inside, cached->inside, memory_order_relaxed);
     fence_after_store();
     if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word && --cached->left))
-        return NVS_ENTERED;
+        return true;
     atomic_store_explicit(&self->inside, 0, memory_order_release);
     return nvs_enter_slow(stream);
 }
@@ -97,17 +97,17 @@ static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nv
 
 /* The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
  * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again. */
-unsigned nvs_enter_slow(uintptr_t handle)
+bool nvs_enter_slow(uintptr_t handle)
 {
     NVS_NO_CANCELLATION;
     struct nvs_thread *self;
     if (!nvs_process_ready() || !(self = nvs_thread_record()) || atomic_load_explicit(&self->inside, memory_order_relaxed))
-        return NVS_NOT_ENTERED;
+        return false;
     uintptr_t key = key_of(handle, atomic_load(&nvs_enter_mode));
     struct nvs_cached_stream *cached = nvs_thread_cached(self, key);
     struct nvs_stream_use use;
     if (!nvs_stream_use(handle, spent(cached, key), &use))
-        return NVS_NOT_ENTERED; /* no context, or it only records: the driver knows what to say */
+        return false; /* no context, or it only records: the driver knows what to say */
     uint32_t granted = cached->key == key && cached->left ? cached->left : use.window;
     uint64_t inside = UINT64_C(1) << use.gpu->index;
     for (;;) {
@@ -116,17 +116,17 @@ unsigned nvs_enter_slow(uintptr_t handle)
         if (offer) {
             cached->key = UINTPTR_MAX; /* the next submission waits again */
             if (enter_closed(self, inside, &use))
-                return NVS_ENTERED_SLOWLY;
+                return true;
             continue;
         }
         if (!word || !nvs_stream_note(&use))
-            return NVS_NOT_ENTERED;
+            return false;
         atomic_store_explicit(&self->inside, inside, memory_order_relaxed);
         fence_after_store();
         if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {
             *cached = (struct nvs_cached_stream){
                 .key = key, .word = word, .gate = use.gpu->gate, .inside = inside, .left = granted, .granted = granted};
-            return NVS_ENTERED_SLOWLY;
+            return true;
         }
         atomic_store_explicit(&self->inside, 0, memory_order_release);
     }

@@ -17,17 +17,14 @@ enum {
 /* Written by nvs_enter_setup, nvs_enter_by_context and nvs_enter_forked. */
 extern _Atomic unsigned nvs_enter_mode;
 
-/* What nvs_enter answers. SLOWLY is for one submission in many: what would cost too much for each can be done there. */
-enum { NVS_NOT_ENTERED, NVS_ENTERED, NVS_ENTERED_SLOWLY };
-
 /* Waits for the gate, notes the stream and caches the word. */
-unsigned nvs_enter_slow(uintptr_t stream);
+bool nvs_enter_slow(uintptr_t stream);
 /* The fast path for a mode other than 0. */
-unsigned nvs_enter_with_mode(uintptr_t stream, unsigned mode);
+bool nvs_enter_with_mode(uintptr_t stream, unsigned mode);
 
-/* Not 0 if the thread is now inside and must call nvs_leave after the driver's call. 0 if the call needs no gate: the library
+/* True if the thread is now inside and must call nvs_leave after the driver's call. False if the call needs no gate: the library
  * is not at work, there is no context, the stream captures, or the thread is inside already (the driver called back). */
-static inline unsigned nvs_enter(uintptr_t stream)
+static inline bool nvs_enter(uintptr_t stream)
 {
     struct nvs_thread *self = nvs_thread_self;
     struct nvs_cached_stream *cached = nvs_thread_cached(self, stream);
@@ -47,12 +44,12 @@ static inline unsigned nvs_enter(uintptr_t stream)
     atomic_store_explicit(&self->inside, cached->inside, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word && --cached->left))
-        return NVS_ENTERED;
+        return true;
     atomic_store_explicit(&self->inside, 0, memory_order_release); /* nothing was submitted: order does not matter here */
     return nvs_enter_slow(stream);
 }
 
-static inline void nvs_leave(unsigned entered)
+static inline void nvs_leave(bool entered)
 {
     /* Release pairs with the acquire in nvs_threads_any_inside: the submission comes before the helper's drain events. Without
      * it a drain could end before work that was submitted inside the gate. */

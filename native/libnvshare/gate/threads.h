@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "gate/gate.h"
+#include "gate/sampling.h"
 
 /* A stream that the thread has noted and may submit to again while the gate's word is the same. */
 struct nvs_cached_stream {
@@ -21,6 +22,7 @@ enum { NVS_CACHED_STREAMS = 8 };
 
 struct nvs_thread {
     _Atomic uint64_t inside; /* bit g: between entering and leaving GPU g's gate. Written by the thread only */
+    struct nvs_sampling sampling; /* on the same cache line */
     struct nvs_cached_stream cache[NVS_CACHED_STREAMS];
     struct nvs_thread *next;
     _Atomic bool is_taken;

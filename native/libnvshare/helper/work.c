@@ -6,6 +6,7 @@
 #include "gate/gate.h"
 #include "helper/drains.h"
 #include "helper/helper.h"
+#include "helper/reports.h"
 #include "mover/mover.h"
 
 #define LOOK_NS NVS_MS
@@ -23,6 +24,7 @@ void nvs_work_forked(void)
 {
     is_without_driver = false;
     nvs_drains_forked();
+    nvs_reports_forked();
 }
 
 /* Somebody waits for what we hold, or nobody does any more. */
@@ -63,6 +65,7 @@ static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
 static void hand_in_figures(struct nvs_gpu *gpu)
 {
     atomic_store(&gpu->memory_changed, false);
+    nvs_reports_before_figures(gpu);
     uint32_t contexts = atomic_load(&gpu->contexts);
     nvs_lock_take(&gpu->account_lock);
     atomic_store(&gpu->is_urgent, false);
@@ -133,6 +136,7 @@ static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
 
 int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
 {
-    int64_t turn = tick_turn(gpu, now), mover = tick_mover(gpu, now);
-    return turn < mover ? turn : mover;
+    int64_t turn = tick_turn(gpu, now), mover = tick_mover(gpu, now), reports = nvs_reports_tick(gpu, now);
+    int64_t first = turn < mover ? turn : mover;
+    return first < reports ? first : reports;
 }

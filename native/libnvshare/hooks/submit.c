@@ -9,7 +9,7 @@
 #define NVS_STREAM(name, symbol, since, variant, stream, params, args) \
     CUresult symbol params \
     { \
-        unsigned entered = nvs_enter(nvs_stream_handle(stream, variant)); \
+        bool entered = nvs_enter(nvs_stream_handle(stream, variant)); \
         NVS_USES(symbol); \
         CUresult result = nvs_real.symbol args; \
         nvs_leave(entered); \

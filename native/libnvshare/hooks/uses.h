@@ -1,7 +1,7 @@
 /* What each submission shows about the memory that it uses; for the bodies that hooks/submit.c generates from symbols.def.
  *
  * NVS_USES(symbol) is the statement of that symbol's line below, or nothing. It uses the names of the parameters in symbols.def.
- * A launch is looked at only when it entered the gate slowly: one in many. */
+ * Of launches one in many is looked at (gate/sampling.h). */
 #ifndef NVS_USES_H
 #define NVS_USES_H
 
@@ -11,21 +11,28 @@
 #define NVS_SECOND_OF(...) NVS_SECOND(__VA_ARGS__)
 #define NVS_USES(symbol) NVS_SECOND_OF(NVS_USES_##symbol, (void)0, ~)
 
-#define NVS_LAUNCHES \
+#define NVS_LAUNCHES(other) \
     ~, do { \
-        if (NVS_UNLIKELY(entered == NVS_ENTERED_SLOWLY)) \
-            nvs_evidence_launch(f, p); \
+        if (entered && NVS_UNLIKELY(nvs_sampling_is_due(&nvs_thread_self->sampling))) \
+            nvs_evidence_launch(f, p, other); \
     } while (0)
+/* Nothing is known of what it uses. */
+#define NVS_BLIND ~, nvs_usage_blind(&nvs_evidence)
 #define NVS_COPIES(to, from) ~, nvs_evidence_copy((CUdeviceptr)(uintptr_t)(to), (CUdeviceptr)(uintptr_t)(from), n)
 #define NVS_SETS(bytes) ~, nvs_usage_copied(&nvs_evidence, d, bytes)
 #define NVS_MOVES ~, nvs_usage_left_alone(&nvs_evidence, d, n)
 
-#define NVS_USES_cuLaunchKernel NVS_LAUNCHES
-#define NVS_USES_cuLaunchKernel_ptsz NVS_LAUNCHES
-#define NVS_USES_cuLaunchKernelEx NVS_LAUNCHES
-#define NVS_USES_cuLaunchKernelEx_ptsz NVS_LAUNCHES
-#define NVS_USES_cuLaunchCooperativeKernel NVS_LAUNCHES
-#define NVS_USES_cuLaunchCooperativeKernel_ptsz NVS_LAUNCHES
+#define NVS_USES_cuLaunchKernel NVS_LAUNCHES(extra)
+#define NVS_USES_cuLaunchKernel_ptsz NVS_LAUNCHES(extra)
+#define NVS_USES_cuLaunchKernelEx NVS_LAUNCHES(extra)
+#define NVS_USES_cuLaunchKernelEx_ptsz NVS_LAUNCHES(extra)
+#define NVS_USES_cuLaunchCooperativeKernel NVS_LAUNCHES(NULL)
+#define NVS_USES_cuLaunchCooperativeKernel_ptsz NVS_LAUNCHES(NULL)
+#define NVS_USES_cuGraphLaunch NVS_BLIND
+#define NVS_USES_cuGraphLaunch_ptsz NVS_BLIND
+#define NVS_USES_cuLaunch NVS_BLIND
+#define NVS_USES_cuLaunchGrid NVS_BLIND
+#define NVS_USES_cuLaunchGridAsync NVS_BLIND
 
 #define NVS_USES_cuMemcpy NVS_COPIES(d, s)
 #define NVS_USES_cuMemcpy_ptds NVS_COPIES(d, s)

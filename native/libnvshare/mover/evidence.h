@@ -10,8 +10,11 @@ extern struct nvs_usage nvs_evidence;
 /* If memory can be moved here at all. Before there is a second thread. */
 void nvs_evidence_setup(void);
 
-/* Pointers among a kernel's parameters. Costs calls to the driver: for few launches only. */
-void nvs_evidence_launch(CUfunction function, void **params);
+/* Pointers among a kernel's parameters. Costs calls to the driver: for a launch that is due (gate/sampling.h). `extra`: the
+ * parameters are in it instead, and cannot be told apart. */
+void nvs_evidence_launch(CUfunction function, void **params, void **extra);
+/* The driver says what a kernel's parameters are, so that launches can be looked at. */
+bool nvs_evidence_sees_launches(void);
 
 static inline void nvs_evidence_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {

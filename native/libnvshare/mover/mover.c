@@ -68,8 +68,6 @@ static void begin(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
     mover->to_host = to_host;
     mover->asked_bytes = mover->sure_bytes = mover->moved_bytes = 0;
     mover->began_ns = nvs_now_ns();
-    if (!to_host)
-        atomic_fetch_add(&nvs_evidence.turn, 1); /* a new turn: what is used from here on is younger than the rest */
     mover->is_moving = plan(mover, gpu, bytes);
 }
 

@@ -9,18 +9,11 @@ struct slices {
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static uint64_t next_chunk(uint64_t address) { return (address | (NVS_CHUNK_BYTES - 1)) + 1; }
-
-/* What the marks say about a whole allocation. */
-struct evidence {
-    bool is_used, is_copied, is_pointed_inside, is_left_alone;
-    uint32_t age; /* of the youngest mark */
-};
-
-static struct evidence look(const struct nvs_usage *usage, const struct nvs_block *block)
+struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct nvs_block *block)
 {
-    struct evidence found = {.age = UINT32_MAX};
-    for (uint64_t at = block->base; at < block->base + block->bytes; at = next_chunk(at)) {
+    struct nvs_block_use found = {.age = UINT32_MAX};
+    bool is_arena = false;
+    for (uint64_t at = block->base; at < block->base + block->bytes; at = nvs_next_chunk(at)) {
         unsigned mark = nvs_usage_at(usage, at);
         if (mark & NVS_MARK_LEFT_ALONE)
             found.is_left_alone = true;
@@ -28,10 +21,10 @@ static struct evidence look(const struct nvs_usage *usage, const struct nvs_bloc
             continue;
         uint32_t age = nvs_usage_age(usage, mark);
         found.is_used = true;
-        found.is_copied |= (mark & NVS_MARK_COPIED) != 0;
-        found.is_pointed_inside |= (mark & NVS_MARK_POINTED) && at != block->base;
+        is_arena |= mark & NVS_MARK_COPIED || at != block->base;
         found.age = age < found.age ? age : found.age;
     }
+    found.is_whole = block->bytes <= NVS_LARGE_BYTES || !is_arena;
     return found;
 }
 
@@ -52,18 +45,17 @@ static bool add(struct slices *slices, const struct nvs_slice *chunk)
 
 static bool add_block(const struct nvs_usage *usage, const struct nvs_block *block, struct slices *slices)
 {
-    struct evidence found = look(usage, block);
+    struct nvs_block_use found = nvs_plan_look(usage, block);
     if (!found.is_used || found.is_left_alone)
         return true;
-    bool is_whole = block->bytes <= NVS_LARGE_BYTES || (!found.is_copied && !found.is_pointed_inside);
     uint64_t end = block->base + block->bytes;
-    for (uint64_t at = block->base; at < end; at = next_chunk(at)) {
+    for (uint64_t at = block->base; at < end; at = nvs_next_chunk(at)) {
         unsigned mark = nvs_usage_at(usage, at);
         bool is_marked = mark & (NVS_MARK_COPIED | NVS_MARK_POINTED), is_away = mark & NVS_MARK_AWAY;
-        if (!is_marked && !is_whole)
+        if (!is_marked && !found.is_whole)
             continue;
-        struct nvs_slice chunk = {.address = at, .bytes = least(next_chunk(at), end) - at, .base = block->base,
-                                  .age = is_marked && !is_whole ? nvs_usage_age(usage, mark) : found.age, .is_away = is_away};
+        struct nvs_slice chunk = {.address = at, .bytes = least(nvs_next_chunk(at), end) - at, .base = block->base,
+                                  .age = is_marked && !found.is_whole ? nvs_usage_age(usage, mark) : found.age, .is_away = is_away};
         if (!add(slices, &chunk))
             return false;
     }

@@ -13,16 +13,27 @@
 #define NVS_LARGE_BYTES (UINT64_C(256) << 20)
 #define NVS_SLICE_BYTES (UINT64_C(64) << 20)
 
+static inline uint64_t nvs_next_chunk(uint64_t address) { return (address | (NVS_CHUNK_BYTES - 1)) + 1; }
+
 struct nvs_block { /* an allocation */
     uint64_t base, bytes;
+};
+
+/* What the marks say about a whole allocation. */
+struct nvs_block_use {
+    bool is_used, is_left_alone;
+    bool is_whole; /* one array, or small: any use is a use of all of it */
+    uint32_t age;  /* of the youngest use */
 };
 
 struct nvs_slice { /* a part of one allocation */
     uint64_t address, bytes;
     uint64_t base; /* of the allocation */
-    uint32_t age;  /* turns since it was used */
+    uint32_t age;  /* stamps since it was used */
     bool is_away;  /* we moved it out earlier */
 };
+
+struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct nvs_block *block);
 
 /* Fills `slices`, in the order in which they are to be moved, and returns how many there are; those that do not fit into `room` or
  * into `most_bytes` are left out. To the host: what was used least recently first, and last what we moved

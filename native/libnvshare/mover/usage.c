@@ -20,8 +20,8 @@ static _Atomic uint16_t *mark_of(const struct nvs_usage *usage, uint64_t address
 
 static uint16_t stamped(const struct nvs_usage *usage, unsigned flags)
 {
-    uint32_t turn = atomic_load_explicit(&usage->turn, memory_order_relaxed) % NVS_MARK_TURNS;
-    return (uint16_t)(turn << NVS_MARK_STAMP_SHIFT | (flags & NVS_MARK_FLAGS));
+    uint32_t stamp = atomic_load_explicit(&usage->stamp, memory_order_relaxed) % NVS_MARK_STAMPS;
+    return (uint16_t)(stamp << NVS_MARK_STAMP_SHIFT | (flags & NVS_MARK_FLAGS));
 }
 
 /* Adds flags to each managed chunk of the range and stamps it; `gone` are taken out. */
@@ -35,8 +35,10 @@ static void mark(struct nvs_usage *usage, uint64_t address, uint64_t bytes, unsi
         if (!(old & NVS_MARK_MANAGED))
             return; /* the range leaves our memory: it was never ours, or the call is wrong */
         uint16_t made = stamped(usage, (old | flags) & ~gone);
-        if (made != old)
+        if (made != old) {
             atomic_store_explicit(place, made, memory_order_relaxed);
+            atomic_store_explicit(&usage->is_used, true, memory_order_relaxed);
+        }
     }
 }
 
@@ -45,7 +47,8 @@ void nvs_usage_allocated(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
     for (uint64_t at = base >> NVS_CHUNK_SHIFT; at <= (base + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
         _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
         if (place) /* a small allocation may share the chunk with others */
-            atomic_fetch_or_explicit(place, NVS_MARK_MANAGED, memory_order_relaxed);
+            atomic_store_explicit(place, stamped(usage, atomic_load_explicit(place, memory_order_relaxed) | NVS_MARK_MANAGED),
+                                  memory_order_relaxed);
     }
 }
 
@@ -90,6 +93,39 @@ unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address)
 
 uint32_t nvs_usage_age(const struct nvs_usage *usage, unsigned mark)
 {
-    uint32_t turn = atomic_load_explicit(&usage->turn, memory_order_relaxed);
-    return (turn - (mark >> NVS_MARK_STAMP_SHIFT)) % NVS_MARK_TURNS;
+    uint32_t stamp = atomic_load_explicit(&usage->stamp, memory_order_relaxed);
+    return (stamp - (mark >> NVS_MARK_STAMP_SHIFT)) % NVS_MARK_STAMPS;
+}
+
+void nvs_usage_blind(struct nvs_usage *usage)
+{
+    uint32_t stamp = atomic_load_explicit(&usage->stamp, memory_order_relaxed) + 1;
+    if (atomic_load_explicit(&usage->blind, memory_order_relaxed) != stamp)
+        atomic_store_explicit(&usage->blind, stamp, memory_order_relaxed);
+    if (!atomic_load_explicit(&usage->is_used, memory_order_relaxed))
+        atomic_store_explicit(&usage->is_used, true, memory_order_relaxed);
+}
+
+bool nvs_usage_is_blind(const struct nvs_usage *usage, uint32_t stamps)
+{
+    uint32_t blind = atomic_load_explicit(&usage->blind, memory_order_relaxed);
+    return blind && atomic_load_explicit(&usage->stamp, memory_order_relaxed) + 1 - blind <= stamps;
+}
+
+void nvs_usage_next_stamp(struct nvs_usage *usage)
+{
+    atomic_store_explicit(&usage->is_used, false, memory_order_relaxed);
+    atomic_fetch_add_explicit(&usage->stamp, 1, memory_order_relaxed);
+}
+
+/* If a thread marks the chunk meanwhile, the exchange fails: then it is young. */
+void nvs_usage_keep_old(struct nvs_usage *usage, uint64_t address)
+{
+    _Atomic uint16_t *place = mark_of(usage, address);
+    uint16_t mark = place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
+    uint32_t oldest = NVS_MARK_STAMPS / 4;
+    if (!mark || nvs_usage_age(usage, mark) <= oldest)
+        return;
+    uint32_t stamp = (atomic_load_explicit(&usage->stamp, memory_order_relaxed) - oldest) % NVS_MARK_STAMPS;
+    atomic_compare_exchange_strong(place, &mark, (uint16_t)(stamp << NVS_MARK_STAMP_SHIFT | (mark & NVS_MARK_FLAGS)));
 }

@@ -21,13 +21,15 @@ enum nvs_mark {
     NVS_MARK_LEFT_ALONE = 8, /* the program prefetches or advises it itself */
     NVS_MARK_AWAY = 16,      /* we moved it to the host, and nothing is known to have brought it back */
     NVS_MARK_FLAGS = 31,
-    NVS_MARK_STAMP_SHIFT = 5, /* the rest: the turn in which it was last used, modulo NVS_MARK_TURNS */
-    NVS_MARK_TURNS = 1 << (16 - NVS_MARK_STAMP_SHIFT),
+    NVS_MARK_STAMP_SHIFT = 5, /* the rest: the stamp of its last use, or of its allocation, modulo NVS_MARK_STAMPS */
+    NVS_MARK_STAMPS = 1 << (16 - NVS_MARK_STAMP_SHIFT),
 };
 
 struct nvs_usage {
     _Atomic uint16_t *marks; /* NULL: nothing is marked */
-    _Atomic uint32_t turn;   /* counts the turns of the process */
+    _Atomic uint32_t stamp;  /* the time, as the marks count it: grows while the process uses memory */
+    _Atomic uint32_t blind;  /* the stamp after the last launch of which nothing is known; 0: there was none */
+    _Atomic bool is_used;    /* a mark was made since the stamp last grew; a hint */
 };
 
 /* False if there is no address space for it. */
@@ -45,7 +47,17 @@ void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, 
 
 /* The mark of the chunk at this address. */
 unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address);
-/* How many turns ago it was last used. */
+/* How many stamps ago it was last used. */
 uint32_t nvs_usage_age(const struct nvs_usage *usage, unsigned mark);
+
+/* A launch of which nothing is known. */
+void nvs_usage_blind(struct nvs_usage *usage);
+/* True if there was one at most so many stamps ago. */
+bool nvs_usage_is_blind(const struct nvs_usage *usage, uint32_t stamps);
+/* What is used from here on is younger than the rest. */
+void nvs_usage_next_stamp(struct nvs_usage *usage);
+/* Keeps a mark that is a quarter of NVS_MARK_STAMPS old that old: it would look young again when the stamps start over. To be
+ * called for each marked chunk once in half of NVS_MARK_STAMPS. */
+void nvs_usage_keep_old(struct nvs_usage *usage, uint64_t address);
 
 #endif

@@ -155,6 +155,14 @@ class ClientMachine:
         if LIBRARY.nvs_client_moved(self._at, gpu, to_host, moved, took_ns):
             self._perform()
 
+    def working_set(self, gpu: int, used: int | None) -> None:
+        if LIBRARY.nvs_client_working_set(self._at, gpu, used is not None, used or 0):
+            self._perform()
+
+    def slowed(self, now: int, gpu: int, factor: int) -> None:
+        if LIBRARY.nvs_client_slowed(self._at, now, gpu, factor):
+            self._perform()
+
     def ask(self, gpu: int, ask: int, need: int) -> None:
         if LIBRARY.nvs_client_ask(self._at, gpu, ask, need):
             self._perform()

@@ -80,6 +80,22 @@ class MemoryMoved(Event, frozen=True):
     took_ns: int
 
 
+class WorkingSetReported(Event, frozen=True):
+    """So much of its swappable memory a client has used lately; None: it does not know."""
+
+    client: int
+    gpu: str
+    used: int | None
+
+
+class WorkSlowed(Event, frozen=True):
+    """The work of a holder has taken `factor` times longer than usual for some seconds."""
+
+    client: int
+    gpu: str
+    factor: int
+
+
 class WorkFinished(Event, frozen=True):
     """All work that a holder submitted has finished."""
 

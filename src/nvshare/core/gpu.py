@@ -12,7 +12,7 @@ The parts are handed to each other here; each uses only the public side of the o
 from nvshare.core.actions import Action
 from nvshare.core.admission import Admission
 from nvshare.core.consistency import check
-from nvshare.core.events import GpuFound, MemoryMeasured, MemoryMoved
+from nvshare.core.events import GpuFound, MemoryMeasured, MemoryMoved, WorkingSetReported
 from nvshare.core.host_memory import HostMemory
 from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
@@ -85,6 +85,9 @@ class Gpu:
         seat = self.turns.seats[event.client]
         seat.moved = seat.moved.plus(event.moved, event.took_ns, to_host=event.to_host)
         self.turns.mode.memory_moved(event)
+
+    def working_set(self, event: WorkingSetReported) -> None:
+        self.turns.seats[event.client].working_set = event.used
 
     def reserved_for(self, now: int) -> Seat | None:
         """Whom those who would fit must wait for."""

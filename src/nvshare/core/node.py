@@ -69,12 +69,16 @@ class Node:
             ev.LockReleased: self._note_released,
             ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
             ev.MemoryMoved: lambda now, event, out: self._at(event.client, event.gpu)[0].memory_moved(event),
+            ev.WorkingSetReported: lambda now, event, out: self._at(event.client, event.gpu)[0].working_set(event),
+            ev.WorkSlowed: lambda now, event, out: None,
             ev.WorkFinished: self._note_finished,
             ev.WorkResumed: self._note_resumed,
             ev.BudgetAsked: self._note_asked,
             ev.BudgetReturned: lambda now, event, out: self._limits.budget_returned(now, event),
-            ev.QuantumSet: self._note_quantum,
-            ev.ModeSet: self._note_mode,
+            ev.QuantumSet: lambda now, event, out: self._set_rule(
+                event.gpu, out, mode="fixed", fixed_ns=event.quantum_ns
+            ),
+            ev.ModeSet: lambda now, event, out: self._set_rule(event.gpu, out, mode=event.mode),
             ev.SchedulingSwitched: self._note_switched,
             ev.LimitSet: self._note_limit,
             ev.PodChanged: lambda now, event, out: self._limits.pod_changed(event, out),
@@ -250,12 +254,6 @@ class Node:
             self._limits.groups.forget_if_unused(group)
 
     # The operator.
-
-    def _note_quantum(self, now: int, event: ev.QuantumSet, out: list[Action]) -> None:
-        self._set_rule(event.gpu, out, mode="fixed", fixed_ns=event.quantum_ns)
-
-    def _note_mode(self, now: int, event: ev.ModeSet, out: list[Action]) -> None:
-        self._set_rule(event.gpu, out, mode=event.mode)
 
     def _set_rule(self, uuid: str | None, out: list[Action], **changes: Any) -> None:
         if uuid is not None and uuid not in self.gpus:

@@ -70,6 +70,7 @@ class Seat:
         "held_total", "host_room", "idle_since", "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory",
         "moved", "moves_memory", "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings",
         "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight",
+        "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -82,16 +83,16 @@ class Seat:
         self.group, self.priority, self.weight = group, priority, weight
         self.reported = NO_MEMORY
         """What the client says, and in `memory` what counts of it (core.memory_reports)."""
-        self.fixed = 0
-        """What the client says it has of unswappable memory and contexts, in bytes."""
-        self.limit = 0
-        """Its group's, when it last reported other unswappable memory than before."""
+        self.fixed = self.limit = 0
+        """What it says it has of unswappable memory with contexts; its group's limit when that last changed."""
         self.measured: ProcessMemory | None = None
         self.memory = NO_MEMORY
         self.host_room = UNLIMITED
         """How much of its memory the host can take, and in `pinned` how much swappable memory therefore counts as
         unswappable."""
         self.pinned = 0
+        self.working_set: int | None = None
+        """How much of its swappable memory the client says that it uses; None: it does not know."""
         self.told_room: tuple[int, int] | None = None
         """What the client was last told that it may use, and what a context takes of it."""
         self.state: State = "rest"

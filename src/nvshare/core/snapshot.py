@@ -43,6 +43,8 @@ class SeatSnapshot(Record, frozen=True):
     is_idle: bool
     host_shortfall: int = 0
     """How much of its swappable memory the host cannot take; it counts as unswappable."""
+    working_set: int | None = None
+    """How much of its swappable memory it has used lately; None: it does not know."""
     moved: Moved = Moved()
     expected_start_ns: int | None = None
     """Of the first waiting clients: they will probably start within this time (core.expected_start)."""
@@ -224,6 +226,7 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         last_scheduled_ns=None if seat.last_scheduled is None else now - seat.last_scheduled,
         is_idle=seat.idle_since is not None,
         host_shortfall=seat.pinned,
+        working_set=seat.working_set,
         moved=seat.moved,
         expected_start_ns=expected_starts(gpu, now).get(seat.client)
         if 0 < place <= MOST and seat.gang is None

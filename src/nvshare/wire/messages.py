@@ -26,9 +26,11 @@ from typing import Annotated, Any, ClassVar
 from nvshare.quantity import MAX_BYTES as MAX_BYTES
 from nvshare.record import Record
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 MOVES_SINCE = 4
 """The first version whose clients move memory (MOVE_IN, MOVE_OUT) and report it (MOVED)."""
+WORKING_SETS_SINCE = 5
+"""The first version whose clients say what they use of their memory (WORKING_SET) and how it goes (SLOWED)."""
 MAX_FRAME = 8192
 MAX_GPUS = 64
 NAME_BYTES = 48
@@ -376,10 +378,33 @@ class Moved(Message, frozen=True):
     took_ns: U64
 
 
+class WorkingSet(Message, frozen=True):
+    """Of my swappable memory I have used so many bytes lately. Not known: what I have allocated counts.
+
+    From version 5 on: sent only to a scheduler that says it speaks it."""
+
+    number = 28
+    from_client = True
+    gpu: U8
+    is_known: Flag
+    used: Bytes
+
+
+class Slowed(Message, frozen=True):
+    """I hold the lock, and my work has taken so many times longer than usual for some seconds.
+
+    From version 5 on: sent only to a scheduler that says it speaks it."""
+
+    number = 29
+    from_client = True
+    gpu: U8
+    factor: U32
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
     UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
-    Pong, Capacity, MoveIn, MoveOut, Moved,
+    Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

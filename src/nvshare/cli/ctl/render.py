@@ -126,7 +126,7 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
 def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
     """The clients, by GPU; of each GPU who runs, then who waits by place, then the others."""
     head = ["CLIENT", "USER", "WHO", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "TURNS"]
-    wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "PRIORITY", "WEIGHT"]
+    wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "USED", "PRIORITY", "WEIGHT"]
     gpus = {gpu.uuid: gpu for gpu in node.gpus}
     rows = []
     for client, seat in in_order(node):
@@ -145,6 +145,7 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
         ]
         if is_wide:
             row += [str(client.pid), duration(seat.held_ns), duration(seat.waited_ns), size(seat.unswappable)]
+            row += ["-" if seat.working_set is None else size(seat.working_set)]
             row += [str(client.priority), str(client.weight)]
         rows.append(row)
     if is_wide:

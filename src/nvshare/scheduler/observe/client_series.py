@@ -1,6 +1,6 @@
 """The metrics of each client, as text. Pure.
 
-There are six series for each client and GPU, so with a thousand clients this is nearly all of a scrape. A metrics
+There are seven series for each client and GPU, so with a thousand clients this is nearly all of a scrape. A metrics
 library takes 8 µs for each series; here the labels of a client are written once, and the text is made in pieces of a
 fraction of a millisecond. Series are made from the present clients, so they end with their client."""
 
@@ -39,6 +39,12 @@ FAMILIES = (
         "gauge",
         "GPU memory of the client that the host has no room for; it cannot be evicted.",
         lambda seat: seat.host_shortfall,
+    ),
+    Family(
+        "nvshare_client_working_set_bytes",
+        "gauge",
+        "Swappable memory that the client has used lately; all of it if that is not known.",
+        lambda seat: seat.swappable if seat.working_set is None else seat.working_set,
     ),
     Family(
         "nvshare_client_held_seconds_total",

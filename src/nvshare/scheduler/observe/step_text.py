@@ -46,6 +46,10 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
             return [
                 f"Client {names.client(client)} moved {event.moved / GIB:.2f} GiB {way} in {_duration(event.took_ns)}"
             ]
+        case ev.WorkSlowed(client=client):
+            return [
+                f"Client {names.client(client)} works {event.factor} times slower than usual{_on(event.gpu, names)}"
+            ]
         case ev.PodsListed():
             return ["Pods of this node listed"]
         case _:

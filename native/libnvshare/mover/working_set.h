@@ -1,0 +1,20 @@
+/* How much memory the process works with: what it has used lately of its managed allocations. Pure.
+ *
+ *   small, or one array     all of it, if any of it was used or it was allocated lately
+ *   an arena                from its base to the end of the last array in it that was used lately
+ *   advised or prefetched   all of it: the program moves it itself
+ *
+ * "Lately": at most NVS_LATELY stamps ago (mover/usage.h). A pointer does not say how long an array is, and allocators fill an arena
+ * upwards: so the last array of an arena ends where the next one begins that was ever used, or at the last chunk that was ever used.
+ * If nothing above it was ever used, it is as long as the longest distance between two used chunks below. */
+#ifndef NVS_WORKING_SET_H
+#define NVS_WORKING_SET_H
+
+#include "mover/plan.h"
+
+enum { NVS_LATELY = 15 };
+
+/* In bytes. Also keeps old marks old (nvs_usage_keep_old). */
+uint64_t nvs_working_set(struct nvs_usage *usage, const struct nvs_block *blocks, size_t count);
+
+#endif
