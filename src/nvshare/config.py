@@ -56,6 +56,7 @@ class Config(Record, frozen=True):
     log_level: str
     log_format: str
     http: str
+    http_hosts: tuple[str, ...]
     kubernetes: str
     node_name: str
     resource_name: str
@@ -167,6 +168,7 @@ OPTIONS: tuple[Option, ...] = (
     _one_of("log_level", "info", "debug|info|warning|error", "lowest level that is logged"),
     _one_of("log_format", "text", "text|json", "format of the log"),
     Option("http", "", read.address, "address of the live page, /metrics and /healthz", "ADDRESS:PORT"),
+    Option("http_hosts", "", read.names, "names under which the page may be asked for, besides addresses", "NAME,…"),
     _one_of("kubernetes", "auto", "auto|on|off", "follow pod annotations; auto: inside a cluster only"),
     Option("node_name", "", str, "name of this node in Kubernetes", "NAME"),
     _one_of("annotation_above_claim", "refuse", "refuse|allow", "limits above what a pod's ResourceClaim allows"),

@@ -76,6 +76,10 @@ def flag(text: str) -> bool:
     raise ValueError("must be 1 or 0")
 
 
+def names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip().rstrip(".").lower() for name in text.split(",") if name.strip())
+
+
 def address(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if text and not (colon and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):

@@ -22,6 +22,7 @@ def test_the_unit_names_the_scheduler_by_its_path(nvshare: Front, words: list[st
     assert program == str(Path(sys.executable).with_name("nvshare-scheduler"))
     assert Path(program).exists()
     assert "/usr/bin/env" not in done.stdout
+    assert "ExecReload=/bin/kill -HUP $MAINPID" in done.stdout.splitlines(), "settings are read again without a restart"
 
 
 def test_a_unit_that_exists_is_replaced_and_settings_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

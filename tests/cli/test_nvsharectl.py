@@ -211,7 +211,7 @@ def test_anti_thrash_off_lets_everybody_run(daemon: Daemon, two: tuple[WireClien
     for client in two:
         assert client.hear_until(wire.SchedOff).client == client.id
     assert daemon.status()["scheduling"] is False
-    assert "anti-thrash OFF" in daemon.ctl("status")
+    assert "scheduling OFF" in daemon.ctl("status")
     assert "scheduling is off" in daemon.ctl("story", waits.name)
     assert {seat["state"] for gpu in daemon.status()["gpus"] for seat in gpu["clients"]} == {"unscheduled"}
     daemon.ctl("anti-thrash", "on")
@@ -243,6 +243,9 @@ def test_a_limit_reaches_the_client_and_the_log(daemon: Daemon, two: tuple[WireC
     daemon.ctl("limit", runs.name, "--clear")
     assert runs.hear_until(wire.UpdateLimit).limit == 0
     daemon.log.wait_for("to client .*: 0 bytes")
+    told = [line.split("  ", 1)[1] for line in daemon.ctl("events").splitlines() if "Memory limit" in line]
+    changes = ["none -> 12.00 GiB", "12.00 GiB -> 14.00 GiB", "14.00 GiB -> none"]
+    assert told == [f"Memory limit changed for {label}: {change}" for change in changes], "people read GiB"
     ours = f"Memory limit|UPDATE_LIMIT to client {runs.name}"
     text = [line for line in daemon.log.lines if re.search(ours, line)]
     head = "[NVSHARE][INFO]: "

@@ -16,7 +16,7 @@ from nvshare.cli.nvshare import cli as front
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import ClaimSnapshot, Snapshot, snapshot
+from nvshare.core.snapshot import ClaimSnapshot, LimitSnapshot, Snapshot, snapshot
 from support.daemon import Daemon, call_ctl
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
@@ -131,6 +131,22 @@ def test_clients_and_gpus_are_completed(daemon: Daemon) -> None:
         assert completed(nvsharectl.cli, "nvsharectl", *before, "story", "tra") == [("plain", "trainer")]
         assert ("plain", client.name) in completed(nvsharectl.cli, "nvsharectl", *before, "limit", client.name[:2])
         assert completed(nvsharectl.cli, "nvsharectl", *before, "set-quantum", "5", "--gpu", "GPU") == [("plain", uuid)]
+
+
+def test_gpus_of_run_and_users_of_ps_are_completed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    with daemon.client().register(name=b"trainer"):
+        uuid = daemon.status()["gpus"][0]["uuid"]
+        monkeypatch.setenv("NVSHARE_OPERATOR_SOCKET", daemon.operator_socket)
+        assert completed(front, "nvshare", "run", "--gpu", "GPU") == [("plain", uuid)]
+        me = pwd.getpwuid(os.getuid()).pw_name
+        assert completed(front, "nvshare", "ps", "--user", "") == [("plain", "me"), ("plain", me)]
+
+
+def test_limits_fit_on_a_terminal() -> None:
+    limits = [LimitSnapshot("pod/" + "c0ffee" * 6, "a-namespace/" + "a-pod" * 8, 8 * GIB, "annotation", 3)]
+    for width in (60, 80, 120):
+        assert max(map(len, render.limit_table(limits, width).splitlines())) <= width
+    assert "c0ffee" * 6 in render.limit_table(limits)
 
 
 def test_files_are_completed_after_run() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nvshare.cli.ctl.kubectl_nvshare import cli
+from nvshare.cli.ctl.kubectl_nvshare import cli, show
 
 GIB = 1 << 30
 
@@ -18,9 +18,11 @@ def gpu(uuid: str) -> dict[str, Any]:
     client = {
         "id": "00a1", "group": "pod/u", "label": "team/train", "name": "python", "pid": 7, "gpu": uuid,
         "state": "waiting", "place": 2, "since_seconds": 90.0, "memory_allocated": 3 * GIB, "limit_bytes": 4 * GIB,
+        "expected_start_seconds": 40.0,
     }  # fmt: skip
     return {
-        "uuid": uuid, "total_memory": 16 * GIB, "running_memory_usage": 2 * GIB, "available_memory": 12 * GIB,
+        "uuid": uuid, "index": 0, "name": "NVIDIA A100",
+        "total_memory": 16 * GIB, "running_memory_usage": 2 * GIB, "available_memory": 12 * GIB,
         "running": 1, "waiting": 1, "clients": [client],
     }  # fmt: skip
 
@@ -60,8 +62,8 @@ def run(*args: str) -> Result:
 def test_status_shows_all_nodes_and_who_did_not_answer(kubectl: Path) -> None:
     result = run("status")
     assert result.exit_code == 1
-    assert "node-1  GPU-1  16.00Gi  2.00Gi   12.00Gi  1    1" in result.output
-    assert "team/train  00a1    python  GPU-1  waiting 2  1m30s  3.00Gi  4.00Gi" in result.output
+    assert "node-1  0    A100   GPU-1  16.00Gi  2.00Gi   12.00Gi  1    1" in result.output
+    assert "team/train  00a1    python  0    waiting 2  1m30s  <40.0s  3.00Gi  4.00Gi" in result.output
     assert "node-2: container not found" in result.output
 
 
@@ -76,6 +78,15 @@ def test_status_shows_the_claims_of_all_nodes(kubectl: Path) -> None:
     }
     (kubectl / "status.json").write_text(json.dumps({"gpus": [gpu("GPU-1")], "claims": [claim]}))
     assert "node-1  team/c  GPU-1  8.00Gi  1.00Gi  team/train" in run("status").output
+
+
+def test_status_fits_on_a_terminal_and_an_earlier_scheduler_is_shown(kubectl: Path) -> None:
+    wide = {**gpu("GPU-11111111-2222"), "name": "NVIDIA A100-SXM4-80GB"}
+    old = {name: value for name, value in gpu("GPU-9").items() if name not in ("index", "name")}
+    shown = {"a-node-with-a-long-name.example": {"gpus": [wide, old]}}
+    for width in (60, 80, 120):
+        assert max(map(len, show(shown, width).splitlines())) <= width
+    assert "GPU-9" in show(shown, 80)
 
 
 def test_status_of_one_node_as_json(kubectl: Path) -> None:

@@ -7,9 +7,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nvshare.core.actions import EndTurn
-from nvshare.core.events import AlarmRang
-from nvshare.core.model import SECOND
-from nvshare.core.snapshot import Snapshot
+from nvshare.core.events import AlarmRang, GpuFound
+from nvshare.core.model import SECOND, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import Snapshot, snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.observe.metrics import BOUNDS_S, MAX_GPUS, Metrics
@@ -37,6 +38,15 @@ def test_gauges_of_a_gpu_say_what_status_says(daemon: Daemon) -> None:
         assert daemon.metric("nvshare_client_running", client=runs.name, gpu=GPU) == 1
         assert daemon.metric("nvshare_client_running", client=waits.name, gpu=GPU) == 0
         assert daemon.metric("nvshare_client_memory_bytes", client=waits.name) == 9 * GIB
+
+
+def test_a_gpu_is_known_by_index_and_model() -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, GpuFound(GPU, 16 * GIB, 3, "NVIDIA A100"))
+    text = b"".join(
+        Metrics(ConnectionAdmission(max_connections=1, max_per_account=1)).render(snapshot(node, 0), ())
+    ).decode()
+    assert f'nvshare_gpu_info{{gpu="{GPU}",index="3",model="NVIDIA A100"}} 1.0' in text
 
 
 def test_a_clients_series_end_with_it(daemon: Daemon) -> None:

@@ -4,6 +4,7 @@ from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
+from nvshare.scheduler.observe.names import gpu_described
 from nvshare.scheduler.observe.story import summary_of
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
@@ -73,6 +74,13 @@ def test_while_scheduling_is_off_everybody_may_run() -> None:
     assert told(node, 1, 1) == "free (0001) may run at any time: scheduling is off."
 
 
+def test_a_gpu_is_described_by_index_model_and_uuid() -> None:
+    gpu = node_with().gpus[GPU]
+    assert gpu_described(gpu) == f"GPU 0 (A100, {GPU})"
+    gpu.index = None
+    assert gpu_described(gpu) == f"GPU {GPU}", "NVML does not know it"
+
+
 def test_many_holders_are_counted_instead_of_named() -> None:
     node = node_with("a", "b", "c", "d", "waits")
     for client in (1, 2, 3, 4):
@@ -103,5 +111,11 @@ def test_a_gang_is_told_what_it_waits_for_together() -> None:
     node.handle(30 * SECOND, ev.ClientLeft(1))
     assert told(node, 3, 30).startswith(
         f"wide (0003) has been waiting for {where[0]} together with {where[1]} for 0.0 s, at place 1: it would fit, and"
+        " waits until the others are available too."
+    )
+    node.handle(31 * SECOND, ev.AlarmRang())  # rival must go: room is being made for the gang, here there is enough
+    assert snapshot(node, 31 * SECOND).gpus[0].reserved_for == 3
+    assert told(node, 3, 31).startswith(
+        f"wide (0003) has been waiting for {where[0]} together with {where[1]} for 1.0 s, at place 1: it would fit, and"
         " waits until the others are available too."
     )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ import pytest
 from nvshare import admin
 from nvshare.cli import operator_client
 from nvshare.status_document import status_document
+from web.conftest import start
 from web.players import GIB, Player
 
 Scheduler = Any
@@ -84,6 +86,17 @@ def test_another_machines_name_for_this_address_is_refused(scheduler: Scheduler)
     assert get(scheduler, "/api/v1/status", Host="evil.example:80").status == 403
     assert get(scheduler, "/api/v1/status", Host=f"localhost:{scheduler.port}").status == 200
     assert get(scheduler, "/api/v1/status", Host="[::1]:1").status == 200
+
+
+def test_on_another_address_only_addresses_and_known_names_are_answered(tmp_path: Path) -> None:
+    running = start(tmp_path, "--http-hosts", "gpu-box.lan, Other.lan", http="0.0.0.0:0")
+    try:
+        names = ["evil.example", "10.1.2.3:9464", "[fd00::1]", "localhost", "gpu-box.lan:80", "other.lan."]
+        answers = {name: get(running, "/api/v1/status", Host=name).status for name in (*names, socket.gethostname())}
+        assert answers == dict.fromkeys(answers, 200) | {"evil.example": 403}
+    finally:
+        running.process.terminate()
+        assert running.process.wait(10) == 0
 
 
 def test_status_tells_who_runs_and_who_waits(scheduler: Scheduler) -> None:

@@ -131,8 +131,9 @@ class Daemon:
         if self._config.http:
             from nvshare.scheduler.http.routes import serve_routes  # not loaded unless it is used
 
-            address = self._config.http
-            self._servers.append(await serve_routes(address, self._engine, self._journal, self._metrics, self._host))
+            parts = self._config.http, self._engine, self._journal, self._metrics
+            hosts = frozenset(self._config.http_hosts)
+            self._servers.append(await serve_routes(*parts, machine=self._host, hosts=hosts))
         self._watch_silence()
         self._start_nvml_poll()
         self._watch_host_memory()

@@ -5,6 +5,7 @@ from click.shell_completion import CompletionItem
 
 from nvshare import admin
 from nvshare.cli import operator_client
+from nvshare.cli.ctl.render import user_name
 from nvshare.core.snapshot import Snapshot
 
 TIMEOUT_S = 1.0
@@ -30,13 +31,21 @@ def gpus(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     return [item for item in (*by_index, *by_uuid) if str(item.value).startswith(incomplete)]
 
 
+def users(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """`me`, and the users of clients, that begin like this."""
+    node = _node(context)
+    names = ["me", *sorted({user_name(one.uid) for one in node.clients})] if node is not None else ["me"]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The shell's own completion of file names."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def _node(context: click.Context) -> Snapshot | None:
-    path = context.find_root().params.get("path") or operator_client.default_socket()
+    named = context.params.get("path") or context.find_root().params.get("path")
+    path = named or operator_client.default_socket()
     try:
         return operator_client.ask_for(admin.Status, path, admin.GetStatus(), timeout_s=TIMEOUT_S).node
     except (operator_client.UnreachableError, operator_client.RefusedError, admin.AdminError):

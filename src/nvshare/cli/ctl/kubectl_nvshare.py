@@ -16,7 +16,7 @@ import click
 from nvshare import __version__
 from nvshare.cli.ctl import render
 from nvshare.cli.ctl.text_table import table
-from nvshare.cli.group import Group, accept_any_locale
+from nvshare.cli.group import Group, accept_any_locale, terminal_width
 from nvshare.core.model import SECOND
 from nvshare.kube.annotations import MEMORY_LIMIT
 from nvshare.quantity import QuantityError, parse_bytes
@@ -80,44 +80,59 @@ class Kubectl:
             return dict(zip(sorted(pods), pool.map(lambda name: self.status(pods[name]), sorted(pods)), strict=True))
 
 
-def show(statuses: dict[str, dict[str, Any]]) -> str:
-    """All nodes as tables of GPUs, clients and claims, and the nodes that did not answer."""
+def show(statuses: dict[str, dict[str, Any]], width: int | None = None) -> str:
+    """All nodes as tables of GPUs, clients and claims, in `width` columns if it is given, and the nodes that did not
+    answer."""
     gpus = [(node, gpu) for node, status in statuses.items() for gpu in status["gpus"]]
-    rows = [
-        [
-            node,
-            gpu["uuid"],
-            render.size(gpu["total_memory"]),
-            render.size(gpu["running_memory_usage"]),
-            render.size(gpu["available_memory"]),
-            str(gpu["running"]),
-            str(gpu["waiting"]),
-        ]
-        for node, gpu in gpus
-    ]
-    parts = [table(["NODE", "GPU", "MEMORY", "RUNNING", "FREE", "RUN", "WAIT"], rows)]
-    clients = [_client_row(node, client) for node, gpu in gpus for client in gpu["clients"]]
+    head = ["NODE", "GPU", "MODEL", "UUID", "MEMORY", "RUNNING", "FREE", "RUN", "WAIT"]
+    drop = ("UUID", "RUNNING", "MODEL")
+    parts = [table(head, [_gpu_row(node, gpu) for node, gpu in gpus], width=width, drop=drop, cut=("NODE",))]
+    clients = [_client_row(node, gpu, client) for node, gpu in gpus for client in gpu["clients"]]
     if clients:
-        head = ["NODE", "WHO", "CLIENT", "NAME", "GPU", "STATE", "SINCE", "MEMORY", "LIMIT"]
-        parts.append(table(head, clients))
+        head = ["NODE", "WHO", "CLIENT", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT"]
+        drop = ("LIMIT", "SINCE", "CLIENT")
+        parts.append(table(head, clients, width=width, drop=drop, cut=("NAME", "NODE", "WHO")))
     # An older scheduler's answer has no claims.
     claims = [_claim_row(node, claim) for node, status in statuses.items() for claim in status.get("claims", ())]
     if claims:
-        parts.append(table(["NODE", "CLAIM", "GPU", "LIMIT", "USED", "PODS"], claims))
+        head = ["NODE", "CLAIM", "GPU", "LIMIT", "USED", "PODS"]
+        parts.append(table(head, claims, width=width, drop=("GPU",), cut=("NODE", "CLAIM")))
     parts += [f"{node}: {status['error']}" for node, status in statuses.items() if "error" in status]
     return "\n\n".join(parts)
 
 
-def _client_row(node: str, client: dict[str, Any]) -> list[str]:
+def _gpu_row(node: str, gpu: dict[str, Any]) -> list[str]:
+    return [
+        node,
+        _index(gpu),
+        gpu.get("name", "").removeprefix("NVIDIA ") or "-",
+        gpu["uuid"],
+        render.size(gpu["total_memory"]),
+        render.size(gpu["running_memory_usage"]),
+        render.size(gpu["available_memory"]),
+        str(gpu["running"]),
+        str(gpu["waiting"]),
+    ]
+
+
+def _index(gpu: dict[str, Any]) -> str:
+    """A scheduler of an earlier version does not say it."""
+    index = gpu.get("index")
+    return gpu["uuid"][: render.SHORT_UUID] if index is None else str(index)
+
+
+def _client_row(node: str, gpu: dict[str, Any], client: dict[str, Any]) -> list[str]:
     state = f"waiting {client['place']}" if client["state"] == "waiting" else client["state"]
+    starts = client.get("expected_start_seconds")
     return [
         node,
         client["label"],
         client["id"],
         client["name"],
-        client["gpu"][:12],
+        _index(gpu),
         state,
         render.duration(int(client["since_seconds"] * SECOND)) if client["since_seconds"] else "-",
+        "-" if starts is None else f"<{render.duration(int(starts * SECOND))}",
         render.size(client["memory_allocated"]),
         render.size(client["limit_bytes"]) if client["limit_bytes"] else "-",
     ]
@@ -156,7 +171,7 @@ def cli(
 def status(kubectl: Kubectl, node: str | None, output: str) -> None:
     """Show the GPUs of each node, and running and waiting clients."""
     statuses = kubectl.statuses(node)
-    click.echo(render.as_json(statuses) if output == "json" else show(statuses))
+    click.echo(render.as_json(statuses) if output == "json" else show(statuses, terminal_width()))
     if any("error" in one for one in statuses.values()):
         sys.exit(1)
 
@@ -170,7 +185,7 @@ def status(kubectl: Kubectl, node: str | None, output: str) -> None:
 def top(kubectl: Kubectl, node: str | None, interval: float) -> None:
     """Show the status continuously, until interrupted."""
     while True:
-        text = show(kubectl.statuses(node))
+        text = show(kubectl.statuses(node), terminal_width())
         click.clear()
         click.echo(text)
         try:

@@ -197,7 +197,7 @@ def limits(scheduler: Scheduler, output: str) -> None:
     """
     answer = scheduler.ask_for(admin.Limits, admin.GetLimits())
     values = [limit_document(one) for one in answer.limits]
-    click.echo(render.as_json(values) if output == "json" else render.limit_table(answer.limits))
+    click.echo(render.as_json(values) if output == "json" else render.limit_table(answer.limits, terminal_width()))
 
 
 @cli.command(short_help="Show what happened, line by line.")

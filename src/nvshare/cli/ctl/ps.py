@@ -6,14 +6,19 @@ import click
 
 from nvshare import admin
 from nvshare.cli import operator_client
-from nvshare.cli.ctl import render
+from nvshare.cli.ctl import complete, render
 from nvshare.cli.errors import EXIT_FAILED, CommandError
 from nvshare.cli.group import terminal_width
 from nvshare.status_document import client_document
 
 
 @click.command(short_help="Show the programs that share the GPUs.")
-@click.option("--user", metavar="NAME", help="Only programs of this user; `me` for your own.")
+@click.option(
+    "--user",
+    metavar="NAME",
+    shell_complete=complete.users,
+    help="Only programs of this user; `me` for your own.",
+)
 @click.option("--socket", "path", metavar="PATH", help="Socket of the scheduler.  [NVSHARE_OPERATOR_SOCKET]")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
 def ps(user: str | None, path: str | None, output: str) -> None:

@@ -48,12 +48,13 @@ def status_table(status: admin.Status, *, is_wide: bool, width: int | None = Non
     return "\n\n".join(parts)
 
 
-def limit_table(limits: Iterable[LimitSnapshot]) -> str:
-    """What `nvsharectl limits` shows."""
+def limit_table(limits: Iterable[LimitSnapshot], width: int | None = None) -> str:
+    """What `nvsharectl limits` shows; in `width` columns if it is given."""
     rows = [
         [one.group, one.label, size(one.limit) if one.limit else "none", one.source, str(one.clients)] for one in limits
     ]
-    return table(["GROUP", "WHO", "LIMIT", "FROM", "CLIENTS"], rows) if rows else "No limits."
+    head = ["GROUP", "WHO", "LIMIT", "FROM", "CLIENTS"]
+    return table(head, rows, width=width, drop=("CLIENTS",), cut=("GROUP", "WHO")) if rows else "No limits."
 
 
 def only_user(node: Snapshot, user: str | None) -> Snapshot:
@@ -88,7 +89,7 @@ def _headline(status: admin.Status) -> str:
     node = status.node
     parts = [f"nvshare {status.version}", f"up {duration(int((status.now - status.started) * SECOND))}"]
     parts.append(f"policy {node.policy}")
-    parts.append("anti-thrash on" if node.scheduling else "anti-thrash OFF: all programs may run")
+    parts.append("scheduling on" if node.scheduling else "scheduling OFF: all programs may run")
     if node.settling:
         parts.append("settling after a restart")
     return " · ".join(parts)

@@ -142,7 +142,7 @@ def _headline(status: admin.Status, view: View) -> Text:
     text.append(f"nvshare {status.version}", style="bold")
     text.append(f"  up {duration(int((status.now - status.started) * SECOND))}  policy {node.policy}")
     if not node.scheduling:
-        text.append("  anti-thrash OFF: all programs may run", style="bold red")
+        text.append("  scheduling OFF: all programs may run", style="bold red")
     if node.settling:
         text.append("  settling after a restart", style="yellow")
     if view.is_paused:

@@ -37,10 +37,21 @@ def _complete_files(context: click.Context, parameter: click.Parameter, incomple
     return files(context, parameter, incomplete)
 
 
+def _complete_gpus(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    from nvshare.cli.ctl.complete import gpus
+
+    return gpus(context, parameter, incomplete)
+
+
 @click.command(short_help="Run a program that shares its GPU.", context_settings={"allow_interspersed_args": False})
 @program_options
 @click.option("--socket", metavar="PATH", help=f"The scheduler's socket.  [{SOCKET_VARIABLE}; {DEFAULT_SOCKET}]")
-@click.option("--gpu", metavar="GPU", help="Run on this GPU: index, UUID, or the beginning of one; or a list of them.")
+@click.option(
+    "--gpu",
+    metavar="GPU",
+    shell_complete=_complete_gpus,
+    help="Run on this GPU: index, UUID, or the beginning of one; or a list of them.",
+)
 @click.option("--private", "is_private", is_flag=True, help="Use a private scheduler, even if the machine has one.")
 @click.option("--sim-gpus", type=click.IntRange(1, 16), metavar="N", help="Run on N simulated GPUs, without hardware.")
 @click.option("--sim-memory", type=SIZE, metavar="SIZE", help="Memory of each simulated GPU.  [16Gi]")

@@ -12,9 +12,15 @@ from nvshare.scheduler.observe.metrics import Metrics
 
 
 async def serve_routes(
-    address: str, engine: Engine, journal: Journal, metrics: Metrics, machine: str = ""
+    address: str,
+    engine: Engine,
+    journal: Journal,
+    metrics: Metrics,
+    *,
+    machine: str = "",
+    hosts: frozenset[str] = frozenset(),
 ) -> asyncio.Server:
-    """Listen at ADDRESS:PORT. `machine` is the name that the page shows."""
+    """Listen at ADDRESS:PORT. `machine` is the name that the page shows, `hosts` are names of this server."""
     feed = Feed(engine, journal, machine)
     pages: dict[str, Page] = {
         "/metrics": lambda: (
@@ -25,7 +31,8 @@ async def serve_routes(
         "/api/v1/status": lambda: ("application/json", feed.document_pieces()),
     }
     reserved = frozenset({"/healthz", "/metrics"})
-    server = await HttpServer(pages | assets(), {"/api/v1/events": feed.stream}, reserved).listen(address)
+    http = HttpServer(pages | assets(), {"/api/v1/events": feed.stream}, reserved, hosts)
+    server = await http.listen(address)
     host, port = server.sockets[0].getsockname()[:2]
     log.info(f"http at {f'[{host}]' if ':' in host else host}:{port}")
     return server

@@ -6,12 +6,14 @@ between two pieces. A stream goes on until its reader disconnects or stops readi
 The number of connections is limited by kind: those whose request has not come yet, pages, streams, and health checks
 and scrapes, which have a limit of their own: other connections cannot make a liveness probe fail.
 
-On a loopback address it answers only requests for names of this machine. Otherwise a web page of another site could
-read it through the user's browser, with a DNS name that points to 127.0.0.1 (DNS rebinding)."""
+It answers only requests for an address, for a name of this machine, or for one of `hosts`. Otherwise a web page of
+another site could read it through the user's browser, with a DNS name of its own that points to this machine (DNS
+rebinding). On a loopback address only loopback addresses and `localhost` are accepted."""
 
 import asyncio
 import contextlib
 import ipaddress
+import socket
 from collections.abc import AsyncGenerator, Callable, Iterable
 
 import h11
@@ -59,10 +61,12 @@ class HttpServer:
         pages: dict[str, Page],
         streams: dict[str, Stream] | None = None,
         reserved: frozenset[str] = frozenset(),
+        hosts: frozenset[str] = frozenset(),
     ) -> None:
         self._pages = pages
         self._streams = streams or {}
         self._is_local = False
+        self._hosts = hosts | {"localhost"}
         self._asking = ConnectionLimit(MAX_ASKING, closes_oldest=True)
         self._page_limit = ConnectionLimit(MAX_PAGES)
         self._limits = dict.fromkeys(self._streams, ConnectionLimit(MAX_STREAMS))
@@ -72,6 +76,8 @@ class HttpServer:
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
         self._is_local = _is_loopback(host)
+        if not self._is_local:
+            self._hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         try:
             return await asyncio.start_server(guarded(self._serve, "HTTP"), host, int(port), limit=MAX_REQUEST)
         except (OSError, UnicodeError) as error:
@@ -102,8 +108,8 @@ class HttpServer:
         path = _path_of(request)
         if request.method not in (b"GET", b"HEAD"):
             return 405, "text/plain", [b"only GET and HEAD\n"]
-        if self._is_local and not _names_this_machine(request):
-            return 403, "text/plain", [b"this is served to this machine only: use localhost or its address\n"]
+        if not self._is_meant(_host_of(request)):
+            return 403, "text/plain", [b"not a name of this server: use its address, or add the name to --http-hosts\n"]
         stream = self._streams.get(path)
         if stream is not None:
             return 200, "text/event-stream", stream()
@@ -113,6 +119,13 @@ class HttpServer:
             return 404, "text/plain", [f"there is only {known}\n".encode()]
         kind, pieces = page()
         return 200, kind, pieces
+
+    def _is_meant(self, host: str) -> bool:
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return not host or host in self._hosts
+        return not self._is_local or address.is_loopback or host in self._hosts
 
 
 def _path_of(request: h11.Request) -> str:
@@ -126,10 +139,10 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _names_this_machine(request: h11.Request) -> bool:
+def _host_of(request: h11.Request) -> str:
     host = next((value for name, value in request.headers if name == b"host"), b"").decode("ascii", "replace")
     bare = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    return not bare or _is_loopback(bare.strip("[]").lower())
+    return bare.strip("[]").rstrip(".").lower()
 
 
 async def _request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:

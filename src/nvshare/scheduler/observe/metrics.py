@@ -81,7 +81,7 @@ class Metrics:
         """All families except those of clients, one after another."""
         self._forget_gone({gpu.uuid for gpu in node.gpus})
         yield _gauge("nvshare_build_info", "The scheduler's version.", ["version"], [([__version__], 1)])
-        yield _gauge("nvshare_scheduling_enabled", "1 while anti-thrash scheduling is on.", [], [([], node.scheduling)])
+        yield _gauge("nvshare_scheduling_enabled", "1 while scheduling is on.", [], [([], node.scheduling)])
         yield from _gpu_families(node)
         yield from self._counter_families()
         yield _histogram("nvshare_lock_wait_seconds", "How long clients waited for a lock.", self.waits)
@@ -167,6 +167,8 @@ def _gpu_families(node: Snapshot) -> Iterator[Metric]:
         ("nvshare_gpu_memory_unswappable_bytes", "Memory of all clients that cannot be evicted.", "unswappable_memory"),
         ("nvshare_gpu_memory_foreign_bytes", "Memory of processes that are not clients.", "foreign_memory"),
     )
+    known = [([gpu.uuid, "" if gpu.index is None else str(gpu.index), gpu.name], 1) for gpu in node.gpus]
+    yield _gauge("nvshare_gpu_info", "Index and model of the GPU, as NVML says.", ["gpu", "index", "model"], known)
     for name, text, field in figures:
         yield _gauge(name, text, ["gpu"], [([gpu.uuid], getattr(gpu, field)) for gpu in node.gpus])
     quanta = [([gpu.uuid], gpu.quantum_ns / SECOND) for gpu in node.gpus]

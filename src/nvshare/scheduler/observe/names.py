@@ -1,12 +1,14 @@
 """What people call clients and GPUs in lines about steps. Pure.
 
 The log names a client by its id and a GPU by its UUID: both stay the same for as long as the log is kept. Lines for
-people (`events`, `story`, the live page) add the name of the program, and call a GPU by its index if NVML knows it."""
+people (`events`, `story`, the live page) add the name of the program, call a GPU by its index if NVML knows it, and
+write limits in GiB."""
 
 from collections.abc import Mapping
 
 from nvshare.admin import client_name
 from nvshare.core.gpu import Gpu
+from nvshare.core.model import GIB
 from nvshare.core.snapshot import GpuSnapshot
 
 SHORT_UUID = 12
@@ -20,6 +22,13 @@ class Ids:
 
     def gpu(self, uuid: str) -> str:
         return uuid
+
+    def limit(self, limit: int) -> str:
+        return f"{limit} bytes ({limit / GIB:.2f} GiB)"
+
+    def change(self, old: int, new: int) -> str:
+        """Of a limit."""
+        return f"{old} -> {new} bytes"
 
 
 class Names(Ids):
@@ -36,10 +45,23 @@ class Names(Ids):
         gpu = self._gpus.get(uuid)
         return uuid[:SHORT_UUID] if gpu is None or gpu.index is None else f"GPU {gpu.index}"
 
+    def limit(self, limit: int) -> str:
+        return f"{limit / GIB:.2f} GiB" if limit else "none"
+
+    def change(self, old: int, new: int) -> str:
+        return f"{self.limit(old)} -> {self.limit(new)}"
+
 
 def called(client: int, name: str) -> str:
     """A client by name and id."""
     return f"{name} ({client_name(client)})" if name else client_name(client)
+
+
+def gpu_described(gpu: Gpu) -> str:
+    """A GPU by index, model and UUID, for readers who know none of them."""
+    if gpu.index is None:
+        return f"GPU {gpu.uuid}"
+    return f"GPU {gpu.index} ({', '.join(part for part in (gpu.name, gpu.uuid) if part)})"
 
 
 def gpu_called(gpu: GpuSnapshot) -> str:

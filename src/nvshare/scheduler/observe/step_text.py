@@ -38,7 +38,7 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
         case ev.ModeSet():
             return [f"Quantum mode set to {event.mode}{_on(event.gpu, names)}"]
         case ev.SchedulingSwitched():
-            return [f"Anti-thrash scheduling switched {'on' if event.on else 'off'}"]
+            return [f"Scheduling switched {'on' if event.on else 'off'}"]
         case ev.GpuFound():
             return [f"GPU found: {event.gpu}, {event.size / GIB:.2f} GiB"]
         case ev.MemoryMoved(client=client):
@@ -89,10 +89,9 @@ def _describe_action(action: ac.Action, names: Ids) -> list[str]:
         case ac.ReportLimit():
             # The label of a pod that is not known from Kubernetes is "pod UID" already.
             kind = "pod " if action.group.startswith(POD_PREFIX) and not action.label.startswith("pod ") else ""
-            return [f"Memory limit changed for {kind}{action.label}: {action.old} -> {action.new} bytes"]
+            return [f"Memory limit changed for {kind}{action.label}: {names.change(action.old, action.new)}"]
         case ac.UpdateLimit():
-            size = f"{action.limit} bytes ({action.limit / GIB:.2f} GiB)"
-            return [f"Sending UPDATE_LIMIT to client {names.client(action.client)}: {size}"]
+            return [f"Sending UPDATE_LIMIT to client {names.client(action.client)}: {names.limit(action.limit)}"]
         case ac.Refuse():
             return [f"Refused: {action.reason}"]
         case _:

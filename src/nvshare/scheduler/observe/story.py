@@ -30,7 +30,7 @@ def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
         case "dropping":
             return f"{who} was told to release {where} and is finishing its work; its turn has lasted {since}."
         case "waiting":
-            obstacle = _obstacle(node, seat, gpu)
+            obstacle = _obstacle(node, client, seat, gpu)
             waits = f"{who} has been waiting for {where}{_together(node, seat)} for {since}"
             return f"{waits}, at place {seat.place}: {obstacle}.{_start(seat)}"
         case "blocked":
@@ -53,22 +53,23 @@ def _together(node: Snapshot, seat: SeatSnapshot) -> str:
     return f" together with {' and '.join(others)}" if others else ""
 
 
-def _obstacle(node: Snapshot, seat: SeatSnapshot, gpu: GpuSnapshot) -> str:
+def _obstacle(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: GpuSnapshot) -> str:
     if node.settling:
         return (
             "the scheduler has just started and waits for the clients of the scheduler before it to claim their locks"
         )
-    at_gpu = [(client, other) for client in node.clients for other in client.seats if other.gpu == gpu.uuid]
+    at_gpu = [(one, other) for one in node.clients for other in one.seats if other.gpu == gpu.uuid]
     need, free = f"{seat.swappable / GIB:.2f} GiB", f"{gpu.available_memory / GIB:.2f} GiB"
-    if seat.swappable <= gpu.available_memory and gpu.reserved_for is not None:
-        first = next(client for client, _ in at_gpu if client.id == gpu.reserved_for)
+    fits = seat.swappable <= gpu.available_memory
+    if fits and seat.together:
+        return "it would fit, and waits until the others are available too"
+    if fits and gpu.reserved_for not in (None, client.id):
+        first = next(one for one, _ in at_gpu if one.id == gpu.reserved_for)
         return (
             f"it would fit ({need} of {free} free), but {called(first.id, first.name)} is ahead and may not be passed"
         )
-    if seat.swappable <= gpu.available_memory and seat.together:
-        return "it would fit, and waits until the others are available too"
-    holders = [client for client, other in at_gpu if other.is_running]
-    ahead = [client for client, other in at_gpu if 0 < other.place < seat.place]
+    holders = [one for one, other in at_gpu if other.is_running]
+    ahead = [one for one, other in at_gpu if 0 < other.place < seat.place]
     parts = [f"it needs {need}, and {free} are free beside {_listed(holders) or 'no client'}"]
     if ahead:
         parts.append(f"{_listed(ahead)} {'is' if len(ahead) == 1 else 'are'} ahead of it")

@@ -24,6 +24,7 @@ from nvshare.scheduler.clients.identity import cgroup_owner, proc_text
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.metrics import Metrics
+from nvshare.scheduler.observe.names import gpu_described
 from nvshare.scheduler.sources.claims import Claims
 
 _NOT_SHARED = (
@@ -120,12 +121,13 @@ class Kubernetes:
         if client is None or not client.group.key.startswith(POD_PREFIX):
             return
         holder = self._engine.node.clients.get(wait.holder)
-        text = f"Process {client.pid} ({client_name(wait.client)}) has waited {wait.waited_ns // SECOND} s for GPU"
         whom = "no client: its memory does not fit" if holder is None else f"{holder.group.label} ({holder.name})"
+        gpu = gpu_described(self._engine.node.gpus[wait.gpu])
+        text = f"Process {client.pid} ({client_name(wait.client)}) has waited {wait.waited_ns // SECOND} s for {gpu}"
         if wait.place:
-            text += f" {wait.gpu}, place {wait.place}; it is held by {whom}"
+            text += f", place {wait.place}; it is held by {whom}"
         else:
-            text += f" {wait.gpu}: its turn would evict GPU memory of {whom}, and there is no host memory for that"
+            text += f": its turn would evict GPU memory of {whom}, and there is no host memory for that"
         self._report(client.group.key.removeprefix(POD_PREFIX), "WaitingForGPU", text, warning=False)
 
     def _has_claim(self, pod: str) -> bool:

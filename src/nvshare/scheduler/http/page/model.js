@@ -18,7 +18,7 @@ const ENDS = {
   released: "released the GPU",
   revoked: "did not stop in time; the next program ran",
   left: "the program ended",
-  off: "anti-thrash scheduling was switched on or off",
+  off: "scheduling was switched on or off",
 };
 
 class Lane {

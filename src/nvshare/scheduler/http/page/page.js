@@ -99,7 +99,7 @@ function showHeadline() {
   const { version, started, node, host } = model.status;
   const parts = [host, version, `up ${span(Math.max(0, now() - started))}`, `policy ${node.policy}`];
   if (view.pausedAt !== null) parts.push(`paused at ${clock(view.pausedAt)}`);
-  if (!node.scheduling) parts.push("anti-thrash OFF: all programs may run");
+  if (!node.scheduling) parts.push("scheduling OFF: all programs may run");
   if (node.settling) parts.push("settling after a restart");
   if (!node.gpus.length) parts.push("no GPU found yet");
   if (model.lost) parts.push(`${model.lost} steps not shown`);
@@ -178,7 +178,7 @@ function row({ client, seat }, gpu) {
     return made;
   };
   const who = element("td", { className: "who", textContent: client.name });
-  const why = seat.state === "waiting" ? obstacle(seat, gpu, model.status.node) : "";
+  const why = seat.state === "waiting" ? obstacle(client, seat, gpu, model.status.node) : "";
   if (why) who.append(element("small", { className: "why", textContent: why }));
   who.append(element("small", { textContent: `${clientName(client.id)} · ${client.label} · pid ${client.pid}` }));
   const place = seat.state === "waiting" ? ` (${seat.place})` : seat.is_idle ? " (idle)" : "";

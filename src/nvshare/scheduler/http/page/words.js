@@ -38,9 +38,11 @@ export function gpuTitle(gpu) {
 }
 
 // Why one client waits, beyond what `queueReason` says of all; the scheduler's own words are `nvsharectl story`.
-export function obstacle(seat, gpu, node) {
-  if (seat.swappable <= gpu.available_memory && gpu.reserved_for !== null) {
-    const first = node.clients.find((client) => client.id === gpu.reserved_for);
+export function obstacle(client, seat, gpu, node) {
+  const fits = seat.swappable <= gpu.available_memory;
+  if (fits && seat.together.length > 0) return "would fit, and waits until the other GPUs are available too";
+  if (fits && gpu.reserved_for !== null && gpu.reserved_for !== client.id) {
+    const first = node.clients.find((other) => other.id === gpu.reserved_for);
     return `would fit, but ${first ? first.name : clientName(gpu.reserved_for)} is ahead and may not be passed`;
   }
   const start = seat.expected_start_ns === null ? "" : ` · will probably start within ${span(seat.expected_start_ns / 1e9)}`;
