@@ -1,7 +1,8 @@
 """Real programs and their scheduler under every load that was ever found to hurt: python tools/chaos.py.
 
 1. A storm: programs on a simulated GPU while their scheduler is killed every second (--seconds 60).
-2. Processes that share a limit: allocations that were answered wrongly (--allocations 1000000 --seeds 3).
+2. Processes that share a limit: allocations that were answered wrongly (--allocations 1000000 --seeds 3,
+   --shipped-waits).
 3. One load for each way in which the scheduler was ended, frozen, starved or outwitted (--load-seconds 4, --only 3,7).
 
 A table says what was measured. The exit code is 1 if something was violated."""
@@ -20,9 +21,11 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src"), str(ROOT)]
 import chaos.allocations as sharing  # type: ignore[import-not-found]  # noqa: E402
 import chaos.loads as loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.program_loads as program_loads  # type: ignore[import-not-found]  # noqa: E402
+from chaos.start_together import start_together  # type: ignore[import-not-found]  # noqa: E402
 from chaos.storm import Plan, Storm, few_descriptors  # type: ignore[import-not-found]  # noqa: E402
 
-LOADS = {**loads.LOADS, **program_loads.LOADS}
+STARTS = {"2b": ("processes that start together", start_together)}
+LOADS = {**loads.LOADS, **program_loads.LOADS, **STARTS}
 Row = tuple[str, str, list[str]]
 """The name of a load, what was measured, and what was wrong."""
 
@@ -44,8 +47,9 @@ def storm(place: Path, plan: Plan) -> Row:
     return "a storm", measured, report.wrong
 
 
-def allocations(place: Path, wanted: int, seed: int) -> Row:
-    report = sharing.Allocations(place, sharing.Plan(allocations=wanted, seed=seed)).run()
+def allocations(place: Path, wanted: int, seed: int, *, has_shipped_waits: bool) -> Row:
+    plan = sharing.Plan(allocations=wanted, seed=seed, has_shipped_waits=has_shipped_waits)
+    report = sharing.Allocations(place, plan).run()
     faults = ", ".join(f"{n} x {what}" for what, n in report.done.items())
     measured = (
         f"{report.allocations} in {report.seconds:.0f} s ({faults}): {report.refusals} refused,"
@@ -53,7 +57,7 @@ def allocations(place: Path, wanted: int, seed: int) -> Row:
     )
     if report.excused:
         measured += f"; {report.excused} refused for a process that did not run for {report.longest_stall_ms} ms"
-    return f"2  allocations, seed {seed}", measured, report.complaints
+    return f"2  allocations, seed {seed}", measured, report.wrong(plan)
 
 
 def load(place: Path, row: str, seconds: float) -> Row:
@@ -76,7 +80,8 @@ def rows(options: argparse.Namespace, place: Path) -> Iterator[Row]:
         elif row == "2":
             for seed in range(options.seed, options.seed + options.seeds):
                 (place / f"allocations-{seed}").mkdir()
-                yield allocations(place / f"allocations-{seed}", options.allocations, seed)
+                where = place / f"allocations-{seed}"
+                yield allocations(where, options.allocations, seed, has_shipped_waits=options.shipped_waits)
         else:
             yield load(where, row, options.load_seconds)
 
@@ -90,6 +95,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--allocations", type=int, default=100_000)
     parser.add_argument("--seeds", type=int, default=1, help="how many runs of allocations, each with its seed")
+    parser.add_argument("--shipped-waits", action="store_true", help="the library's default waits, in load 2")
     parser.add_argument("--load-seconds", type=float, default=4)
     parser.add_argument("--only", default="", help="some loads only, for example storm,2,7")
     options = parser.parse_args()

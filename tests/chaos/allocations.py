@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,11 @@ NULL_DRIVER = ROOT / "build" / "native" / "null"
 RUN = "c4a05" + "0" * 27
 LIMITS = (2 * GIB, 3 * GIB, 4 * GIB, 6 * GIB, 20 * GIB)
 """All threads together want 4 GiB on average and 18 GiB at most."""
+MAX_EXCUSED = 0.001
+"""Of all allocations: those that were refused wrongly while some process did not get the processor."""
+LONG_WAITS = dict.fromkeys(("NVSHARE_ORPHAN_WAIT_MS", "NVSHARE_ASK_MS", "NVSHARE_JOIN_MS"), "60000")
+STALL_MS, LOOK_S = 100, 0.25
+"""The scheduler waited for a processor for so long within the time from one look to the next."""
 PROCESSES, THREADS, COMPLAINTS = 16, 16, 32
 KINDS = ("plain", "managed", "pitch", "pool", "handle", "mapped", "array")
 
@@ -37,7 +43,7 @@ class Part(ctypes.Structure):
 class Complaint(ctypes.Structure):
     """A wrong answer."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("is_over", "kind", "size", "sum", "limit")]
+    _fields_ = [(name, ctypes.c_int64) for name in ("is_over", "kind", "size", "sum", "limit", "process", "at_ms")]
 
 
 class Oracle(ctypes.Structure):
@@ -66,6 +72,9 @@ class Plan:
     restart_every_s: float = 20.0
     change_every_s: float = 1.5
     most_s: float = 3600.0
+    has_shipped_waits: bool = False
+    """The library waits for a scheduler and its answers as long as it does by default. Otherwise it waits longer: a
+    busy machine may take long to start a scheduler, and a process that waits no longer has the whole limit."""
 
 
 @dataclass
@@ -84,6 +93,25 @@ class Report:
     done: dict[str, int] = field(default_factory=lambda: {"kill": 0, "restart": 0, "change": 0})
     complaints: list[str] = field(default_factory=list)
 
+    def wrong(self, plan: Plan) -> list[str]:
+        """All that must not be."""
+        found = list(self.complaints)
+        if self.failures:
+            found.append(f"{self.failures} calls failed otherwise than for want of memory")
+        if self.allocations < plan.allocations:
+            found.append(f"{self.allocations} allocations instead of {plan.allocations}")
+        if self.excused > self.allocations * MAX_EXCUSED:
+            found.append(f"{self.excused} refusals on a machine that is too busy for a verdict")
+        return found
+
+
+def _processor_delay_ms(pid: int) -> int:
+    """How long the process has been ready to run without running; 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) // 1_000_000
+    except (OSError, IndexError):
+        return 0
+
 
 class Allocations:
     """One run."""
@@ -100,6 +128,8 @@ class Allocations:
         self.oracle.least_limit = self.oracle.most_limit = LIMITS[0]
         self.program = self._build()
         self.started = 0
+        self.faults: list[tuple[int, str]] = []
+        """When each began and had ended, in milliseconds of the monotonic clock."""
         self.daemon = self._start_daemon()
         self.processes = [self._start(number) for number in range(plan.processes)]
 
@@ -117,9 +147,7 @@ class Allocations:
     def _start(self, number: int) -> subprocess.Popen[bytes]:
         values = {**os.environ, "LD_PRELOAD": str(LIBRARY), "LD_LIBRARY_PATH": str(NULL_DRIVER)}
         values |= {"NVSHARE_SOCKET": self.daemon.socket, "NVSHARE_RUN_ID": RUN, "NVSHARE_RECONNECT_MS": "100"}
-        # A busy machine may take long to start a scheduler, and longer than usual nobody would wait for it.
-        values |= {"NVSHARE_GPU_MEMORY_LIMIT": str(LIMITS[0]), "NVSHARE_ORPHAN_WAIT_MS": "60000"}
-        values |= {"NVSHARE_ASK_MS": "60000", "NVSHARE_JOIN_MS": "60000"}
+        values |= {"NVSHARE_GPU_MEMORY_LIMIT": str(LIMITS[0])} | ({} if self.plan.has_shipped_waits else LONG_WAITS)
         self.started += 1
         words = [str(self.program), str(self.path), str(number), str(self.plan.threads)]
         log = (self.place / f"allocator-{self.started}.log").open("wb")
@@ -135,6 +163,7 @@ class Allocations:
             "restart": (plan.restart_every_s, self._restart),
             "change": (plan.change_every_s, self._change),
         }
+        threading.Thread(target=self._watch_scheduler, daemon=True).start()
         due = {name: began + every * self.chance.uniform(0.3, 1.0) for name, (every, _) in faults.items()}
         try:
             while self.oracle.allocations < plan.allocations and time.monotonic() - began < plan.most_s:
@@ -142,7 +171,9 @@ class Allocations:
                 time.sleep(min(0.1, max(0.0, due[name] - time.monotonic())))
                 if time.monotonic() >= due[name]:
                     every, fault = faults[name]
+                    self._note(f"a {name} began")
                     fault()
+                    self._note(f"a {name} had ended")
                     self.report.done[name] += 1
                     due[name] = time.monotonic() + every * self.chance.uniform(0.5, 1.5)
             self._end()
@@ -153,6 +184,19 @@ class Allocations:
             self.daemon.kill()
         self.report.seconds = time.monotonic() - began
         return self._judgement()
+
+    def _watch_scheduler(self) -> None:
+        """Note when the scheduler waited for a processor for long, as the allocators do for themselves."""
+        before = 0
+        while not self.oracle.is_over:
+            delay_ms = _processor_delay_ms(self.daemon.pid)
+            if delay_ms - before >= STALL_MS and before:
+                self.oracle.stalled_ms = time.monotonic_ns() // 1_000_000
+            before = delay_ms
+            time.sleep(LOOK_S)
+
+    def _note(self, what: str) -> None:
+        self.faults.append((time.monotonic_ns() // 1_000_000, what))
 
     # What is done to them.
 
@@ -248,5 +292,9 @@ class Allocations:
         for one in oracle.complaints:
             if one.size:
                 what = "allowed over the limit" if one.is_over else "refused although it fitted"
-                report.complaints.append(f"{what}: {KINDS[one.kind]} {one.size}, sum {one.sum}, limit {one.limit}")
+                when = max((fault for fault in self.faults if fault[0] <= one.at_ms), default=(0, "the beginning"))
+                report.complaints.append(
+                    f"{what}: {KINDS[one.kind]} {one.size} of process {one.process}, sum {one.sum}, limit {one.limit},"
+                    f" {one.at_ms - when[0]} ms after {when[1]}"
+                )
         return report

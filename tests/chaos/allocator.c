@@ -26,12 +26,12 @@ struct worker {
     struct part *part;
     unsigned state;
     int count;
-    int64_t began_ms;
     struct piece pieces[MAX_PIECES];
 };
 
 static struct oracle *oracle;
 static CUcontext context;
+static int process;
 
 static unsigned lot(struct worker *worker, unsigned most)
 {
@@ -89,7 +89,7 @@ static CUresult release(const struct piece *piece)
 
 /* ---- the machine ---- */
 
-enum { LOOK_MS = 10, STALL_MS = 100, RECALL_MS = 200, EXCUSE_MS = 1000 };
+enum { LOOK_MS = 10, STALL_MS = 100, EXCUSE_MS = 1000 };
 
 static int64_t now_ms(void)
 {
@@ -99,7 +99,7 @@ static int64_t now_ms(void)
 }
 
 /* A process that has not answered for 200 ms is not waited for, and others are refused for its sake. A thread that only sleeps
- * shows when this process did not get the processor for so long. */
+ * measures when this process did not get the processor for half of that; refusals of the second after it are counted apart. */
 static void *watch(void *nothing)
 {
     for (int64_t then = now_ms();; then = now_ms()) {
@@ -166,14 +166,12 @@ static void less(struct worker *worker, int64_t bytes)
 static void complain(_Atomic int64_t *counter, struct complaint complaint)
 {
     int64_t number = atomic_fetch_add(counter, 1);
+    complaint.process = process, complaint.at_ms = now_ms();
     if (number < MAX_COMPLAINTS / 2)
         oracle->complaints[complaint.is_over * MAX_COMPLAINTS / 2 + number] = complaint;
 }
 
-static bool is_excused(int64_t began_ms)
-{
-    return now_ms() - began_ms >= RECALL_MS || now_ms() - atomic_load(&oracle->stalled_ms) < EXCUSE_MS;
-}
+static bool is_excused(void) { return now_ms() - atomic_load(&oracle->stalled_ms) < EXCUSE_MS; }
 
 static void judge(struct worker *worker, const struct piece *piece, CUresult result, int64_t least, int64_t most)
 {
@@ -186,7 +184,7 @@ static void judge(struct worker *worker, const struct piece *piece, CUresult res
         raise_to(&worker->part->peak, atomic_load(&oracle->upper));
         int64_t peak = atomic_load(&worker->part->peak);
         atomic_fetch_add(&oracle->refusals, 1);
-        if (peak <= least && is_excused(worker->began_ms))
+        if (peak <= least && is_excused())
             atomic_fetch_add(&oracle->excused, 1);
         else if (peak <= least)
             complain(&oracle->wrong_refusals, (struct complaint){0, piece->kind, piece->bytes, peak, least});
@@ -208,7 +206,6 @@ static bool take(struct worker *worker)
     atomic_store(&worker->part->peak, 0);
     atomic_fetch_add(&worker->part->calls, 1);
     more(worker, piece->bytes);
-    worker->began_ms = now_ms();
     CUresult result = allocate(piece);
     least = least_of(least, atomic_load(&oracle->least_limit));
     most = -least_of(-most, -atomic_load(&oracle->most_limit));
@@ -256,7 +253,8 @@ int main(int count, char **words)
     pthread_t ids[MAX_THREADS];
     if (count != 5 || lib_driver_find("dlsym") != 0)
         return 2;
-    int file = open(words[1], O_RDWR), process = atoi(words[2]), threads = atoi(words[3]);
+    int file = open(words[1], O_RDWR), threads = atoi(words[3]);
+    process = atoi(words[2]);
     oracle = mmap(NULL, sizeof *oracle, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (oracle == MAP_FAILED || cu.Init(0) != CUDA_SUCCESS || cu.CtxCreate(&context, 0, 0) != CUDA_SUCCESS)
         return 3;

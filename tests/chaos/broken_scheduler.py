@@ -6,7 +6,13 @@ python -m chaos.broken_scheduler RULE OPTIONS OF nvshare-scheduler
 import sys
 from collections.abc import Callable
 
-from nvshare.core.actions import Action
+import msgspec
+
+from nvshare.core.actions import Action, GiveBudget
+from nvshare.core.limits.budget_questions import Question
+from nvshare.core.limits.limit_members import Share
+from nvshare.core.limits.shared_limit import SharedLimit
+from nvshare.core.model import MIB
 from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 from nvshare.scheduler.main import main
@@ -34,9 +40,34 @@ def queue_revoked_clients() -> None:
     Turns.revoke = queued  # type: ignore[method-assign]
 
 
+def refuse_from_stale_bounds() -> None:
+    """A question about budget is refused by what was last heard of the others, which need not be so any more."""
+
+    def has_proof(self: SharedLimit, question: Question, out: list[Action]) -> bool:
+        self._proof_round, self._proof_spare = question.round + 1, self.limit - self.members.bound
+        return True
+
+    SharedLimit._has_proof = has_proof  # type: ignore[method-assign]
+
+
+def give_too_much() -> None:
+    """Each budget is larger than what was set aside for it."""
+    give = SharedLimit._give
+
+    def generous(self: SharedLimit, share: Share, budget: int, ask: int, out: list[Action]) -> None:
+        give(self, share, budget, ask, out)
+        last = out[-1]
+        assert isinstance(last, GiveBudget)
+        out[-1] = msgspec.structs.replace(last, budget=budget + 64 * MIB)
+
+    SharedLimit._give = generous  # type: ignore[method-assign]
+
+
 RULES: dict[str, Callable[[], None]] = {
     "late-claims": believe_late_claims,
     "revoked-clients": queue_revoked_clients,
+    "stale-bounds": refuse_from_stale_bounds,
+    "too-much-budget": give_too_much,
 }
 
 

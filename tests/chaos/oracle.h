@@ -21,7 +21,7 @@ struct part {
 };
 
 struct complaint {
-    int64_t is_over, kind, size, sum, limit;
+    int64_t is_over, kind, size, sum, limit, process, at_ms;
 };
 
 struct oracle {

@@ -253,6 +253,7 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (rf"the host can take {_SIZE} of {_WHO} on {_AT}", _event(lambda s, m: ev.HostMemoryMeasured(
         (HostRoom(s.ids[m["who"]], m["gpu"], parse_size(m["size"])),)))),
     (r"the alarm rings", _event(lambda s, m: ev.AlarmRang())),
+    (r"the daemon serves", _event(lambda s, m: ev.ServingBegan())),
     (r"pods are listed", _event(lambda s, m: ev.PodsListed())),
     (r"claim (?P<claim>\S+) ends", _event(lambda s, m: ev.ClaimEnded(f"uid-{m['claim']}"))),
     (r"claim (?P<claim>\S+)(?P<rest>.*)", _event(lambda s, m: claim_prepared(m["claim"], m["rest"]))),

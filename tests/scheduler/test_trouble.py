@@ -104,6 +104,29 @@ def test_a_failure_of_the_core_ends_the_scheduler_even_if_an_operator_caused_it(
     log.wait_for(r"\[NVSHARE\]\[ERROR\]: internal error, ending: ZeroDivisionError")
 
 
+def test_a_start_that_takes_longer_than_the_settling_time_costs_nobody_its_lock(tmp_path: Path) -> None:
+    path = f"{tmp_path}/run/s.sock"
+    first = start(tmp_path, "pass")
+    assert first.stderr is not None
+    LogReader(first.stderr).wait_for("listens at")
+    with WireClient(path).register() as client:
+        lock = client.take_lock(9 * GIB)
+        first.kill()
+        first.wait()
+    slow = (
+        "import time; import nvshare.scheduler.main as m; right = m.Daemon._remember_limits;"
+        " m.Daemon._remember_limits = lambda self: (time.sleep(1), right(self))"
+    )
+    second = start(tmp_path, slow, NVSHARE_SETTLE_SECONDS="0.9")
+    assert second.stderr is not None
+    LogReader(second.stderr).wait_for("listens at")
+    holds = entry(0, state=wire.ClaimState.HOLDING, lock=lock, swappable=9 * GIB, contexts=1)
+    with WireClient(path).register(holds) as client:
+        assert not [message for message in client.hear_all() if isinstance(message, (wire.LockOk, wire.DropLock))]
+    second.terminate()
+    assert second.wait(20) == 0
+
+
 FIRST_TIME_ONLY = (
     "import itertools; from nvshare import translation as t; from nvshare.{0}; times = itertools.count(); "
 )

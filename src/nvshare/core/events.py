@@ -204,6 +204,10 @@ class ClaimEnded(Event, frozen=True):
 # From the machine.
 
 
+class ServingBegan(Event, frozen=True):
+    """Clients are served from now on. After a restart the settling time begins: a start may take longer than it."""
+
+
 class GpuFound(Event, frozen=True):
     """`index` and `name` (the model) are NVML's, for people."""
 

@@ -89,14 +89,13 @@ class Node:
             ev.GpuFound: self._note_gpu,
             ev.MemoryMeasured: self._note_measured,
             ev.HostMemoryMeasured: self._note_host_measured,
+            ev.ServingBegan: self._note_serving,
             ev.AlarmRang: self._note_alarm,
         }
 
     def handle(self, now: int, event: ev.Event) -> list[Action]:
         """What to do about an event. If `now` is earlier than in the last call, the time of that call counts."""
-        if now < self._now:
-            now = self._now
-        self._now = now
+        now = self._now = max(self._now, now)
         out: list[Action] = []
         if self._settles_at is not None and now >= self._settles_at:
             self._end_settling()
@@ -276,6 +275,10 @@ class Node:
         out.extend(SwitchScheduling(client, event.on) for client in self.clients)
 
     # The machine.
+
+    def _note_serving(self, now: int, event: ev.ServingBegan, out: list[Action]) -> None:
+        if self._settles_at is not None:
+            self._settles_at = now + self.settings.settle_ns
 
     def _note_gpu(self, now: int, event: ev.GpuFound, out: list[Action]) -> None:
         self._touch(gpu := self._gpu(event.gpu))

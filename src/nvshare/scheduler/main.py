@@ -16,7 +16,7 @@ import uvloop
 
 from nvshare import admin
 from nvshare.config import Config, ConfigError, load
-from nvshare.core.events import ClientLeft, ClientRegistered, LimitSet
+from nvshare.core.events import ClientLeft, ClientRegistered, LimitSet, ServingBegan
 from nvshare.core.model import SECOND, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.journal import DaemonStart
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 EXIT_CONFIG = 2
 _LONGEST_LIST_S = 2.0
+MAX_START_NS = 60_000_000_000
+"""The settling time begins when clients are served; at the latest this long after the start."""
 NVIDIA_DRIVER = "/proc/driver/nvidia"
 """There while the kernel module is loaded. Simulated GPUs have no memory on the host."""
 
@@ -110,6 +112,8 @@ class Daemon:
         log.info(f"nvshare-scheduler listens at {self._config.socket}")
         gc.collect()
         gc.freeze()
+        if self._engine.node.is_settling:
+            self._engine.post(ServingBegan())
         notify_systemd("READY=1")
         code = await self._shutdown.wait()
         notify_systemd("STOPPING=1")
@@ -152,7 +156,7 @@ class Daemon:
     def _node(self) -> Node:
         settles_at = None
         if self._instance_lock.had_predecessor and self._settings.settle_ns:
-            settles_at = time.monotonic_ns() + self._settings.settle_ns
+            settles_at = time.monotonic_ns() + MAX_START_NS + self._settings.settle_ns
         self._daemon_start = DaemonStart(
             now=time.monotonic_ns(),
             settings=self._settings,
