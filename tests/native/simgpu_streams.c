@@ -343,12 +343,42 @@ static void modules(void)
     TRUE_(value == 65536);
     OK(cuFuncSetCacheConfig, function, 1);
     OK(cuFuncSetSharedMemConfig, function, 1);
-    IS(CUDA_ERROR_NOT_SUPPORTED, cuFuncGetParamInfo, function, 0, &offset, &bytes);
+    OK(cuFuncGetParamInfo, function, 0, &offset, &bytes);
+    TRUE_(offset == 0 && bytes == 8);
+    IS(CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo, function, 1, &offset, &bytes);
     OK(cuFuncIsLoaded, &value, function);
     OK(cuFuncLoad, function);
     OK(cuModuleUnload, module);
     IS(BAD_HANDLE, cuModuleUnload, module);
     IS(BAD_HANDLE, cuFuncLoad, function);
+}
+
+static const char param_ptx[] =
+    ".version 8.0\n.visible .entry all(\n\t.param .u32 n,\n\t.param .u64 .ptr .global .align 128 p,\n\t.param .align 16 .b8 s[24],\n"
+    "\t.param .f16 h,\n\t.param .f64 d\n)\n.entry none\n{\n}\n.entry strange(.param .what x)\n";
+
+static void kernel_parameters(void)
+{
+    static const size_t offsets[] = {0, 8, 16, 40, 48}, sizes[] = {4, 8, 24, 2, 8};
+    CUmodule module = NULL;
+    CUfunction function = NULL;
+    size_t offset = 0, bytes = 0;
+    OK(cuModuleLoadData, &module, param_ptx);
+    OK(cuModuleGetFunction, &function, module, "all");
+    for (size_t i = 0; i < 5; i++) {
+        OK(cuFuncGetParamInfo, function, i, &offset, &bytes);
+        TRUE_(offset == offsets[i] && bytes == sizes[i]);
+    }
+    IS(CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo, function, 5, &offset, &bytes);
+    OK(cuModuleGetFunction, &function, module, "none");
+    IS(CUDA_ERROR_INVALID_VALUE, cuFuncGetParamInfo, function, 0, &offset, &bytes);
+    OK(cuModuleGetFunction, &function, module, "strange");
+    IS(CUDA_ERROR_NOT_SUPPORTED, cuFuncGetParamInfo, function, 0, &offset, &bytes);
+    OK(cuModuleUnload, module);
+    OK(cuModuleLoadFatBinary, &module, "some fat binary");
+    OK(cuModuleGetFunction, &function, module, "any");
+    IS(CUDA_ERROR_NOT_SUPPORTED, cuFuncGetParamInfo, function, 0, &offset, &bytes);
+    OK(cuModuleUnload, module);
 }
 
 static void libraries(void)
@@ -382,7 +412,7 @@ static void libraries(void)
     OK(cuKernelGetAttribute, &value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel_, 0);
     TRUE_(value == 1);
     OK(cuKernelSetCacheConfig, kernel_, 2, 0);
-    IS(CUDA_ERROR_NOT_SUPPORTED, cuKernelGetParamInfo, kernel_, 0, &offset, &bytes);
+    IS(CUDA_ERROR_INVALID_VALUE, cuKernelGetParamInfo, kernel_, 0, &offset, &bytes); /* it has none */
     OK(cuLaunchKernel, (CUfunction)kernel_, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL); /* a kernel may stand for its function */
     OK(cuCtxSynchronize);
     OK(cuLibraryUnload, library);
@@ -442,6 +472,7 @@ int main(void)
     kernel_that_waits();
     launches();
     modules();
+    kernel_parameters();
     libraries();
     linker_and_occupancy();
     return done();

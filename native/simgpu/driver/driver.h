@@ -153,6 +153,7 @@ struct CUfunc_st {
     uint32_t special;
     uint64_t duration_ns;            /* real */
     const char *name;
+    const struct sim_entry *entry;   /* what its image says about it; NULL: nothing */
     CUmodule module;
     CUlibrary library;
     CUfunction next;

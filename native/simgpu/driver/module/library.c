@@ -207,19 +207,20 @@ CUresult cuFuncSetSharedMemConfig(CUfunction function, int config)
     return config >= 0 && config <= 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Images are not read for parameters: those of the special kernels are known, of others none. */
+/* Known for the special kernels, and for those of PTX texts. */
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
-    static const size_t counts[] = {[SIM_SPIN] = 1, [SIM_TOUCH] = 2, [SIM_WAIT_FLAG] = 2};
+    static const size_t counts[] = {[SIM_SPIN] = 1, [SIM_TOUCH] = 2, [SIM_WAIT_FLAG] = 2, [SIM_TRAP] = 0};
     SIM_TRY(check_function(function));
     if (offset == NULL || size == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (function->special == SIM_PLAIN)
+    bool is_plain = function->special == SIM_PLAIN;
+    if (is_plain && (function->entry == NULL || !function->entry->params_known))
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (function->special >= sizeof counts / sizeof *counts || index >= counts[function->special])
+    if (index >= (is_plain ? function->entry->param_count : counts[function->special]))
         return CUDA_ERROR_INVALID_VALUE;
-    *offset = 8 * index;
-    *size = 8;
+    *offset = is_plain ? function->entry->params[index].offset : 8 * index;
+    *size = is_plain ? function->entry->params[index].bytes : 8;
     return CUDA_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
-/* Modules, libraries and kernels. Images are not executed, only read for the names of the kernels in them: PTX text and
- * cubin files are understood; any other image (compressed fat binaries) has every kernel one asks for. */
+/* Modules, libraries and kernels. Images are not executed, only read: PTX text for the names and parameters of its kernels, cubin
+ * files for their names; any other image (compressed fat binaries) has every kernel one asks for. */
 #define _GNU_SOURCE
 #include "driver/driver.h"
 #include "driver/module/module.h"
@@ -11,24 +11,14 @@
 
 /* ---- reading images ---- */
 
-static void add_name(CUmodule module, const char *name, size_t length)
+struct sim_entry *sim_module_add(CUmodule module, const char *name, size_t length)
 {
-    if (module->name_count == SIM_MODULE_NAMES || length == 0)
-        return;
-    module->names[module->name_count] = strndup(name, length);
-    if (module->names[module->name_count] != NULL)
-        module->name_count++;
-}
-
-static void read_ptx(CUmodule module, const char *text)
-{
-    module->names_known = true;
-    for (const char *at = strstr(text, ".entry"); at != NULL; at = strstr(at, ".entry")) {
-        at += strlen(".entry");
-        at += strspn(at, " \t\r\n");
-        size_t length = strcspn(at, " \t\r\n({;");
-        add_name(module, at, length);
+    struct sim_entry *entry = module->name_count < SIM_MODULE_NAMES && length != 0 ? calloc(1, sizeof *entry) : NULL;
+    if (entry == NULL || (entry->name = strndup(name, length)) == NULL) {
+        free(entry);
+        return NULL;
     }
+    return module->entries[module->name_count++] = entry;
 }
 
 /* A kernel NAME has a section .text.NAME. */
@@ -43,7 +33,7 @@ static void read_cubin(CUmodule module, const unsigned char *image)
     for (unsigned i = 0; i < header->e_shnum; i++) {
         const char *name = strings + sections[i].sh_name;
         if (strncmp(name, ".text.", 6) == 0)
-            add_name(module, name + 6, strlen(name + 6));
+            sim_module_add(module, name + 6, strlen(name + 6));
     }
 }
 
@@ -56,7 +46,7 @@ static CUresult read_image(CUmodule module, const void *image)
     if (memcmp(bytes, ELFMAG, SELFMAG) == 0)
         read_cubin(module, bytes);
     else if (word != fatbin_wrapper && word != 0xba55ed50u && strstr(image, ".version") != NULL)
-        read_ptx(module, image);
+        sim_ptx_read(module, image);
     return CUDA_SUCCESS;
 }
 
@@ -108,14 +98,12 @@ static uint32_t special_of(const char *name)
     return SIM_PLAIN;
 }
 
-static bool has_kernel(const struct CUmod_st *module, const char *name)
+static const struct sim_entry *entry_of(const struct CUmod_st *module, const char *name)
 {
-    if (!module->names_known || special_of(name) != SIM_PLAIN)
-        return true;
     for (unsigned i = 0; i < module->name_count; i++)
-        if (strcmp(module->names[i], name) == 0)
-            return true;
-    return false;
+        if (strcmp(module->entries[i]->name, name) == 0)
+            return module->entries[i];
+    return NULL;
 }
 
 static void default_attributes(CUfunction function)
@@ -132,7 +120,8 @@ CUresult sim_module_function(CUmodule module, const char *name, CUfunction *made
 {
     if (made == NULL || name == NULL || name[0] == '\0')
         return CUDA_ERROR_INVALID_VALUE;
-    if (!has_kernel(module, name))
+    const struct sim_entry *entry = entry_of(module, name);
+    if (module->names_known && entry == NULL && special_of(name) == SIM_PLAIN)
         return CUDA_ERROR_NOT_FOUND;
     pthread_mutex_lock(&module->lock);
     CUcontext context;
@@ -150,6 +139,7 @@ CUresult sim_module_function(CUmodule module, const char *name, CUfunction *made
         function->name_id = sim_trace_name(name);
         function->special = special_of(name);
         function->duration_ns = sim_kernel_duration(name);
+        function->entry = entry;
         function->module = module;
         function->library = module->library;
         default_attributes(function);
@@ -173,8 +163,10 @@ void sim_module_unload(CUmodule module)
         free(global->name);
         free(global);
     }
-    for (unsigned i = 0; i < module->name_count; i++)
-        free(module->names[i]);
+    for (unsigned i = 0; i < module->name_count; i++) {
+        free(module->entries[i]->name);
+        free(module->entries[i]);
+    }
     sim_code_uncharge(&module->charge);
     pthread_mutex_destroy(&module->lock);
     sim_handle_free(module);
@@ -279,7 +271,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, C
     if (functions == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count && i < module->name_count; i++)
-        SIM_TRY(sim_module_function(module, module->names[i], &functions[i]));
+        SIM_TRY(sim_module_function(module, module->entries[i]->name, &functions[i]));
     return CUDA_SUCCESS;
 }
 
