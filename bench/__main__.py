@@ -36,6 +36,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "daemon": rows_of("daemon"),
     "floods": rows_of("floods"),
     "simgpu": rows_of("simgpu"),
+    "switches": rows_of("switches"),
 }
 
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,14 +32,20 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def scheduler(directory: Path, *options: str, prepare: Callable[[], None] | None = None) -> Iterator[Scheduler]:
-    """Started with these options, without NVML and Kubernetes; `prepare` runs in its process first."""
+def scheduler(
+    directory: Path,
+    *options: str,
+    prepare: Callable[[], None] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[Scheduler]:
+    """Started with these options, without NVML (unless they say otherwise) and Kubernetes; `prepare` runs in its
+    process first."""
     made, operator = directory / "s.sock", directory / "op" / "c.sock"
     where = ("--socket", str(made), "--operator-socket", str(operator))
     quiet = ("--nvml", "off", "--kubernetes", "off", "--log-level", "warning")
     command = [sys.executable, "-m", "nvshare.scheduler.main", *where, *quiet, *options]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, preexec_fn=prepare) as process:
+    variables = {**environment, "PYTHONPATH": str(SOURCES)}
+    with subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, preexec_fn=prepare) as process:
         try:
             wait_for(made, process)
             yield Scheduler(process.pid, made, operator)

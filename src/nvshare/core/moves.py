@@ -4,7 +4,7 @@
     out     min(need of the first in the queue, away + margin), less what other leaving clients were asked for
     in      swappable(client), at most what the other running clients leave of the card; 0 while nothing is away
 
-The margin is 1/64 of the card. If a prefetch finds the card full by a few bytes, the driver evicts the oldest memory,
+The margin is 1/128 of the card. If a prefetch finds the card full by a few bytes, the driver evicts the oldest memory,
 which may be the client's own, and then much more has to move."""
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.seat import Seat
 from nvshare.core.wait_queue import WaitQueue
 
-MARGIN = 64
+MARGIN = 128
 
 
 class Moves:
