@@ -40,7 +40,7 @@ $(BUILD)/checks/simgpu_unit_state: $(TOP)/../tests/native/simgpu_unit_state.c $(
 	@mkdir -p $(@D)
 	$(CC) $(SIM_CFLAGS) $^ -o $@ $(ALL_LDFLAGS) -lpthread
 CHECKS += $(SIM_CHECKS) $(BUILD)/checks/simgpu_unit_state $(BUILD)/null/libcuda.so.1 $(BUILD)/bench/launch_sim
-BENCH += $(BUILD)/bench/launch_sim
+BENCH += $(BUILD)/bench/launch_sim $(BUILD)/checks/simgpu_worker # bench/switches.py: what the link does alone
 
 include $(SIM)/nvml/nvml.mk
 include $(SIM)/runtime/runtime.mk

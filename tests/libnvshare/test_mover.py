@@ -70,6 +70,18 @@ def test_at_a_switch_one_moves_out_what_the_other_needs(tmp_path: Path) -> None:
             assert min(kernel.page_in_ns for kernel in trace.kernels()) == 0  # its memory was all there
 
 
+def test_a_program_that_pauses_moves_out_at_once_although_no_message_wakes_it(tmp_path: Path) -> None:
+    with machine_of(tmp_path) as machine:
+        one, address = program(machine)
+        one.do(f"touch {address} {SIZE} 1", timeout=60)
+        other, there = program(machine)
+        other.say(f"touch {there} {SIZE} {FOREVER}")
+        runs = lambda: any(one.pid == other.process.pid and one.kernels() for one in machine.traces())  # noqa: E731
+        wait_until(runs, "the other one runs", 60)
+        moves_out = lambda: pids_that_move_out(machine) == [one.process.pid]  # noqa: E731
+        wait_until(moves_out, "it moves out before the helper's safety net of 5 s wakes it", 3)
+
+
 def test_memory_that_was_never_touched_is_not_moved(tmp_path: Path) -> None:
     used = GIB // 2
     with machine_of(tmp_path, touch="stream") as machine:

@@ -186,6 +186,9 @@ static int64_t tick(int64_t now)
     for (int i = 0; i < nvs_gpu_count; i++)
         next = sooner(next, nvs_work_tick(&nvs_gpus[i], now));
     next = sooner(next, nvs_drains_tick(now));
+    perform(now); /* a lock that was released in this step may begin a move: the movers come after it */
+    for (int i = 0; i < nvs_gpu_count; i++)
+        next = sooner(next, nvs_work_move(&nvs_gpus[i], now));
     perform(now);
     next = sooner(sooner(next, nvs_asks_tick(now)), nvs_client_next(&nvs_helper_client));
     return sooner(next, tick_pools(now));

@@ -117,12 +117,14 @@ static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
     return nvs_gate_is_watched(gpu) ? NVS_NEVER : now;
 }
 
-static int64_t tick_turn(struct nvs_gpu *gpu, int64_t now)
+int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
 {
-    return nvs_client_watches(&nvs_helper_client, gpu->index) ? tick_watch(gpu, now) : NVS_NEVER;
+    int64_t turn = nvs_client_watches(&nvs_helper_client, gpu->index) ? tick_watch(gpu, now) : NVS_NEVER;
+    int64_t reports = nvs_reports_tick(gpu, now);
+    return turn < reports ? turn : reports;
 }
 
-static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
+int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now)
 {
     struct nvs_moved moved;
     bool has_moved;
@@ -132,11 +134,4 @@ static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
     if (has_moved)
         nvs_client_moved(&nvs_helper_client, gpu->index, moved.to_host, moved.bytes, moved.ns);
     return next;
-}
-
-int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
-{
-    int64_t turn = tick_turn(gpu, now), mover = tick_mover(gpu, now), reports = nvs_reports_tick(gpu, now);
-    int64_t first = turn < mover ? turn : mover;
-    return first < reports ? first : reports;
 }

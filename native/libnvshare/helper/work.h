@@ -1,4 +1,4 @@
-/* The helper's work at each GPU: opens and closes its gate, and watches whether it is idle. */
+/* The helper's work at each GPU: opens and closes its gate, watches whether it is idle, and moves memory. */
 #ifndef NVS_WORK_H
 #define NVS_WORK_H
 
@@ -11,7 +11,9 @@ void nvs_work_perform(void);
 /* The program exits: no call to the driver from here on. */
 void nvs_work_leave_driver(void);
 void nvs_work_forked(void);
-/* Looks after one GPU; returns when to look again. */
+/* Watches whether a GPU is idle, and looks at what is used of its memory; returns when to look again. */
 int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now_ns);
+/* Goes on with a move of memory; returns when to look again. */
+int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now_ns);
 
 #endif

@@ -32,6 +32,8 @@ class Phase(Record, frozen=True):
     is_at_once: bool = True
     is_shared: bool = False
     """Under nvshare."""
+    moves_in_bulk: bool = True
+    """Under nvshare, memory moves at a switch with prefetches, not with page faults alone."""
     is_managed: bool = False
     """The programs use unified memory by themselves."""
     stop_after_s: float | None = None
@@ -50,30 +52,30 @@ class Plan(Record, frozen=True):
 
 
 def simulated(memory: int = 16 * GIB) -> Plan:
-    """For the simulated card with its default speeds, 20 times as fast as real.
+    """For the simulated card with its default speeds, 10 times as fast as real.
 
-    The quantum is the default of mode `fixed`, 60 s, at that speed; so is the cost of moving memory. The big programs
-    need two turns each."""
-    scale, kernel_ms = 1 / 20, 12.5
+    The quantum is 10 s of the card, the shortest of mode `auto`; the default cost of moving memory is at that speed
+    too. The big programs need several turns each."""
+    scale, kernel_ms = 1 / 10, 12.5
     in_a_second = round(1000 / (kernel_ms * PIECES))
     big, small = memory * 9 // 16, memory * 3 // 16
     return Plan(
         card=memory,
         scale=scale,
         kernel_ms=kernel_ms,
-        quantum_s=round(60 * scale),
+        quantum_s=round(10 * scale),
         move_s_per_gib=scale,
         phases=_phases(
-            steady=tuple(Job(name, big, bursts=520, passes=in_a_second // 5) for name in ("train A", "train B")),
+            steady=tuple(Job(name, big, bursts=14, passes=5 * in_a_second) for name in ("train A", "train B")),
             bursty=tuple(
-                Job(name, big, bursts=4, passes=20 * in_a_second, pause_ms=round(20_000 * scale))
+                Job(name, big, bursts=3, passes=10 * in_a_second, pause_ms=round(10_000 * scale))
                 for name in ("mixed A", "mixed B")
             ),
             small=tuple(
-                Job(f"small {letter}", small, bursts=5, passes=2 * in_a_second, pause_ms=round(6_000 * scale))
+                Job(f"small {letter}", small, bursts=4, passes=in_a_second, pause_ms=round(4_000 * scale))
                 for letter in "ABCD"
             ),
-            stop_after_s=8.0,
+            stop_after_s=5.0,
         ),
     )
 
@@ -103,7 +105,8 @@ def _phases(
         Phase("steady-serial", "one after another", steady, is_at_once=False),
         Phase("steady-plain", "at once, plain CUDA", steady, stops_at_failure=True),
         Phase("steady-unified", "at once, unified memory", steady, is_managed=True, stop_after_s=stop_after_s),
-        Phase("steady-shared", "at once, with nvshare", steady, is_shared=True),
+        Phase("steady-faults", "at once, nvshare, by page faults", steady, is_shared=True, moves_in_bulk=False),
+        Phase("steady-shared", "at once, nvshare, in bulk", steady, is_shared=True),
         Phase("bursty-serial", "one after another", bursty, is_at_once=False),
         Phase("bursty-shared", "at once, with nvshare", bursty, is_shared=True),
         Phase("small-serial", "one after another", small, is_at_once=False),

@@ -113,6 +113,8 @@ class Setup(Record, frozen=True):
 async def run_phase(phase: Phase, testbed: Testbed, report: Report) -> PhaseResult:
     """One phase, from the start of its first program to the end of its last one."""
     with testbed.set_up(is_shared=phase.is_shared) as (environment, setup):
+        if not phase.moves_in_bulk:
+            environment["NVSHARE_PREFETCH"] = "0"
         began = time.monotonic()
         running = [
             _Running(
