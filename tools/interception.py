@@ -34,6 +34,10 @@ REASONS = {
     ),
     "context": ("observed", "a drain needs the list of all existing contexts and streams"),
     "capture": ("observed", "the library must not record an event on a stream that captures"),
+    "kernel": (
+        "observed",
+        "the driver is asked about the parameters of a launched kernel or function, to know what it uses",
+    ),
     "lookup": ("observed", "returns the library's functions instead of the driver's"),
 }
 
@@ -43,6 +47,7 @@ _PATTERNS = (
     (r"^cuCtx|^cuDevicePrimaryCtx|^cuStream", "context"),
     (r"^cuCtxSetLimit", "heap"),
     (r"^cuPointerGet", "pointer"),
+    (r"^cuLibrary", "kernel"),
     (r"^cuIpcGetMemHandle", "ipc"),
     (r"^cuMemGetInfo|^cuDeviceTotalMem", "told"),
     (r"^cuGraphInstantiate|^cuGraphExecDestroy", "graph"),

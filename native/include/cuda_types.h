@@ -272,6 +272,9 @@ typedef struct CUlaunchConfig {
     CUlaunchAttribute *attrs;
     unsigned int numAttrs;
 } CUlaunchConfig;
+#define CU_LAUNCH_PARAM_END ((void *)0)
+#define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
+#define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
 typedef union CUstreamAttrValue { char pad[64]; unsigned long long words[8]; } CUstreamAttrValue;
 
 typedef struct CUDA_KERNEL_NODE_PARAMS_v1 {

@@ -99,6 +99,33 @@ def test_memory_that_was_never_touched_is_not_moved(tmp_path: Path) -> None:
             )
 
 
+POINTS, COPIES = ("extra", "kernel"), ("shaped", "batch", "peer")
+REGION = GIB // 4
+
+
+def test_memory_shows_its_use_in_every_kind_of_call(tmp_path: Path) -> None:
+    with machine_of(tmp_path, touch="stream") as machine:
+        both = [program(machine) for _ in range(2)]
+        for one, address in both:
+            for index, use in enumerate(POINTS + COPIES):
+                one.do(f"{use} {address + index * REGION} {REGION}", timeout=60)
+            one.say(f"spin 1000 {FOREVER}")
+        # A pointer shows the chunk that it points into.
+        wanted = [2 * MIB] * len(POINTS) + [REGION] * len(COPIES)
+        wait_until(
+            lambda: [moved_out(trace) for trace in machine.traces()] == [wanted] * 2, "both move what they used", 60
+        )
+
+
+def moved_out(trace: ProcessTrace) -> list[int]:
+    """Bytes of each region of the program's allocation in its first move."""
+    (allocation,) = (record for record in trace.of_kind(Kind.ALLOC) if record.bytes == SIZE)
+    found = [0] * len(POINTS + COPIES)
+    for record in {record.address: record for record in prefetches(trace) if not record.detail}.values():
+        found[(record.address - allocation.address) // REGION] += record.bytes
+    return found
+
+
 def test_nothing_is_moved_if_the_user_says_so(tmp_path: Path) -> None:
     with machine_of(tmp_path) as machine:
         two_that_take_turns(machine, NVSHARE_PREFETCH="0")

@@ -7,6 +7,11 @@
  *   touch ADDRESS N TIMES   kernels that get the address and touch N bytes, one after the other
  *   spin US TIMES   kernels without a pointer; they touch all memory of the process
  *   advise ADDRESS N
+ *   extra ADDRESS N     a kernel that touches N bytes, its parameters in a buffer
+ *   kernel ADDRESS N    a kernel of a library that touches N bytes
+ *   shaped ADDRESS N    a copy of N bytes as rows, from the second half of them to the first
+ *   batch ADDRESS N     the same as one copy of a batch
+ *   peer ADDRESS N      the same as a copy between contexts
  *   destroy         the context and all memory in it
  *
  * Each answers when the GPU has done it. */
@@ -16,7 +21,13 @@
 
 static CUcontext context;
 static CUfunction touch_kernel, spin_kernel;
+static CUstream stream;
+static CUresult (*load_library)(CUlibrary *, const void *, void *, void *, unsigned, void *, void *, unsigned);
+static CUresult (*get_kernel)(CUkernel *, CUlibrary, const char *);
 static CUresult (*advise)(CUdeviceptr, size_t, CUmem_advise, CUdevice);
+static CUresult (*copy_2d)(const CUDA_MEMCPY2D *, CUstream);
+static CUresult (*copy_batch)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream);
+static CUresult (*copy_peer)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream);
 
 static CUresult init(void)
 {
@@ -30,7 +41,7 @@ static CUresult init(void)
         result = cu.ModuleGetFunction(&touch_kernel, module, "sim_touch");
     if (result == CUDA_SUCCESS)
         result = cu.ModuleGetFunction(&spin_kernel, module, "sim_spin_us");
-    return result;
+    return result == CUDA_SUCCESS ? cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING) : result;
 }
 
 static CUresult launch(CUfunction kernel, uint64_t first, uint64_t second, uint64_t times)
@@ -51,6 +62,43 @@ static CUresult set(uint64_t address, uint64_t bytes)
     return result == CUDA_SUCCESS ? cu.CtxSynchronize() : result;
 }
 
+static CUresult finished(CUresult result) { return result == CUDA_SUCCESS ? cu.CtxSynchronize() : result; }
+
+static CUresult extra(uint64_t address, uint64_t bytes)
+{
+    uint64_t buffer[] = {address, bytes};
+    size_t size = sizeof buffer;
+    void *words[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    return finished(cu.LaunchKernel(touch_kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, words));
+}
+
+static CUresult of_library(uint64_t address, uint64_t bytes)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    CUresult result = load_library(&library, "", NULL, NULL, 0, NULL, NULL, 0);
+    if (result == CUDA_SUCCESS)
+        result = get_kernel(&kernel, library, "sim_touch");
+    return result == CUDA_SUCCESS ? launch((CUfunction)kernel, address, bytes, 1) : result;
+}
+
+static CUresult shaped(uint64_t address, uint64_t bytes)
+{
+    enum { WIDTH = 1 << 20 };
+    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = address, .srcY = bytes / 2 / WIDTH, .srcPitch = WIDTH,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = address, .dstPitch = WIDTH,
+                          .WidthInBytes = WIDTH, .Height = bytes / 2 / WIDTH};
+    return finished(copy_2d(&copy, NULL));
+}
+
+static CUresult batch(uint64_t address, uint64_t bytes)
+{
+    CUdeviceptr to = address, from = address + bytes / 2;
+    size_t half = bytes / 2, first = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = 1};
+    return finished(copy_batch(&to, &from, &half, 1, &attributes, &first, 1, stream)); /* not in the default stream */
+}
+
 static CUresult obey(const char *word, uint64_t a, uint64_t b, uint64_t c, CUdeviceptr *value)
 {
     if (!strcmp(word, "init")) return init();
@@ -60,6 +108,11 @@ static CUresult obey(const char *word, uint64_t a, uint64_t b, uint64_t c, CUdev
     if (!strcmp(word, "touch")) return launch(touch_kernel, a, b, c);
     if (!strcmp(word, "spin")) return launch(spin_kernel, a, 0, b);
     if (!strcmp(word, "advise")) return advise(a, b, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
+    if (!strcmp(word, "extra")) return extra(a, b);
+    if (!strcmp(word, "kernel")) return of_library(a, b);
+    if (!strcmp(word, "shaped")) return shaped(a, b);
+    if (!strcmp(word, "batch")) return batch(a, b);
+    if (!strcmp(word, "peer")) return finished(copy_peer(a, context, a + b / 2, context, b / 2, NULL));
     if (!strcmp(word, "destroy")) return cu.CtxDestroy(context);
     return CUDA_ERROR_INVALID_VALUE;
 }
@@ -69,7 +122,13 @@ int main(void)
     char line[256], word[32];
     if (lib_driver_find("dlsym"))
         return 1;
-    *(void **)&advise = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAdvise");
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    *(void **)&advise = dlsym(driver, "cuMemAdvise");
+    *(void **)&load_library = dlsym(driver, "cuLibraryLoadData");
+    *(void **)&get_kernel = dlsym(driver, "cuLibraryGetKernel");
+    *(void **)&copy_2d = dlsym(driver, "cuMemcpy2DAsync_v2");
+    *(void **)&copy_batch = dlsym(driver, "cuMemcpyBatchAsync_v2");
+    *(void **)&copy_peer = dlsym(driver, "cuMemcpyPeerAsync");
     setvbuf(stdout, NULL, _IOLBF, 0);
     while (fgets(line, sizeof line, stdin)) {
         unsigned long long a = 0, b = 0, c = 0;

@@ -40,6 +40,7 @@ static bool enter_both(CUcontext one, CUcontext other, uintptr_t stream)
     CUresult symbol params \
     { \
         bool entered = enter_both(one, other, nvs_stream_handle(stream, variant)); \
+        NVS_USES(symbol); \
         CUresult result = nvs_real.symbol args; \
         nvs_leave(entered); \
         return result; \

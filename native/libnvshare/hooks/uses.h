@@ -21,6 +21,11 @@
 #define NVS_COPIES(to, from) ~, nvs_evidence_copy((CUdeviceptr)(uintptr_t)(to), (CUdeviceptr)(uintptr_t)(from), n)
 #define NVS_SETS(bytes) ~, nvs_usage_copied(&nvs_evidence, d, bytes)
 #define NVS_MOVES ~, nvs_usage_left_alone(&nvs_evidence, d, n)
+#define NVS_MOVES_MANY ~, nvs_evidence_left_alone(d, n, count)
+#define NVS_COPIES_MANY ~, nvs_evidence_copies(d, s, n, count)
+#define NVS_COPIES_2D ~, nvs_evidence_copy_2d(c)
+/* CUDA_MEMCPY3D_PEER differs from CUDA_MEMCPY3D only in the fields that are reserved there. */
+#define NVS_COPIES_3D ~, nvs_evidence_copy_3d((const CUDA_MEMCPY3D *)c)
 
 #define NVS_USES_cuLaunchKernel NVS_LAUNCHES(extra)
 #define NVS_USES_cuLaunchKernel_ptsz NVS_LAUNCHES(extra)
@@ -51,6 +56,35 @@
 #define NVS_USES_cuMemcpyDtoDAsync_v2 NVS_COPIES(d, s)
 #define NVS_USES_cuMemcpyDtoDAsync_v2_ptsz NVS_COPIES(d, s)
 
+#define NVS_USES_cuMemcpyDtoA_v2 NVS_COPIES(0, s)
+#define NVS_USES_cuMemcpyDtoA_v2_ptds NVS_COPIES(0, s)
+#define NVS_USES_cuMemcpyAtoD_v2 NVS_COPIES(d, 0)
+#define NVS_USES_cuMemcpyAtoD_v2_ptds NVS_COPIES(d, 0)
+#define NVS_USES_cuMemcpy2D_v2 NVS_COPIES_2D
+#define NVS_USES_cuMemcpy2D_v2_ptds NVS_COPIES_2D
+#define NVS_USES_cuMemcpy2DUnaligned_v2 NVS_COPIES_2D
+#define NVS_USES_cuMemcpy2DUnaligned_v2_ptds NVS_COPIES_2D
+#define NVS_USES_cuMemcpy3D_v2 NVS_COPIES_3D
+#define NVS_USES_cuMemcpy3D_v2_ptds NVS_COPIES_3D
+#define NVS_USES_cuMemcpyPeer NVS_COPIES(d, s)
+#define NVS_USES_cuMemcpyPeer_ptds NVS_COPIES(d, s)
+#define NVS_USES_cuMemcpy3DPeer NVS_COPIES_3D
+#define NVS_USES_cuMemcpy3DPeer_ptds NVS_COPIES_3D
+#define NVS_USES_cuMemcpy2DAsync_v2 NVS_COPIES_2D
+#define NVS_USES_cuMemcpy2DAsync_v2_ptsz NVS_COPIES_2D
+#define NVS_USES_cuMemcpy3DAsync_v2 NVS_COPIES_3D
+#define NVS_USES_cuMemcpy3DAsync_v2_ptsz NVS_COPIES_3D
+#define NVS_USES_cuMemcpyPeerAsync NVS_COPIES(d, s)
+#define NVS_USES_cuMemcpyPeerAsync_ptsz NVS_COPIES(d, s)
+#define NVS_USES_cuMemcpy3DPeerAsync NVS_COPIES_3D
+#define NVS_USES_cuMemcpy3DPeerAsync_ptsz NVS_COPIES_3D
+#define NVS_USES_cuMemcpyBatchAsync NVS_COPIES_MANY
+#define NVS_USES_cuMemcpyBatchAsync_ptsz NVS_COPIES_MANY
+#define NVS_USES_cuMemcpyBatchAsync_v2 NVS_COPIES_MANY
+#define NVS_USES_cuMemcpyBatchAsync_v2_ptsz NVS_COPIES_MANY
+#define NVS_USES_cuMemcpyWithAttributesAsync NVS_COPIES(d, s)
+#define NVS_USES_cuMemcpyWithAttributesAsync_ptsz NVS_COPIES(d, s)
+
 #define NVS_USES_cuMemsetD8_v2 NVS_SETS(n)
 #define NVS_USES_cuMemsetD8_v2_ptds NVS_SETS(n)
 #define NVS_USES_cuMemsetD8Async NVS_SETS(n)
@@ -80,5 +114,11 @@
 #define NVS_USES_cuMemPrefetchAsync_ptsz NVS_MOVES
 #define NVS_USES_cuMemPrefetchAsync_v2 NVS_MOVES
 #define NVS_USES_cuMemPrefetchAsync_v2_ptsz NVS_MOVES
+#define NVS_USES_cuMemPrefetchBatchAsync NVS_MOVES_MANY
+#define NVS_USES_cuMemPrefetchBatchAsync_ptsz NVS_MOVES_MANY
+#define NVS_USES_cuMemDiscardBatchAsync NVS_MOVES_MANY
+#define NVS_USES_cuMemDiscardBatchAsync_ptsz NVS_MOVES_MANY
+#define NVS_USES_cuMemDiscardAndPrefetchBatchAsync NVS_MOVES_MANY
+#define NVS_USES_cuMemDiscardAndPrefetchBatchAsync_ptsz NVS_MOVES_MANY
 
 #endif

@@ -19,6 +19,7 @@ enum nvs_kind {
     NVS_KIND_GRAPH_EXEC,
     NVS_KIND_HEAP,  /* of a context: what cuCtxSetLimit takes of the card */
     NVS_KIND_STACK,
+    NVS_KIND_KERNEL, /* a CUkernel; takes no memory. Its owner is the library */
     NVS_KIND_BLOCK, /* the memory behind a handle: lives until the last handle and mapping are gone */
 };
 

@@ -225,6 +225,17 @@ int nvs_memory_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_le
     return left;
 }
 
+static void leave(const struct nvs_ledger_entry *entry, void *nothing) { (void)entry, (void)nothing; }
+
+void nvs_memory_forget(enum nvs_kind kind, uint64_t owner)
+{
+    for (int i = 0; i < SHARDS; i++) {
+        nvs_lock_take(&shards[i].lock);
+        nvs_ledger_sweep(&shards[i].table, kind, owner, leave, NULL);
+        nvs_lock_give(&shards[i].lock);
+    }
+}
+
 static void give_back(const struct nvs_ledger_entry *entry, void *nothing)
 {
     (void)nothing;

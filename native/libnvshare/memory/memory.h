@@ -32,6 +32,8 @@ void nvs_memory_return_small(struct nvs_gpu *gpu, uint64_t bytes);
 void nvs_memory_note(const struct nvs_ledger_entry *entry);
 bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);
 bool nvs_memory_look(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found);
+/* Takes out all entries of a kind that belong to `owner`, without returning a charge. */
+void nvs_memory_forget(enum nvs_kind kind, uint64_t owner);
 struct nvs_block;
 /* The allocations on this GPU that can be moved; at most `most`. */
 size_t nvs_memory_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most);

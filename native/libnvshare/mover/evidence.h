@@ -10,11 +10,18 @@ extern struct nvs_usage nvs_evidence;
 /* If memory can be moved here at all. Before there is a second thread. */
 void nvs_evidence_setup(void);
 
-/* Pointers among a kernel's parameters. Costs calls to the driver: for a launch that is due (gate/sampling.h). `extra`: the
- * parameters are in it instead, and cannot be told apart. */
+/* Pointers among a kernel's parameters, which are in `params` or in a buffer that `extra` names. Costs calls to the driver: for a
+ * launch that is due (gate/sampling.h). */
 void nvs_evidence_launch(CUfunction function, void **params, void **extra);
 /* The driver says what a kernel's parameters are, so that launches can be looked at. */
 bool nvs_evidence_sees_launches(void);
+
+/* Both sides of copies of other shapes; NULL is none. */
+void nvs_evidence_copy_2d(const CUDA_MEMCPY2D *copy);
+void nvs_evidence_copy_3d(const CUDA_MEMCPY3D *copy);
+void nvs_evidence_copies(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes, size_t count);
+/* Ranges that the program itself prefetches or discards. */
+void nvs_evidence_left_alone(const CUdeviceptr *at, const size_t *bytes, size_t count);
 
 static inline void nvs_evidence_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {

@@ -60,6 +60,19 @@ ANSWER(cuGraphAddMemAllocNode, (CUgraphNode *node, CUgraph graph, const CUgraphN
 ANSWER(cuGetErrorName, (CUresult error, const char **text), *text = "error")
 ANSWER(cuGetErrorString, (CUresult error, const char **text), *text = "error")
 
+/* Every kernel has one parameter, a pointer. */
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
+{
+    *offset = 0;
+    *size = sizeof(CUdeviceptr);
+    return index == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *size)
+{
+    return cuFuncGetParamInfo((CUfunction)kernel, index, offset, size);
+}
+
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
     (void)id;

@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-#define PARAM_BUFFER ((void *)1)
-#define PARAM_SIZE ((void *)2)
-#define PARAM_END ((void *)0)
-
 /* The n-th 64-bit parameter of a kernel whose parameters we know (the sim_… ones). */
 static bool parameter(unsigned index, void **params, void **extra, uint64_t *value)
 {
@@ -18,10 +14,10 @@ static bool parameter(unsigned index, void **params, void **extra, uint64_t *val
     }
     const char *buffer = NULL;
     size_t size = 0;
-    for (; extra != NULL && extra[0] != PARAM_END; extra += 2) {
-        if (extra[0] == PARAM_BUFFER)
+    for (; extra != NULL && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
             buffer = extra[1];
-        else if (extra[0] == PARAM_SIZE)
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
             size = *(size_t *)extra[1];
     }
     if (buffer == NULL || size < (index + 1) * sizeof *value)
