@@ -13,6 +13,7 @@ import pytest
 
 from components import command_lines
 from e2e import kit
+from e2e.dra import driver_instead_of_plugin
 from images import import_image
 from settings import CACHE, ETCD, LOGS, RUN, RUNTIME_BIN
 
@@ -43,6 +44,13 @@ def nvshare(request: pytest.FixtureRequest) -> Iterator[None]:
             _keep_traces()
         if not KEEP:
             kit.cluster.down()
+
+
+@pytest.fixture(scope="module")
+def dra_driver(nvshare: None) -> Iterator[None]:
+    """The DRA driver instead of the device plugin, for the stories of one file."""
+    with driver_instead_of_plugin():
+        yield
 
 
 def install() -> None:

@@ -2,16 +2,31 @@
 
 import contextlib
 import json
+import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from e2e.kit import NODE, ROOT, SYSTEM, allocatable, apply, kubectl, pod, wait_until
+import pytest
+
+from e2e.kit import BIN, NODE, ROOT, SYSTEM, allocatable, apply, kubectl, pod, system_pod, wait_until
+from nvshare.quantity import parse_bytes
+from settings import HAS_SHARED_CLAIMS, KUBELET_ROOT, KUBERNETES_MINOR, PKI, SERVICE_IP
 from sim_gpu_hook import cdi_file
 
+needs_shared_claims = pytest.mark.skipif(
+    not HAS_SHARED_CLAIMS, reason="needs Kubernetes 1.36 or later: KUBERNETES=1.37 make e2e"
+)
+needs_several_devices = pytest.mark.skipif(
+    KUBERNETES_MINOR < 36, reason="kube-scheduler 1.34 takes the first device of a slice only"
+)
+
+ANOTHER_NODE = "another-node"
 CDI = Path("/var/run/cdi")
 CLAIMS = Path("/run/nvshare-operator/claims")
 MANIFESTS = ROOT / "deploy" / "manifests"
+_REGISTRY = KUBELET_ROOT / "plugins_registry"
 _SIMULATED = CDI / "simulated-gpus.json"
 
 
@@ -35,9 +50,82 @@ def driver_instead_of_plugin() -> Iterator[None]:
         wait_until(lambda: allocatable() == 20, "the node offers 20 slots again", 90)
 
 
+def driver_pid() -> int:
+    """The driver's pid on this machine."""
+    done = subprocess.run(["pgrep", "-f", "bin/nvshare-dra-driver"], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[0])
+
+
+def sockets() -> tuple[int, int]:
+    """How many sockets drivers have: their own, and those by which kubelet finds them."""
+    folders = (KUBELET_ROOT / "plugins" / "gpu.nvshare.com").glob("dra*.sock"), _REGISTRY.glob("gpu.nvshare.com*")
+    own, registered = (len(list(found)) for found in folders)
+    return own, registered
+
+
+def as_driver(*args: str, item: dict[str, Any] | None = None) -> str:
+    """kubectl with the driver's own token; what it says about its failure."""
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={system_pod('dra-driver')}")
+    token = kubectl("create", "token", "-n", SYSTEM, "nvshare-dra-driver", *bound)
+    # Without the administrator's kubeconfig: its certificate would win over the token.
+    server = (f"--server=https://{SERVICE_IP}", f"--certificate-authority={PKI}/ca.crt", "--kubeconfig=/dev/null")
+    line = [str(BIN / "kubectl"), *server, f"--token={token}", *args]
+    done = subprocess.run(line, input=json.dumps(item), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+@contextlib.contextmanager
+def another_node(memory: str) -> Iterator[None]:
+    """A second Node object with one GPU. It has no kubelet: what is placed there does not start. After a minute it is
+    not ready any more."""
+    taint = {"key": "test", "value": "nvshare", "effect": "NoSchedule"}  # DaemonSets stay away
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": ANOTHER_NODE}, "spec": {"taints": [taint]}}
+    room = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "Test", "message": "as kubelet would say"}
+    apply(node, slice_of_another_node(memory))
+    try:
+        status = json.dumps({"status": {"capacity": room, "allocatable": room, "conditions": [ready]}})
+        kubectl("patch", "node", ANOTHER_NODE, "--subresource=status", "--type=merge", "-p", status)
+        yield
+    finally:
+        kubectl("delete", "pod", "--force", "--grace-period=0", "-l", "test=nvshare")
+        kubectl("delete", "resourceslice", ANOTHER_NODE)
+        kubectl("delete", "node", ANOTHER_NODE)
+
+
+def slice_of_another_node(memory: str) -> dict[str, Any]:
+    """What another node's driver would publish: one GPU."""
+    spec = slices()[0]["spec"]
+    device = json.loads(json.dumps(spec["devices"][0]))
+    device["capacity"]["memory"]["value"] = memory
+    device["capacity"]["memory"]["requestPolicy"]["validRange"]["max"] = memory
+    pool = {"name": ANOTHER_NODE, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": ANOTHER_NODE},
+        "spec": {"driver": spec["driver"], "nodeName": ANOTHER_NODE, "pool": pool, "devices": [device]},
+    }
+
+
+def tolerant(made: dict[str, Any]) -> dict[str, Any]:
+    """A pod that may go to the other node."""
+    made["spec"]["tolerations"] = [{"key": "test", "operator": "Exists"}]
+    return made
+
+
+def node_of(name: str) -> str:
+    return kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName}")
+
+
 def slices() -> list[dict[str, Any]]:
     items = json.loads(kubectl("get", "resourceslices", "-o", "json") or '{"items": []}')["items"]
     return [item for item in items if item["spec"]["driver"] == "gpu.nvshare.com" and item["spec"]["nodeName"] == NODE]
+
+
+def slice_uids() -> set[str]:
+    return {item["metadata"]["uid"] for item in slices()}
 
 
 def devices() -> list[dict[str, Any]]:
@@ -114,10 +202,20 @@ def pending_reason(name: str) -> str:
     return kubectl("get", "pod", name, "-o", f"jsonpath={path}")
 
 
-def running() -> list[str]:
-    """The test's pods that run."""
-    selector = ("-l", "test=nvshare", "--field-selector=status.phase=Running")
-    return kubectl("get", "pods", *selector, "-o", "name").split()
+def consumed() -> Counter[str]:
+    """By device: how much of its memory claims have, at one moment."""
+    items = json.loads(kubectl("get", "resourceclaim", "-A", "-o", "json"))["items"]
+    allocations = [item.get("status", {}).get("allocation", {}) for item in items]
+    total: Counter[str] = Counter()
+    for result in (result for one in allocations for result in one.get("devices", {}).get("results", [])):
+        total[result["device"]] += parse_bytes(result["consumedCapacity"]["memory"])
+    return total
+
+
+def finished() -> int:
+    """How many of the test's pods have ended well."""
+    selector = ("-l", "test=nvshare", "--field-selector=status.phase=Succeeded")
+    return len(kubectl("get", "pods", *selector, "-o", "name").split())
 
 
 def phase(name: str) -> str:
