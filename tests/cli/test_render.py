@@ -43,6 +43,19 @@ def status(shown: Snapshot) -> admin.Status:
     return admin.Status("0.1.0", 1000.0, 1090.0, shown)
 
 
+def test_the_wide_status_shows_what_moved_and_whether_its_cost_is_measured() -> None:
+    made = Node(Settings(), epoch=1)
+    made.handle(0, ev.GpuFound(CARDS[0], 40 * GIB, 0, "NVIDIA A100-SXM4-40GB"))
+    made.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "one", (Claim(CARDS[0], 40 * GIB),), pid=1))
+    assert "1.07GB/s assumed" in render.status_table(status(snapshot(made, 0)), is_wide=True)
+    made.handle(1, ev.MemoryMoved(1, CARDS[0], False, 2 * GIB, SECOND // 5))
+    made.handle(2, ev.MemoryMoved(1, CARDS[0], True, 3 * GIB, SECOND))
+    wide = render.status_table(status(snapshot(made, 3)), is_wide=True)
+    assert "10.7GB/s measured" in wide
+    assert "2.00Gi 10.7GB/s 3.00Gi" in " ".join(wide.split())
+    assert "MOVES" not in render.status_table(status(snapshot(made, 3)), is_wide=False)
+
+
 @pytest.mark.parametrize("models", [True, False])
 @pytest.mark.parametrize("width", [60, 80, 100, 132])
 def test_no_line_is_wider_than_the_terminal(width: int, models: bool) -> None:

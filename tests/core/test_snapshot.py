@@ -1,7 +1,9 @@
 """The state of a node as plain values: what status, metrics and the live page show."""
 
+import pytest
+
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, Settings
+from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import (
     ClaimSnapshot,
@@ -45,7 +47,7 @@ def test_everything_about_a_running_and_a_waiting_client() -> None:
         uuid="g0", total_memory=10 * GIB, safe_limit=9 * GIB, available_memory=4 * GIB - 401 * MIB,
         running_memory_usage=4 * GIB, unswappable_memory=401 * MIB, foreign_memory=GIB, running=1, waiting=1,
         mode="auto", quantum_ns=at(20), quantum_left_ns=at(11), is_switching=False,
-        index=3, name="A100",
+        index=3, name="A100", move_cost_ns=SECOND,
     )  # fmt: skip
     clients = (
         ClientSnapshot(1, "run/1", "first run", "train", 41, 0, 100, (first,), uid=7),
@@ -130,3 +132,14 @@ def test_a_gpu_is_reserved_for_the_first_in_the_queue_while_room_is_made_for_it(
     node.handle(at(30), ev.AlarmRang())
     node.handle(at(30), ev.LockRequested(3, "g0", Memory(swappable=GIB)))
     assert snapshot(node, at(30)).gpus[0].reserved_for == 2
+
+
+@pytest.mark.parametrize(("mode", "assumed_ns"), [("fixed", SECOND), ("adaptive", SECOND // 5)])
+def test_a_gpu_shows_what_a_move_costs_and_whether_that_is_measured(mode: ModeName, assumed_ns: int) -> None:
+    node = Node(Settings(quantum=QuantumRule(mode)), epoch=1)
+    node.handle(0, ev.ClientRegistered(1, "g", "g", "n", (Claim("G", 16 * GIB),), moves_memory=True))
+    (gpu,) = snapshot(node, 0).gpus
+    assert (gpu.move_cost_ns, gpu.is_move_cost_measured) == (assumed_ns, False)
+    node.handle(1, ev.MemoryMoved(1, "G", False, 2 * GIB, SECOND // 2))
+    (gpu,) = snapshot(node, 1).gpus
+    assert (gpu.move_cost_ns, gpu.is_move_cost_measured) == (SECOND // 4, True)

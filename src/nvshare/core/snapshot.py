@@ -85,6 +85,10 @@ class GpuSnapshot(Record, frozen=True):
     name: str = ""
     reserved_for: int | None = None
     """The waiting client that nobody may pass, while somebody behind it would fit."""
+    move_cost_ns: int = 0
+    """What the mode takes the move of 1 GiB to the GPU to cost; measured by clients that move memory in bulk, or else
+    configured or inferred."""
+    is_move_cost_measured: bool = False
 
 
 class ClaimSnapshot(Record, frozen=True):
@@ -183,6 +187,8 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
         index=gpu.index,
         name=gpu.name,
         reserved_for=reserved_for.client if reserved_for is not None else None,
+        move_cost_ns=turns.mode.move_cost_ns,
+        is_move_cost_measured=turns.mode.is_cost_measured,
     )
 
 

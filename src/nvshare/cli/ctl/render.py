@@ -36,6 +36,16 @@ def duration(ns: int) -> str:
     return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
 
 
+def rate(count: int, ns: int) -> str:
+    """Bytes in so much time as a bandwidth; `-` if there was none."""
+    return f"{count / ns:.3g}GB/s" if count and ns else "-"
+
+
+def move_cost(gpu: GpuSnapshot) -> str:
+    """At what rate memory is taken to move to a GPU, and how that is known."""
+    return f"{rate(GIB, gpu.move_cost_ns)} {'measured' if gpu.is_move_cost_measured else 'assumed'}"
+
+
 def status_table(status: admin.Status, *, is_wide: bool, width: int | None = None) -> str:
     """What `nvsharectl status` shows; in `width` columns if it is given."""
     node = status.node
@@ -98,6 +108,7 @@ def _headline(status: admin.Status) -> str:
 def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
     """The GPUs. On a narrow terminal the UUID is shortened; `-o wide` shows it whole."""
     head = ["GPU", "MODEL", "UUID", "MEMORY", "RUNNING", "FREE", "OTHERS", "RUN", "WAIT", "QUANTUM", "LEFT"]
+    head += ["MOVES"] if is_wide else []
     rows = [
         [
             _index(gpu),
@@ -111,6 +122,7 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
             str(gpu.waiting),
             f"{duration(gpu.quantum_ns)} {gpu.mode}",
             duration(gpu.quantum_left_ns) if gpu.waiting and gpu.quantum_left_ns is not None else "-",
+            *([move_cost(gpu)] if is_wide else []),
         ]
         for gpu in node.gpus
     ]
@@ -127,7 +139,7 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
 def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
     """The clients, by GPU; of each GPU who runs, then who waits by place, then the others."""
     head = ["CLIENT", "USER", "WHO", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "TURNS"]
-    wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "USED", "PRIORITY", "WEIGHT"]
+    wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "USED", "MOVED IN", "AT", "MOVED OUT", "PRIORITY", "WEIGHT"]
     gpus = {gpu.uuid: gpu for gpu in node.gpus}
     rows = []
     for client, seat in in_order(node):
@@ -147,6 +159,7 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
         if is_wide:
             row += [str(client.pid), duration(seat.held_ns), duration(seat.waited_ns), size(seat.unswappable)]
             row += ["-" if seat.working_set is None else size(seat.working_set)]
+            row += [size(seat.moved.in_bytes), rate(seat.moved.in_bytes, seat.moved.in_ns), size(seat.moved.out_bytes)]
             row += [str(client.priority), str(client.weight)]
         rows.append(row)
     if is_wide:

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nvshare import admin
-from nvshare.cli.ctl.render import duration, gpu_short, in_order, size, user_name
-from nvshare.core.model import SECOND
+from nvshare.cli.ctl.render import duration, gpu_short, in_order, rate, size, user_name
+from nvshare.core.model import GIB, SECOND
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.printable import printable
 from nvshare.record import Record
@@ -119,6 +119,7 @@ def plain_lines(status: admin.Status, view: View) -> list[str]:
             f"  {printable(row.client.name)}  {_state(seat)}"
             f"  since {duration(seat.since_ns)}  memory {size(seat.memory_allocated)}{limit}  turns {seat.turns}"
             f"  ran {_share(seat.held_ns, seat)}  waited {_share(seat.waited_ns, seat)}"
+            f"  moved in {size(seat.moved.in_bytes)}, out {size(seat.moved.out_bytes)}"
         )
     return made
 
@@ -164,6 +165,8 @@ def _gpu_line(gpu: GpuSnapshot, width: int) -> Text:
     text.append(f"  quantum {duration(gpu.quantum_ns)} {gpu.mode}")
     if gpu.waiting and gpu.quantum_left_ns is not None:
         text.append(f", {duration(gpu.quantum_left_ns)} left", style="yellow")
+    if gpu.is_move_cost_measured:
+        text.append(f"  moves {rate(GIB, gpu.move_cost_ns)}")
     if gpu.foreign_memory:
         text.append(f"  {size(gpu.foreign_memory)} of others", style="red")
     return text
@@ -214,7 +217,8 @@ def _columns(width: int) -> list[tuple[str, Literal["left", "right"]]]:
     every: list[tuple[str, Literal["left", "right"], int]] = [
         ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 120), ("WHO", "left", 100), ("GPU", "left", 76),
         ("STATE", "left", 0), ("SINCE", "right", 0), ("MEMORY", "right", 0), ("LIMIT", "right", 90),
-        ("TURNS", "right", 68), ("RAN", "right", 84), ("WAITED", "right", 84), ("PID", "right", 110),
+        ("TURNS", "right", 68), ("RAN", "right", 84), ("WAITED", "right", 84),
+        ("MOVED", "right", 130), ("PID", "right", 110),
     ]  # fmt: skip
     return [(name, justify) for name, justify, least in every if width >= least]
 
@@ -233,6 +237,7 @@ def _cells(row: Row) -> dict[str, Text]:
         "TURNS": str(seat.turns),
         "RAN": _share(seat.held_ns, seat),
         "WAITED": _share(seat.waited_ns, seat),
+        "MOVED": size(seat.moved.in_bytes + seat.moved.out_bytes),
         "PID": str(client.pid),
     }
     return {name: Text(text) for name, text in texts.items()} | {"STATE": Text(_state(seat), style=_STYLES[seat.state])}

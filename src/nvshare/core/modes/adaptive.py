@@ -119,6 +119,10 @@ class Adaptive(Mode):
             return learned
         return max(learned, evicted_bytes * self._settings.move_ns_per_gib // GIB)
 
+    @property
+    def move_cost_ns(self) -> int:
+        return self.habits.cost.ns_per_gib
+
     # Facts.
 
     def turn_began(self, now: int, seat: Seat) -> None:

@@ -114,11 +114,21 @@ class Mode(TurnObserver, ABC):
         if not event.to_host:
             self._measured.note(event.moved, event.took_ns)
 
+    @property
+    def is_cost_measured(self) -> bool:
+        """Clients have measured what moving memory to the GPU costs."""
+        return self._measured.ns_per_gib is not None
+
+    @property
+    def move_cost_ns(self) -> int:
+        """What this mode takes the move of 1 GiB to the GPU to cost."""
+        return self._measured.ns_per_gib or self._settings.move_ns_per_gib
+
     def _switch_ns(self, seat: Seat, head: Seat) -> int:
-        memory, settings = self._memory, self._settings
+        memory = self._memory
         overflow = memory.running_bytes + memory.fixed_bytes + head.memory.swappable - memory.size
         moved = max(0, min(overflow, seat.memory.swappable))
-        return moved * (self._measured.ns_per_gib or settings.move_ns_per_gib) // GIB
+        return moved * self.move_cost_ns // GIB
 
     def _idle_preempt_time(self, seat: Seat, cost: int) -> int:
         assert seat.idle_since is not None
