@@ -7,6 +7,7 @@ how many are needed is the scheduler's business."""
 import os
 import select
 import socket
+import struct
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -34,15 +35,24 @@ class OldLibrary:
         together.append(self)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(path)
-        self._rest = b""
+        self._path, self._rest = path, b""
         self._heard: list[wire.Message] = []
         self._used = 0
         self._budget = wire.UNLIMITED
         self._needs: dict[int, int] = {}
         self._locks: dict[int, int] = {}
 
+    def leave(self) -> None:
+        """Its scheduler was killed."""
+        self._together.remove(self)
+        self._socket.close()
+
     def say(self, message: wire.Message) -> None:
         match message:
+            case wire.Register():
+                if self not in self._together:
+                    self._connect_again()
+                message = self._claim(message)
             case wire.BudgetReturn():
                 return  # a recall is answered when it comes
             case wire.LockReleased():
@@ -52,6 +62,20 @@ class OldLibrary:
             case wire.MemUpdate() | wire.ReqLock():
                 self._used = message.swappable + message.unswappable
         self._socket.sendall(encode(message))
+
+    def _connect_again(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(self._path)
+        self._rest, self._heard = b"", []
+        self._together.append(self)
+
+    def _claim(self, message: wire.Register) -> wire.Register:
+        """The lock that it holds has today's number."""
+        (entry,) = message.entries
+        self._used, self._budget = entry.swappable + entry.unswappable, entry.budget
+        claimed = msgspec.structs.replace(entry, lock=self._locks.get(entry.lock, 0))
+        self._locks[entry.lock] = claimed.lock
+        return msgspec.structs.replace(message, entries=(claimed,))
 
     def expect(self, then: wire.Message) -> None:
         """Today's scheduler says the like of what the old one said then."""
@@ -116,7 +140,11 @@ def old_libraries(lines: list[Line], scheduler: TodaysScheduler, version: int) -
     for line in lines:
         if line.sign == ">" and line.who not in libraries:
             libraries[line.who] = OldLibrary(scheduler.path, version, together)
-        if line.who == "operator":
+        if line.who == "scheduler":
+            for library in list(together):
+                library.leave()
+            scheduler.restart()
+        elif line.who == "operator":
             scheduler.set_limit(f"run/{os.getuid()}-{record.RUN_ID}", parse_bytes(line.text))
         elif line.sign == ">":
             libraries[line.who].say(line.message)
@@ -127,17 +155,29 @@ def old_libraries(lines: list[Line], scheduler: TodaysScheduler, version: int) -
 class TodaysProgram:
     """A program under today's library, and the old scheduler's end of its connection."""
 
-    def __init__(self, program: Program, scheduler: FakeScheduler) -> None:
-        self._program, self._scheduler = program, scheduler
+    def __init__(self, program: Program, scheduler: FakeScheduler, arrived: dict[int, Peer]) -> None:
+        self._program, self._scheduler, self._arrived = program, scheduler, arrived
         self._peer: Peer | None = None
         self._heard: list[wire.Message] = []
         self._results: list[str] = []
+        self._told: tuple[int, int, int] | None = None
         self._asks: dict[int, int] = {}
 
     @property
     def peer(self) -> Peer:
-        self._peer = self._peer or self._scheduler.accept()
+        """Its connection; those of other programs that come first are kept for them."""
+        pid = self._program.process.pid
+        while self._peer is None:
+            if pid not in self._arrived:
+                peer = self._scheduler.accept(PATIENCE_S)
+                self._arrived[_pid_of(peer)] = peer
+            self._peer = self._arrived.pop(pid, None)
         return self._peer
+
+    def lose_scheduler(self, version: int) -> None:
+        self.check_frames(version)
+        self.peer.close()
+        self._peer, self._heard = None, []
 
     def command(self, text: str) -> None:
         self.check_results()
@@ -161,8 +201,12 @@ class TodaysProgram:
         match then:
             case wire.BudgetAsk():
                 self._asks[then.ask] = self._next(wire.BudgetAsk, lambda ask: ask.need == then.need).ask
+            case wire.MemUpdate() if self._told == _memory(then):
+                return  # another message has said so already
+            case wire.WorkingSet() | wire.Slowed():
+                return  # sent when something was measured, which is not the same twice
             case wire.Register():
-                self._next(wire.Register, lambda register: register.own_limit == then.own_limit)
+                self._next(wire.Register, lambda now: _claims(now) == _claims(then))
             case _:
                 self._next(type(then), lambda now: now == then)
 
@@ -175,20 +219,47 @@ class TodaysProgram:
             found = self.peer.next(PATIENCE_S)
             assert found is not None, f"no {kind.__name__}; the library said {self._heard}"
             self._heard.append(found)
+            self._told = _memory(found) or self._told
 
     def check_frames(self, version: int) -> None:
         for frame in frames(self.peer.data)[0]:
             assert_understood(frame, version, by_library=False)
 
 
+def _pid_of(peer: Peer) -> int:
+    credentials = peer.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[0])
+
+
+def _memory(message: wire.Message) -> tuple[int, int, int] | None:
+    """What a message says of the process's contexts and memory."""
+    said = message.entries[0] if isinstance(message, wire.Register) else message
+    if isinstance(said, (wire.GpuEntry, wire.MemUpdate, wire.ReqLock)):
+        return said.contexts, said.swappable, said.unswappable
+    return None
+
+
+def _claims(register: wire.Register) -> tuple[int, list[tuple[int, ...]]]:
+    """What must be the same in every version."""
+    entries: list[tuple[int, ...]] = [
+        (one.state, one.lock, one.swappable, one.unswappable, one.limit) for one in register.entries
+    ]
+    return register.own_limit, entries
+
+
 def old_scheduler(lines: list[Line], programs: Programs, scheduler: FakeScheduler, version: int) -> None:
     """The scheduler's side of the conversation, with programs under today's library."""
     running: dict[str, TodaysProgram] = {}
+    arrived: dict[int, Peer] = {}
     for line in lines:
         if line.who == "operator":
             continue
+        if line.who == "scheduler":
+            for program in running.values():
+                program.lose_scheduler(version)
+            continue
         if line.who not in running:
-            running[line.who] = TodaysProgram(programs.start(**record.RUN), scheduler)
+            running[line.who] = TodaysProgram(programs.start(**record.RUN), scheduler, arrived)
         program = running[line.who]
         match line.sign:
             case "$":

@@ -13,7 +13,8 @@ from upgrade.conversation import CONVERSATIONS, Line, assert_understood, encode,
 from upgrade.replay import old_libraries, old_scheduler
 from upgrade.todays_scheduler import todays_scheduler
 
-VERSIONS = [1]
+RELEASED = [1]
+VERSIONS = [*RELEASED, wire.PROTOCOL_VERSION]
 OPERATORS = {8, 10, 11}
 """Numbers of messages that no library sends or gets."""
 
@@ -72,6 +73,12 @@ def test_another_answer_than_the_recorded_one_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_every_released_version_and_todays_has_a_conversation_with_a_restart(version: int) -> None:
+    """`python tests/upgrade/record.py` records today's."""
+    assert [line for line in recorded(version) if (line.who, line.text) == ("scheduler", "restart")]
+
+
+@pytest.mark.parametrize("version", RELEASED)
 def test_what_the_conversation_leaves_out_is_little(version: int) -> None:
     said = {line.frame[2] for line in recorded(version) if line.sign in "<>"}
     left_out = known_lengths(version).keys() - said

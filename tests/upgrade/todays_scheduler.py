@@ -3,6 +3,7 @@ daemon waits is not what is tested here."""
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,22 +26,46 @@ class TodaysScheduler:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
         self._is_over: asyncio.Event | None = None
+        self._connections: list[ClientConnection] = []
+        self._limits: list[LimitSet] = []
 
     async def serve(self) -> None:
         self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
-        engine = self._engine = Engine(Node(SETTINGS, epoch=1), self._loop)
-        admission = ConnectionAdmission(max_connections=100, max_per_account=100)
-        await self._loop.create_unix_server(
-            lambda: ClientConnection(engine, admission, grace_ms=10_000, timeout_s=60), self.path
-        )
+        self._engine = Engine(Node(SETTINGS, epoch=1), self._loop)
+        await self._loop.create_unix_server(self._connection, self.path)
         self.is_ready.set()
         await self._is_over.wait()
+
+    def _connection(self) -> ClientConnection:
+        assert self._engine is not None
+        admission = ConnectionAdmission(max_connections=100, max_per_account=100)
+        self._connections.append(ClientConnection(self._engine, admission, grace_ms=10_000, timeout_s=60))
+        return self._connections[-1]
+
+    def restart(self) -> None:
+        """All connections end. The next scheduler knows what the clients claim, and the operator's limits."""
+        assert self._loop is not None
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(self._begin_again)
+        self._loop.call_soon_threadsafe(done.set)
+        assert done.wait(30)
+
+    def _begin_again(self) -> None:
+        assert self._loop is not None
+        now = time.monotonic_ns()
+        for connection in self._connections:
+            connection.fail(ConnectionError("the scheduler is killed"))
+        self._connections.clear()
+        self._engine = Engine(Node(SETTINGS, epoch=2, settles_at=now + SECOND), self._loop)
+        for limit in self._limits:
+            self._engine.post(limit)
 
     def set_limit(self, group: str, limit: int) -> None:
         """As the operator does."""
         assert self._loop is not None
         assert self._engine is not None
-        self._loop.call_soon_threadsafe(self._engine.post, LimitSet(group, limit))
+        self._limits.append(LimitSet(group, limit))
+        self._loop.call_soon_threadsafe(self._engine.post, self._limits[-1])
 
     def end(self) -> None:
         assert self._loop is not None
