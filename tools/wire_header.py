@@ -34,7 +34,15 @@ def render() -> str:
 
 
 def _constants() -> str:
-    names = ("PROTOCOL_VERSION", "MOVES_SINCE", "WORKING_SETS_SINCE", "MAX_FRAME", "MAX_GPUS", "NAME_BYTES")
+    names = (
+        "PROTOCOL_VERSION",
+        "MOVES_SINCE",
+        "WORKING_SETS_SINCE",
+        "HOLDS_SINCE",
+        "MAX_FRAME",
+        "MAX_GPUS",
+        "NAME_BYTES",
+    )
     lines = [f"#define NVS_{name} {getattr(messages, name)}" for name in names]
     lines.append(f"#define NVS_LAST_NUMBER {max(message.number for message in messages.MESSAGES)}")
     lines.append(f"#define NVS_MAX_BYTES UINT64_C({messages.MAX_BYTES})")

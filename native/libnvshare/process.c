@@ -19,6 +19,7 @@
 #include "memory/memory.h"
 #include "memory/pools.h"
 #include "mover/evidence.h"
+#include "mover/hold.h"
 #include "mover/mover.h"
 
 /* On pages that the kernel clears in a child, also in one made by a bare clone. So every gate of the child is closed, and the first
@@ -127,4 +128,5 @@ void nvs_process_forked(void)
     nvs_memory_forked();
     nvs_pools_forked();
     nvs_mover_forked();
+    nvs_hold_forked();
 }

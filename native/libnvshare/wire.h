@@ -10,10 +10,11 @@
 #define NVS_PROTOCOL_VERSION 5
 #define NVS_MOVES_SINCE 4
 #define NVS_WORKING_SETS_SINCE 5
+#define NVS_HOLDS_SINCE 5
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
-#define NVS_LAST_NUMBER 29
+#define NVS_LAST_NUMBER 31
 #define NVS_MAX_BYTES UINT64_C(72057594037927936)
 #define NVS_UNLIMITED UINT64_MAX
 
@@ -46,6 +47,8 @@ enum nvs_message_type {
     NVS_MOVED = 27,
     NVS_WORKING_SET = 28,
     NVS_SLOWED = 29,
+    NVS_KEEP_ON_HOST = 30,
+    NVS_ON_HOST = 31,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -521,5 +524,31 @@ _Static_assert(offsetof(struct nvs_msg_slowed, length) == 0, "slowed.length");
 _Static_assert(offsetof(struct nvs_msg_slowed, type) == 2, "slowed.type");
 _Static_assert(offsetof(struct nvs_msg_slowed, gpu) == 3, "slowed.gpu");
 _Static_assert(offsetof(struct nvs_msg_slowed, factor) == 4, "slowed.factor");
+
+/* Your group uses more than its limit: keep so many bytes of your memory on the host, and use them from there. */
+struct nvs_msg_keep_on_host {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint64_t keep;
+};
+_Static_assert(sizeof(struct nvs_msg_keep_on_host) == 16, "keep_on_host");
+_Static_assert(offsetof(struct nvs_msg_keep_on_host, length) == 0, "keep_on_host.length");
+_Static_assert(offsetof(struct nvs_msg_keep_on_host, type) == 2, "keep_on_host.type");
+_Static_assert(offsetof(struct nvs_msg_keep_on_host, gpu) == 3, "keep_on_host.gpu");
+_Static_assert(offsetof(struct nvs_msg_keep_on_host, keep) == 8, "keep_on_host.keep");
+
+/* So many bytes of my memory are kept on the host; also after registering, if there are any. */
+struct nvs_msg_on_host {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint64_t held;
+};
+_Static_assert(sizeof(struct nvs_msg_on_host) == 16, "on_host");
+_Static_assert(offsetof(struct nvs_msg_on_host, length) == 0, "on_host.length");
+_Static_assert(offsetof(struct nvs_msg_on_host, type) == 2, "on_host.type");
+_Static_assert(offsetof(struct nvs_msg_on_host, gpu) == 3, "on_host.gpu");
+_Static_assert(offsetof(struct nvs_msg_on_host, held) == 8, "on_host.held");
 
 #endif

@@ -42,6 +42,7 @@ class Config(Record, frozen=True):
     card_reserve: int | None
     host_memory: str
     cgroup_root: str
+    live_shrink: str
     policy: str
     grace_seconds: float
     settle_seconds: float
@@ -124,6 +125,7 @@ OPTIONS: tuple[Option, ...] = (
         "count GPU memory that the host cannot take as unswappable; auto: if NVIDIA's driver is loaded",
     ),
     Option("cgroup_root", "/sys/fs/cgroup", read.path, "where the host's cgroups are mounted", "PATH"),
+    _one_of("live_shrink", "on", "on|off", "a limit lowered below use moves memory in use to the host"),
     _one_of("policy", "fcfs", "fcfs|fair|priority", "order of the queue: arrival, share of GPU time, priority"),
     Option("grace_seconds", "10", read.seconds(0.1, 600), "time in which a program must release a lock", "SECONDS"),
     Option(

@@ -63,6 +63,7 @@ def registration(registrant: Registrant, message: wire.Register) -> ev.ClientReg
         pid=registrant.pid,
         uid=registrant.uid,
         moves_memory=message.version >= wire.MOVES_SINCE,
+        holds_memory=message.version >= wire.HOLDS_SINCE,
     )
 
 
@@ -90,6 +91,7 @@ EVENTS: dict[type[wire.Message], EventOf] = {
     wire.Moved: lambda client, gpu, m: ev.MemoryMoved(client, gpu, m.to_host, m.moved, m.took_ns),
     wire.WorkingSet: lambda client, gpu, m: ev.WorkingSetReported(client, gpu, m.used if m.is_known else None),
     wire.Slowed: lambda client, gpu, m: ev.WorkSlowed(client, gpu, m.factor),
+    wire.OnHost: lambda client, gpu, m: ev.MemoryHeld(client, gpu, m.held),
     wire.Idle: lambda client, gpu, m: ev.WorkFinished(client, gpu),
     wire.Busy: lambda client, gpu, m: ev.WorkResumed(client, gpu),
     wire.BudgetAsk: lambda client, gpu, m: ev.BudgetAsked(client, gpu, m.ask, m.need),
@@ -122,6 +124,7 @@ _budget_recall = packer(wire.BudgetRecall)
 _long_wait = packer(wire.LongWait)
 _move_in = packer(wire.MoveIn)
 _move_out = packer(wire.MoveOut)
+_keep_on_host = packer(wire.KeepOnHost)
 _capacity = packer(wire.Capacity)
 _sched = {True: packer(wire.SchedOn), False: packer(wire.SchedOff)}
 
@@ -130,6 +133,7 @@ FRAMES: dict[type[ac.Action], FrameOf] = {
     ac.DropLock: lambda a, to: _drop_lock(to.index_of[a.gpu], _REASONS[a.cause], to.grace_ms, a.lock),
     ac.MoveIn: lambda a, to: _move_in(to.index_of[a.gpu], a.lock, a.most),
     ac.MoveOut: lambda a, to: _move_out(to.index_of[a.gpu], a.lock, a.need),
+    ac.KeepOnHost: lambda a, to: _keep_on_host(to.index_of[a.gpu], a.keep),
     ac.QueueClient: lambda a, to: _wait_for_mem(to.index_of[a.gpu], a.place),
     ac.AnnounceRoom: lambda a, to: _mem_available(to.index_of[a.gpu]),
     ac.TellContended: lambda a, to: _contended(to.index_of[a.gpu], a.contended),

@@ -71,6 +71,9 @@ class Helper:
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         self.moves.append(("out" if to_host else "in", size))
 
+    def hold_memory(self, gpu: int, size: int) -> None:
+        self.moves.append(("hold", size))
+
     def watch_changed(self, gpu: int) -> None:
         self.done.append("watch")
 

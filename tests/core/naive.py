@@ -6,7 +6,7 @@ hold for every order of events, however the peers behave.
 Two ranks it cannot work out, and takes from the core: that of policy fair, and the lag of mode adaptive, of which it
 checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
-from core import gangs
+from core import gangs, held
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
@@ -31,12 +31,13 @@ class Naive:
         self.refused: set[tuple[int, str]] = set()
         """Whose late claims the present step refuses."""
         self._orders = 0
-        self.has_gangs = False
-        """There has been one."""
-        self.most_clients = 0
+        self.has_gangs, self.most_clients = False, 0
+        """There has been a gang; how many clients there were at most."""
 
     def seat(self, client: int, gpu: str) -> NaiveSeat:
         return self.gpus[gpu].seats[client]
+
+    _MemoryHeld = held.note_event
 
     # What went in.
 
@@ -73,7 +74,7 @@ class Naive:
     def _ClientLeft(self, now: int, event: ev.ClientLeft) -> None:  # noqa: N802 - the event's own name
         for gpu in self.gpus.values():
             if gpu.seats.pop(event.client, None):
-                self._allow(gpu, self.settings.grace_ns)  # The others' shares are larger, and so is what counts.
+                self.allow(gpu, self.settings.grace_ns)  # The others' shares are larger, and so is what counts.
 
     def _LockRequested(self, now: int, event: ev.LockRequested) -> None:  # noqa: N802 - the event's own name
         seat = self.seat(event.client, event.gpu)
@@ -120,13 +121,13 @@ class Naive:
         for process in event.processes:
             if seat := gpu.seats.get(process.client):
                 seat.used, seat.highest = process.used, max(seat.highest, process.reported)
-        self._allow(gpu, self.settings.grace_ns)
+        self.allow(gpu, self.settings.grace_ns)
 
     def _HostMemoryMeasured(self, now: int, event: ev.HostMemoryMeasured) -> None:  # noqa: N802 - the event's own name
         for host in event.rooms:
             if seat := self.gpus[host.gpu].seats.get(host.client):
                 seat.host_room = host.room
-                self._allow(self.gpus[host.gpu], self.settings.grace_ns)
+                self.allow(self.gpus[host.gpu], self.settings.grace_ns)
 
     def _SchedulingSwitched(self, now: int, event: ev.SchedulingSwitched) -> None:  # noqa: N802 - the event's own name
         if event.on != self.is_scheduling:
@@ -149,9 +150,9 @@ class Naive:
 
     def be_late(self, late_ns: int) -> None:
         for gpu in self.gpus.values():
-            self._allow(gpu, late_ns)
+            self.allow(gpu, late_ns)
 
-    def _allow(self, gpu: NaiveGpu, more_ns: int) -> None:
+    def allow(self, gpu: NaiveGpu, more_ns: int) -> None:
         for one in self.gpus.values() if self.has_gangs else [gpu]:
             for seat in one.seats.values():
                 seat.allowance += more_ns
@@ -159,7 +160,7 @@ class Naive:
     def _resize(self, gpu: NaiveGpu, seat: NaiveSeat, memory: Memory) -> None:
         if memory != seat.memory:
             seat.memory = memory
-            self._allow(gpu, self.settings.grace_ns)
+            self.allow(gpu, self.settings.grace_ns)
 
     def start_wait(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
         self._orders += 1
@@ -174,6 +175,7 @@ class Naive:
         self.refused = {
             (drop.client, drop.gpu) for drop in actions if isinstance(drop, ac.DropLock) and drop.cause == "claim"
         }
+        held.note_actions(self, actions)
         for uuid, gpu in self.gpus.items():
             self._orders = gpu.unblock(now, node.gpus[uuid].turns, self._orders)
         for action in actions:
@@ -278,9 +280,7 @@ class Naive:
         assert {seat.client: seat.state for seat in gpu.seats.values()} == {
             seat.client: seat.state for seat in real.seats.values()
         }
-        assert not [seat for seat in gpu.seats.values() if seat.late is not None], (
-            "who claims late is let in or refused"
-        )
+        assert all(seat.late is None for seat in gpu.seats.values()), "who claims late is let in or refused"
         if node.is_settling or not self.is_scheduling:
             return
         staying = gpu.named("staying")

@@ -33,6 +33,9 @@ class NaiveSeat:
     """The most unswappable memory that it reported when it was measured."""
     host_room: int = 1 << 64
     """What the host can take of its memory."""
+    held: int = 0
+    """What it says it keeps on the host, and in `keep` what it was asked to."""
+    keep: int = 0
     follows: bool = False
     """It waits because another member of its gang does."""
     keeps_rank: bool = False
@@ -67,11 +70,14 @@ class NaiveGpu:
         fixed = sum(self.fixed(seat) for seat in self.seats.values())
         return fixed + self.foreign + sum(self.swappable(seat) for seat in self.named(*states))
 
+    def on_card(self, seat: NaiveSeat) -> int:
+        return min(max(0, seat.memory.swappable - min(seat.held, seat.keep)), self.size)
+
     def swappable(self, seat: NaiveSeat) -> int:
-        return min(seat.memory.swappable, self.size, seat.host_room)
+        return min(self.on_card(seat), max(0, seat.host_room - min(seat.held, seat.keep)))
 
     def pinned(self, seat: NaiveSeat) -> int:
-        return min(seat.memory.swappable, self.size) - self.swappable(seat)
+        return self.on_card(seat) - self.swappable(seat)
 
     def must_wait(self, seat: NaiveSeat) -> bool:
         """Its turn would evict memory of others that the host cannot take."""

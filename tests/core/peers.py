@@ -179,6 +179,9 @@ class Peer:
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         self._machine.moved(gpu, to_host=to_host, moved=size, took_ns=size // 12)
 
+    def hold_memory(self, gpu: int, size: int) -> None:
+        self._machine.held(gpu, size)
+
     def start_drain(self, gpu: int) -> None:
         self._by_index[gpu].is_draining = True
 

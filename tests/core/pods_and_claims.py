@@ -25,6 +25,7 @@ def pod_changed(pod: str, rest: str) -> ev.PodChanged:
         priority=int(options["priority"]) if "priority" in options else None,
         weight=int(options["weight"]) if "weight" in options else None,
         keeps_limit=keeps_limit,
+        shrinks=options["shrinks"] == "true" if "shrinks" in options else None,
         claims=tuple(f"team/{name}" for name in options.get("claims", "").split(",") if name),
     )
 

@@ -142,6 +142,8 @@ class Stage:
             changes["card_reserve"] = parse_size(options["card-reserve"])
         if "claims-may-be-raised" in flags:
             changes["is_claim_binding"] = False
+        if "no-live-shrink" in flags:
+            changes["live_shrink"] = False
         if "quantum" in options:
             changes["quantum"] = QuantumRule(mode="fixed", fixed_ns=parse_time(options["quantum"]))
         self._start(Settings(**changes), options, flags)  # type: ignore[arg-type]
@@ -152,7 +154,7 @@ class Stage:
         self.ids[name] = max(self.ids.values(), default=0) + 1
         common: dict[str, str] = {}
         gpus: list[tuple[str, dict[str, str]]] = []
-        flags = {"moves"} & set(words)
+        flags = {"moves", "holds"} & set(words)
         for word in (word for word in words if word not in flags):
             key, is_option, value = word.partition("=")
             if is_option and key in ("in", "own", "priority", "weight"):
@@ -172,6 +174,7 @@ class Stage:
             priority=int(common.get("priority", "0")),
             weight=int(common.get("weight", "100")),
             moves_memory="moves" in flags,
+            holds_memory="holds" in flags,
         )
         return self.handle(event)
 
@@ -279,6 +282,8 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (rf"{_WHO} moved {_SIZE} (?P<way>to|out of) {_AT} in (?P<time>\S+)",
      _event(lambda s, m: ev.MemoryMoved(s.ids[m["who"]], m["gpu"], m["way"] != "to", parse_size(m["size"]),
                                         parse_time(m["time"])))),
+    (rf"{_WHO} keeps {_SIZE} of {_AT} on the host",
+     _event(lambda s, m: ev.MemoryHeld(s.ids[m["who"]], m["gpu"], parse_size(m["size"])))),
     (rf"{_WHO} needs {_SIZE} on {_AT}", Stage.ask_budget),
     (rf"{_WHO} returns {_AT} serial (?P<serial>\d+), has {_SIZE}, uses (?P<used>\S+)",
      _event(lambda s, m: ev.BudgetReturned(s.ids[m["who"]], m["gpu"], int(m["serial"]), parse_size(m["size"]),

@@ -32,6 +32,7 @@ HAPPENINGS = {
     "wait": 4, "finish_work": 5, "resize": 3, "stop_or_go_on": 2, "muddle": 2, "give_up": 2, "join": 1, "leave": 1,
     "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "set_mode": 1, "switch_off_and_on": 0.4, "look": 1,
     "fall_silent": 2, "ping": 2, "measure_host": 1,
+    "hold": 1,
 }  # fmt: skip
 """What may happen, and how often it does in a random walk."""
 
@@ -138,6 +139,11 @@ class World:
     def resize(self, pick: Pick) -> None:
         for peer, gpu in self._some_seats(pick):
             peer.resize(gpu, _memory(pick))
+
+    def hold(self, pick: Pick) -> None:
+        """It says that it keeps memory on the host, whether it was asked to or not."""
+        for peer, gpu in self._some_seats(pick):
+            peer.said.append(ev.MemoryHeld(peer.id, gpu, pick(SIZES)))
 
     def finish_work(self, pick: Pick) -> None:
         for peer, gpu in self._some_seats(pick):

@@ -20,6 +20,7 @@ static const struct { uint8_t type, length; } kinds[] = {
     {NVS_CAPACITY, sizeof(struct nvs_msg_capacity)},
     {NVS_MOVE_IN, sizeof(struct nvs_msg_move_in)},
     {NVS_MOVE_OUT, sizeof(struct nvs_msg_move_out)},
+    {NVS_KEEP_ON_HOST, sizeof(struct nvs_msg_keep_on_host)},
     {NVS_PONG, sizeof(struct nvs_msg_pong)}, /* or one that we do not know */
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_SHORT = 252, UNKNOWN = 200 };
@@ -78,6 +79,8 @@ size_t world_make_frame(uint8_t frame[WORLD_FRAME], uint8_t gpu, uint8_t kind, u
         PUT(nvs_msg_sched_on, version, how % 4 ? NVS_PROTOCOL_VERSION : 1);
     else if (type == NVS_CONTENDED)
         PUT(nvs_msg_contended, contended, how & 1);
+    else if (type == NVS_KEEP_ON_HOST)
+        PUT(nvs_msg_keep_on_host, keep, world_size(how));
     else if (type == NVS_UPDATE_LIMIT)
         PUT(nvs_msg_update_limit, limit, world_size(how));
     else if (type == NVS_BUDGET)

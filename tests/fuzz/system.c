@@ -18,6 +18,7 @@
 #include "lookup/real.h"
 #include "memory/pools.h"
 #include "world.h"
+#include "mover/hold.h"
 #include "mover/mover.h"
 
 enum { SOCKET = 1 << 28, WAKE, MAX_SPINS = 64 };
@@ -187,6 +188,26 @@ int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *mo
         *moved = move;
         moving = NULL;
     }
+    return INT64_MAX;
+}
+
+/* Nor does holding memory on the host. */
+static uint64_t held[NVS_MAX_GPUS];
+static bool is_held[NVS_MAX_GPUS];
+
+void nvs_hold_want(struct nvs_gpu *gpu, uint64_t bytes)
+{
+    held[gpu->index] = bytes;
+    is_held[gpu->index] = true;
+}
+
+int64_t nvs_hold_tick(struct nvs_gpu *gpu, int64_t now_ns, bool is_open, uint64_t *bytes, bool *is_done)
+{
+    (void)now_ns;
+    world_require(is_open == of(gpu)->is_open, "memory is brought back while the gate is open");
+    *is_done = is_held[gpu->index];
+    *bytes = held[gpu->index];
+    is_held[gpu->index] = false;
     return INT64_MAX;
 }
 

@@ -95,7 +95,7 @@ static const uint16_t ours[] = {
     [NVS_BUSY] = sizeof(struct nvs_msg_busy),             [NVS_BUDGET_ASK] = sizeof(struct nvs_msg_budget_ask),
     [NVS_BUDGET_RETURN] = sizeof(struct nvs_msg_budget_return), [NVS_PING] = sizeof(struct nvs_msg_ping),
     [NVS_MOVED] = sizeof(struct nvs_msg_moved),           [NVS_WORKING_SET] = sizeof(struct nvs_msg_working_set),
-    [NVS_SLOWED] = sizeof(struct nvs_msg_slowed),
+    [NVS_SLOWED] = sizeof(struct nvs_msg_slowed),         [NVS_ON_HOST] = sizeof(struct nvs_msg_on_host),
 };
 
 static void check_release(int gpu, uint64_t lock)
@@ -208,7 +208,7 @@ static void check_known(const struct nvs_head *head, const uint8_t *frame, const
         world_require(!memcmp(&gpu->account.limit, frame + offsetof(struct nvs_msg_update_limit, limit), 8), "a limit is taken over");
     } else if (head->type == NVS_CAPACITY) {
         world_require(gpu->account.room <= gpu->account.card, "no room is larger than the card");
-    } else if (head->type == NVS_MOVE_IN || head->type == NVS_MOVE_OUT) {
+    } else if (head->type == NVS_MOVE_IN || head->type == NVS_MOVE_OUT || head->type == NVS_KEEP_ON_HOST) {
         world_require(is_untouched(before, head->gpu, true), "a request to move memory changes no turn");
     } else if (head->type == NVS_WAIT_FOR_MEM || head->type == NVS_MEM_AVAILABLE) {
         enum nvs_wait reason = head->type == NVS_WAIT_FOR_MEM ? NVS_WAIT_MEMORY : NVS_WAIT_LOCK;

@@ -9,6 +9,7 @@ import pytest
 from kube.fake_apiserver import pod
 from nvshare.kube.annotations import (
     MEMORY_LIMIT,
+    MEMORY_SHRINK,
     PRIORITY,
     SPEC_LIMIT,
     WEIGHT,
@@ -31,11 +32,11 @@ def decode(item: dict[str, Any]) -> Pod:
 def test_annotations_and_the_specs_environment_are_read() -> None:
     item = pod(
         "p",
-        annotations={MEMORY_LIMIT: "8Gi", PRIORITY: "-5", WEIGHT: "3", "other": "x"},
+        annotations={MEMORY_LIMIT: "8Gi", PRIORITY: "-5", WEIGHT: "3", MEMORY_SHRINK: "false", "other": "x"},
         env=[{"name": SPEC_LIMIT, "value": "2Gi"}],
     )
     assert read_settings(decode(item), PodSettings()) == (
-        PodSettings(limit=8 * GIB, spec_limit=2 * GIB, priority=-5, weight=3),
+        PodSettings(limit=8 * GIB, spec_limit=2 * GIB, priority=-5, weight=3, shrinks=False),
         [],
     )
     assert label(decode(item)) == "default/p"
@@ -52,14 +53,15 @@ def test_a_pod_that_says_nothing_wishes_nothing() -> None:
 
 
 def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
-    item = pod("p", annotations={MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0"})
-    before = PodSettings(limit=GIB, priority=2, weight=7)
+    item = pod("p", annotations={MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0", MEMORY_SHRINK: "no"})
+    before = PodSettings(limit=GIB, priority=2, weight=7, shrinks=True)
     settings, complaints = read_settings(decode(item), before)
     assert settings == before
     assert [(complaint.key, complaint.value) for complaint in complaints] == [
         (MEMORY_LIMIT, "lots"),
         (PRIORITY, "1.5"),
         (WEIGHT, "0"),
+        (MEMORY_SHRINK, "no"),
     ]
 
 

@@ -132,6 +132,56 @@ static void no_more_is_moved_than_was_asked_for(void)
     release(&block);
 }
 
+static uint64_t hold(const struct nvs_block *blocks, size_t count, bool is_back, uint64_t bytes)
+{
+    size_t made = nvs_plan_hold(&usage, blocks, count, is_back, bytes, slices, MOST);
+    for (size_t i = 0; i < made; i++)
+        nvs_usage_held(&usage, slices[i].address, slices[i].bytes, !is_back);
+    return sum(made);
+}
+
+static void what_is_held_is_the_coldest_and_is_not_moved(void)
+{
+    struct nvs_block blocks[] = {allocate(BASE, 64 * MIB), allocate(BASE + GIB, 64 * MIB), allocate(BASE + 2 * GIB, 64 * MIB)};
+    nvs_usage_copied(&usage, blocks[0].base, 64 * MIB);
+    nvs_usage_next_stamp(&usage);
+    nvs_usage_copied(&usage, blocks[1].base, 64 * MIB);
+    EQUAL(hold(blocks, 3, false, 65 * MIB), 66 * MIB); /* never used: all of it; then of the oldest, in whole chunks */
+    CHECK(slices[0].base == blocks[2].base && slices[0].is_unused);
+    CHECK(slices[1].base == blocks[0].base && !slices[1].is_unused && slices[1].bytes == 2 * MIB);
+    EQUAL(nvs_plan_held(&usage, blocks, 3), 66 * MIB);
+    EQUAL(sum(plan(blocks, 3, false, UINT64_MAX)), 126 * MIB);
+    EQUAL(sum(plan(blocks, 3, true, UINT64_MAX)), 126 * MIB);
+    EQUAL(hold(blocks, 3, true, 3 * MIB), 2 * MIB); /* no more than may be let go, the youngest first */
+    CHECK(slices[0].base == blocks[0].base);
+    release(&blocks[2]);
+    EQUAL(nvs_plan_held(&usage, blocks, 3), 0);
+    release(&blocks[0]);
+    release(&blocks[1]);
+}
+
+static void parts_of_chunks_and_what_the_program_advises_are_not_held(void)
+{
+    struct nvs_block block = allocate(BASE + MIB, 4 * MIB), small = allocate(BASE + GIB, MIB), own = allocate(BASE + 2 * GIB, 8 * MIB);
+    EQUAL(hold(&block, 1, false, 4 * MIB), 2 * MIB);
+    CHECK(slices[0].address == BASE + 2 * MIB);
+    EQUAL(hold(&small, 1, false, MIB), 0);
+    nvs_usage_left_alone(&usage, own.base, 8 * MIB);
+    EQUAL(hold(&own, 1, false, 8 * MIB), 0);
+    release(&block);
+    release(&small);
+    release(&own);
+}
+
+static void if_launches_are_not_seen_unused_memory_may_be_in_use(void)
+{
+    struct nvs_block block = allocate(BASE, 8 * MIB);
+    nvs_usage_blind(&usage);
+    EQUAL(hold(&block, 1, false, 8 * MIB), 8 * MIB);
+    CHECK(!slices[0].is_unused);
+    release(&block);
+}
+
 int main(void)
 {
     if (!nvs_usage_setup(&usage))
@@ -144,5 +194,8 @@ int main(void)
     addresses_that_are_not_ours_are_ignored();
     the_order_is_by_use();
     no_more_is_moved_than_was_asked_for();
+    what_is_held_is_the_coldest_and_is_not_moved();
+    parts_of_chunks_and_what_the_program_advises_are_not_held();
+    if_launches_are_not_seen_unused_memory_may_be_in_use();
     return DONE();
 }

@@ -56,6 +56,8 @@ EXAMPLES: dict[str, m.Message] = {
     "working_set": m.WorkingSet(1, True, 5 << 29),
     "working_set_unknown": m.WorkingSet(0, False, 0),
     "slowed": m.Slowed(1, 40),
+    "keep_on_host": m.KeepOnHost(1, 2 << 30),
+    "on_host": m.OnHost(0, 3 << 29),
     "long_wait": m.LongWait(0, 3, 2, 30_000, 61_000, b"team/pod".ljust(m.NAME_BYTES, b"\0")),
 }
 

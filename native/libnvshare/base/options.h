@@ -11,6 +11,7 @@ struct nvs_options {
     bool single_oversub;
     bool native_memory;
     bool prefetch;          /* memory is moved in bulk at a switch */
+    bool live_shrink;       /* memory above a lowered limit moves to the host */
     uint64_t limit_bytes;   /* 0: none */
     int64_t priority;
     int64_t weight;

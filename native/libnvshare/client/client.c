@@ -239,6 +239,16 @@ uint32_t nvs_client_working_set(struct nvs_client *client, int index, bool is_kn
     return client->out.todo;
 }
 
+uint32_t nvs_client_held(struct nvs_client *client, int index, uint64_t bytes)
+{
+    struct nvs_client_gpu *gpu = &client->gpus[index];
+    bool is_news = bytes != gpu->held_bytes;
+    gpu->held_bytes = bytes;
+    if (is_news && client->is_registered && client->version >= NVS_HOLDS_SINCE)
+        nvs_frames_on_host(client, index, bytes);
+    return client->out.todo;
+}
+
 uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int index, uint32_t factor)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];

@@ -58,6 +58,7 @@ enum nvs_gpu_do {
     NVS_DO_WATCH = 128,  /* nvs_client_watches says something new */
     NVS_DO_MOVE_IN = 256,  /* bring at most `move_bytes` of what the program uses to the GPU */
     NVS_DO_MOVE_OUT = 512, /* move `move_bytes` of it to the host */
+    NVS_DO_HOLD = 1024,    /* hold `keep_bytes` on the host from now on; then call nvs_client_held */
 };
 
 /* To be done for the process; bits. The last ones are lines for the user. */
@@ -109,6 +110,8 @@ struct nvs_client_gpu {
     uint64_t move_bytes; /* for NVS_DO_MOVE_IN and NVS_DO_MOVE_OUT */
     bool is_told_known;  /* the working set, as told on this connection; at its begin it is unknown */
     uint64_t told_working_set;
+    uint64_t keep_bytes; /* for NVS_DO_HOLD */
+    uint64_t held_bytes; /* what is held on the host, as last told */
     int64_t slowed_ns;   /* when the scheduler was last told that our work goes on slowly */
 };
 
@@ -158,6 +161,8 @@ uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint
 uint32_t nvs_client_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
 /* Its work takes so many times longer than usual. Told at most once a second, while it holds the lock. */
 uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int gpu, uint32_t factor);
+/* So much is held on the host. */
+uint32_t nvs_client_held(struct nvs_client *client, int gpu, uint64_t bytes);
 /* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */
 uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need);
 

@@ -134,6 +134,13 @@ void nvs_frames_working_set(struct nvs_client *client, int gpu, bool is_known, u
     put(client, &frame, sizeof frame);
 }
 
+void nvs_frames_on_host(struct nvs_client *client, int gpu, uint64_t bytes)
+{
+    FRAME(nvs_msg_on_host, NVS_ON_HOST, gpu);
+    frame.held = bytes;
+    put(client, &frame, sizeof frame);
+}
+
 void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor)
 {
     FRAME(nvs_msg_slowed, NVS_SLOWED, gpu);

@@ -11,7 +11,7 @@ static const uint16_t least_bytes[] = {
     [NVS_BUDGET] = sizeof(struct nvs_msg_budget),             [NVS_BUDGET_RECALL] = sizeof(struct nvs_msg_budget_recall),
     [NVS_LONG_WAIT] = sizeof(struct nvs_msg_long_wait),       [NVS_PONG] = sizeof(struct nvs_msg_pong),
     [NVS_CAPACITY] = sizeof(struct nvs_msg_capacity),         [NVS_MOVE_IN] = sizeof(struct nvs_msg_move_in),
-    [NVS_MOVE_OUT] = sizeof(struct nvs_msg_move_out),
+    [NVS_MOVE_OUT] = sizeof(struct nvs_msg_move_out),         [NVS_KEEP_ON_HOST] = sizeof(struct nvs_msg_keep_on_host),
 };
 
 /* A frame as a struct of its own: its bytes are not aligned. */
@@ -31,6 +31,8 @@ static void on_scheduling(struct nvs_client *client, const uint8_t *frame, bool 
     for (int i = 0; i < client->gpu_count; i++) {
         struct nvs_turn *turn = &client->gpus[i].turn;
         nvs_client_apply(client, i, is_on ? nvs_turn_sched_on(turn, first) : nvs_turn_input(turn, NVS_TURN_IN_SCHED_OFF));
+        if (first && client->gpus[i].held_bytes && client->version >= NVS_HOLDS_SINCE)
+            nvs_frames_on_host(client, i, client->gpus[i].held_bytes); /* for an earlier scheduler */
     }
 }
 
@@ -107,6 +109,10 @@ static void on_memory_message(struct nvs_client *client, int index, uint8_t type
     } else if (type == NVS_CAPACITY) {
         AS(nvs_msg_capacity, capacity);
         nvs_account_capacity(account, capacity.room, capacity.context);
+    } else if (type == NVS_KEEP_ON_HOST) {
+        AS(nvs_msg_keep_on_host, order);
+        client->gpus[index].keep_bytes = order.keep;
+        nvs_client_apply(client, index, NVS_DO_HOLD);
     } else if (type == NVS_BUDGET_RECALL) {
         AS(nvs_msg_budget_recall, recall);
         nvs_account_recall(account, recall.keep);

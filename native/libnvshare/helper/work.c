@@ -7,6 +7,7 @@
 #include "helper/drains.h"
 #include "helper/helper.h"
 #include "helper/reports.h"
+#include "mover/hold.h"
 #include "mover/mover.h"
 
 #define LOOK_NS NVS_MS
@@ -59,6 +60,8 @@ static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
         nvs_mover_stop(gpu); /* what it moved was for the turn before, or for the others' */
     if (todo & (NVS_DO_MOVE_IN | NVS_DO_MOVE_OUT))
         nvs_mover_start(gpu, todo & NVS_DO_MOVE_OUT, nvs_helper_client.gpus[gpu->index].move_bytes);
+    if (todo & NVS_DO_HOLD)
+        nvs_hold_want(gpu, nvs_helper_client.gpus[gpu->index].keep_bytes);
 }
 
 /* The marks are cleared first: a thread that changes something from here on wakes us again. */
@@ -124,14 +127,30 @@ int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
     return turn < reports ? turn : reports;
 }
 
-int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now)
+static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
 {
     struct nvs_moved moved;
     bool has_moved;
-    if (is_without_driver)
-        return NVS_NEVER;
     int64_t next = nvs_mover_tick(gpu, now, &moved, &has_moved);
     if (has_moved)
         nvs_client_moved(&nvs_helper_client, gpu->index, moved.to_host, moved.bytes, moved.ns);
     return next;
+}
+
+static int64_t tick_hold(struct nvs_gpu *gpu, int64_t now)
+{
+    uint64_t held;
+    bool is_done;
+    int64_t next = nvs_hold_tick(gpu, now, nvs_turn_is_open(&nvs_helper_client.gpus[gpu->index].turn), &held, &is_done);
+    if (is_done)
+        nvs_client_held(&nvs_helper_client, gpu->index, held);
+    return next;
+}
+
+int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now)
+{
+    if (is_without_driver)
+        return NVS_NEVER;
+    int64_t mover = tick_mover(gpu, now), hold = tick_hold(gpu, now);
+    return mover < hold ? mover : hold;
 }

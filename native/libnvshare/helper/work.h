@@ -13,7 +13,7 @@ void nvs_work_leave_driver(void);
 void nvs_work_forked(void);
 /* Watches whether a GPU is idle, and looks at what is used of its memory; returns when to look again. */
 int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now_ns);
-/* Goes on with a move of memory; returns when to look again. */
+/* Goes on with a move of memory, and with holding memory on the host; returns when to look again. */
 int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now_ns);
 
 #endif

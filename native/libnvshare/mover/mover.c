@@ -113,14 +113,19 @@ static CUresult prepare(struct mover *mover, CUcontext context)
     return result;
 }
 
-static CUresult prefetch(const struct mover *mover, const struct nvs_slice *slice, CUdevice gpu)
+CUresult nvs_mover_prefetch(const struct nvs_slice *slice, bool to_host, CUdevice gpu, CUstream stream)
 {
-    CUdevice to = mover->to_host ? CU_DEVICE_CPU : gpu;
-    CUresult result = nvs_real.cuMemPrefetchAsync(slice->address, slice->bytes, to, mover->stream);
+    CUresult result = nvs_real.cuMemPrefetchAsync(slice->address, slice->bytes, to_host ? CU_DEVICE_CPU : gpu, stream);
     if (result != CUDA_ERROR_NOT_FOUND)
         return result;
-    CUmemLocation location = {.type = mover->to_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE, .id = mover->to_host ? 0 : gpu};
-    return nvs_real.cuMemPrefetchAsync_v2(slice->address, slice->bytes, location, 0, mover->stream);
+    CUmemLocation location = {.type = to_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE, .id = to_host ? 0 : gpu};
+    return nvs_real.cuMemPrefetchAsync_v2(slice->address, slice->bytes, location, 0, stream);
+}
+
+bool nvs_mover_has(const struct nvs_slice *slice)
+{
+    struct nvs_ledger_entry entry;
+    return nvs_memory_look(NVS_KIND_MEMORY, slice->base, &entry) && slice->address + slice->bytes <= entry.key + entry.bytes;
 }
 
 /* Memory that was freed since the move was planned is left out. It may still be freed before the driver is called: the
@@ -128,13 +133,12 @@ static CUresult prefetch(const struct mover *mover, const struct nvs_slice *slic
 static CUresult submit(struct mover *mover, CUdevice gpu)
 {
     const struct nvs_slice *slice = &mover->slices[mover->at++];
-    struct nvs_ledger_entry entry;
-    if (!nvs_memory_look(NVS_KIND_MEMORY, slice->base, &entry) || slice->address + slice->bytes > entry.key + entry.bytes)
+    if (!nvs_mover_has(slice))
         return CUDA_SUCCESS;
     struct flight *flight = &mover->flights[(mover->first + mover->flying) % IN_FLIGHT];
     CUresult result = nvs_real.cuEventRecord(flight->begin, mover->stream);
     if (result == CUDA_SUCCESS)
-        result = prefetch(mover, slice, gpu);
+        result = nvs_mover_prefetch(slice, mover->to_host, gpu, mover->stream);
     if (result == CUDA_SUCCESS)
         result = nvs_real.cuEventRecord(flight->end, mover->stream);
     if (result != CUDA_SUCCESS)

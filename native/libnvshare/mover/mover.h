@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #include "gpu.h"
+#include "lookup/symbols.h"
+#include "mover/plan.h"
 
 struct nvs_moved {
     bool to_host;
@@ -27,5 +29,9 @@ int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *mo
 /* The process can move memory on this GPU. */
 bool nvs_mover_works(const struct nvs_gpu *gpu);
 void nvs_mover_forked(void);
+
+/* For mover/hold.c: the driver's call, and whether the slice is still part of an allocation. */
+CUresult nvs_mover_prefetch(const struct nvs_slice *slice, bool to_host, CUdevice gpu, CUstream stream);
+bool nvs_mover_has(const struct nvs_slice *slice);
 
 #endif

@@ -31,6 +31,7 @@ struct nvs_slice { /* a part of one allocation */
     uint64_t base; /* of the allocation */
     uint32_t age;  /* stamps since it was used */
     bool is_away;  /* we moved it out earlier */
+    bool is_unused; /* to be held: it was never used, so that it has no content anywhere */
 };
 
 struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct nvs_block *block);
@@ -41,5 +42,12 @@ struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct n
  * evicted; each most recently used first. */
 size_t nvs_plan_move(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool to_host,
                      uint64_t most_bytes, struct nvs_slice *slices, size_t room);
+
+/* How much is held (NVS_MARK_HELD). */
+uint64_t nvs_plan_held(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count);
+/* The same as nvs_plan_move for memory that is to be held, least recently used first, or with `is_back` no longer is, most recently
+ * used first. Whole chunks only. What was never used comes first; if launches were not seen, such memory may be in use. */
+size_t nvs_plan_hold(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool is_back, uint64_t bytes,
+                     struct nvs_slice *slices, size_t room);
 
 #endif

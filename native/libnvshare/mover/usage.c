@@ -74,15 +74,25 @@ void nvs_usage_left_alone(struct nvs_usage *usage, uint64_t address, uint64_t by
     mark(usage, address, bytes, NVS_MARK_LEFT_ALONE, 0);
 }
 
-void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool away)
+static void flag(struct nvs_usage *usage, uint64_t address, uint64_t bytes, uint16_t flags, bool is_set)
 {
     for (uint64_t at = address >> NVS_CHUNK_SHIFT; bytes && at <= (address + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
         _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
-        if (place && away)
-            atomic_fetch_or_explicit(place, NVS_MARK_AWAY, memory_order_relaxed);
+        if (place && is_set)
+            atomic_fetch_or_explicit(place, flags, memory_order_relaxed);
         else if (place)
-            atomic_fetch_and_explicit(place, (uint16_t)~NVS_MARK_AWAY, memory_order_relaxed);
+            atomic_fetch_and_explicit(place, (uint16_t)~flags, memory_order_relaxed);
     }
+}
+
+void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool away)
+{
+    flag(usage, address, bytes, NVS_MARK_AWAY, away);
+}
+
+void nvs_usage_held(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool is_held)
+{
+    flag(usage, address, bytes, NVS_MARK_HELD, is_held);
 }
 
 unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address)

@@ -20,8 +20,9 @@ enum nvs_mark {
     NVS_MARK_POINTED = 4,    /* a kernel got a pointer into it */
     NVS_MARK_LEFT_ALONE = 8, /* the program prefetches or advises it itself */
     NVS_MARK_AWAY = 16,      /* we moved it to the host, and nothing is known to have brought it back */
-    NVS_MARK_FLAGS = 31,
-    NVS_MARK_STAMP_SHIFT = 5, /* the rest: the stamp of its last use, or of its allocation, modulo NVS_MARK_STAMPS */
+    NVS_MARK_HELD = 32,      /* it is to stay on the host (mover/hold.h) */
+    NVS_MARK_FLAGS = 63,
+    NVS_MARK_STAMP_SHIFT = 6, /* the rest: the stamp of its last use, or of its allocation, modulo NVS_MARK_STAMPS */
     NVS_MARK_STAMPS = 1 << (16 - NVS_MARK_STAMP_SHIFT),
 };
 
@@ -44,6 +45,9 @@ void nvs_usage_pointed(struct nvs_usage *usage, uint64_t address);
 void nvs_usage_left_alone(struct nvs_usage *usage, uint64_t address, uint64_t bytes);
 /* We moved it. */
 void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool away);
+
+/* It is to stay on the host, or no longer is. */
+void nvs_usage_held(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool is_held);
 
 /* The mark of the chunk at this address. */
 unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address);

@@ -22,7 +22,7 @@ from nvshare.client_machine.library import (
 
 # Bits of client.h and turn.h.
 _OPEN, _CLOSE, _DRAIN, _STOP_DRAINING, _FIGURES, _WATCH = 1, 2, 8, 16, 64, 128
-_MOVE_IN, _MOVE_OUT = 256, 512
+_MOVE_IN, _MOVE_OUT, _HOLD = 256, 512, 1024
 _SEND, _GPUS, _CONNECT, _DISCONNECT, _ANSWER, _REFUSE = 1, 2, 4, 8, 32, 64
 SAY_ALONE, SAY_LOST, SAY_BROKEN, SAY_HUNG = 256, 512, 1024, 2048
 _SAYS = SAY_ALONE | SAY_LOST | SAY_BROKEN | SAY_HUNG
@@ -52,6 +52,9 @@ class Surroundings(Protocol):
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         """Move at most so many bytes to the host, or to the GPU; then call `moved`."""
+
+    def hold_memory(self, gpu: int, size: int) -> None:
+        """Hold so many bytes on the host from now on; then call `held`."""
 
     def watch_changed(self, gpu: int) -> None:
         """`watches` says something new."""
@@ -159,6 +162,10 @@ class ClientMachine:
         if LIBRARY.nvs_client_working_set(self._at, gpu, used is not None, used or 0):
             self._perform()
 
+    def held(self, gpu: int, held: int) -> None:
+        if LIBRARY.nvs_client_held(self._at, gpu, held):
+            self._perform()
+
     def slowed(self, now: int, gpu: int, factor: int) -> None:
         if LIBRARY.nvs_client_slowed(self._at, now, gpu, factor):
             self._perform()
@@ -238,5 +245,7 @@ class ClientMachine:
             self._surroundings.gate_moved(gpu, bool(todo & _OPEN))
         if todo & (_MOVE_IN | _MOVE_OUT):
             self._surroundings.move_memory(gpu, bool(todo & _MOVE_OUT), self.gpus[gpu].move_bytes)
+        if todo & _HOLD:
+            self._surroundings.hold_memory(gpu, self.gpus[gpu].keep_bytes)
         if todo & _WATCH:
             self._surroundings.watch_changed(gpu)

@@ -129,6 +129,14 @@ class MoveOut(Action, frozen=True):
     need: int
 
 
+class KeepOnHost(Action, frozen=True):
+    """The client should keep `keep` bytes of its memory on the host, because its group uses more than its limit."""
+
+    client: int
+    gpu: str
+    keep: int
+
+
 class TellCapacity(Action, frozen=True):
     """The client may use `room` bytes of the card in all, and each of its contexts takes `context_bytes` of them."""
 

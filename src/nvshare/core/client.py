@@ -11,7 +11,9 @@ from nvshare.core.seat import Seat
 class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
-    __slots__ = ("group", "id", "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "weight")
+    __slots__ = (
+        "group", "holds_memory", "id", "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "weight",
+    )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
         self.id = event.client
@@ -23,12 +25,14 @@ class Client:
         self.priority = event.priority
         self.weight = event.weight
         self.moves_memory = event.moves_memory
+        self.holds_memory = event.holds_memory
         self.seats: dict[str, Seat] = {}
 
     def new_seat(self) -> Seat:
         seat = Seat(self.id, self.priority, self.weight, group=self.group)
         seat.siblings = self.seats
         seat.moves_memory = self.moves_memory
+        seat.holds_memory = self.holds_memory
         return seat
 
     def stopped_waiting(self, now: int, gpus: Mapping[str, Gpu]) -> dict[str, Gpu]:

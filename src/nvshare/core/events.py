@@ -27,6 +27,8 @@ class ClientRegistered(Event, frozen=True):
     uid: int | None = None
     moves_memory: bool = False
     """It does what MoveIn and MoveOut say."""
+    holds_memory: bool = False
+    """It does what KeepOnHost says."""
 
 
 class ClientLeft(Event, frozen=True):
@@ -96,6 +98,14 @@ class WorkSlowed(Event, frozen=True):
     factor: int
 
 
+class MemoryHeld(Event, frozen=True):
+    """A client keeps so many bytes of its memory on the host, as it was asked to (KeepOnHost)."""
+
+    client: int
+    gpu: str
+    held: int
+
+
 class WorkFinished(Event, frozen=True):
     """All work that a holder submitted has finished."""
 
@@ -162,7 +172,7 @@ class PodChanged(Event, frozen=True):
     """A pod as the API server has it now. None: no such annotation, no such variable in its spec.
 
     `container_limits` are those of single containers, by the spec, that differ from the pod's `spec_limit`.
-    `claims` are the ResourceClaims that it has, by label.
+    `claims` are the ResourceClaims that it has, by label. `shrinks`: a lowered limit moves memory (core.live_shrink).
     `keeps_limit`: there is an annotation, it cannot be read, and the caller does not know the value before it, which
     stays in force."""
 
@@ -175,6 +185,7 @@ class PodChanged(Event, frozen=True):
     container_limits: tuple[int, ...] = ()
     keeps_limit: bool = False
     claims: tuple[str, ...] = ()
+    shrinks: bool | None = None
 
 
 class PodRemoved(Event, frozen=True):

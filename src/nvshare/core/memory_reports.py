@@ -1,6 +1,7 @@
 """What counts of the memory that clients report.
 
-    swappable       at most the size of the card, and at most what the host can take of it; the rest is unswappable
+    swappable       without what the client keeps on the host (core.live_shrink), at most the size of the card, and at
+                    most what the host can take of it; the rest is unswappable
     unswappable     with contexts, at most
                         used + growth           if NVML has measured the process
                         size / clients          otherwise, but one context counts in any case, and the limit that
@@ -69,6 +70,10 @@ class MemoryReports:
         seat.host_room = room
         self._count(seat)
 
+    def held(self, seat: Seat) -> None:
+        """It keeps more or less on the host, or was asked to."""
+        self._count(seat)
+
     def card_changed(self) -> None:
         """The size of the card or the cost of a context."""
         for seat in self._seats.values():
@@ -77,14 +82,21 @@ class MemoryReports:
 
     def counted(self, seat: Seat) -> Memory:
         on_card = self._on_card(seat)
-        pinned = max(0, on_card.swappable - seat.host_room)
+        pinned = self._pinned(seat, on_card)
         if not pinned:
             return on_card
         return Memory(on_card.swappable - pinned, on_card.unswappable + pinned, on_card.contexts)
 
+    def _pinned(self, seat: Seat, on_card: Memory) -> int:
+        """What the host cannot take of it; what is kept there takes its part of the room."""
+        return max(0, on_card.swappable - max(0, seat.host_room - seat.kept))
+
     def _on_card(self, seat: Seat) -> Memory:
         """What a client has on the card while it runs."""
         reported, size = seat.reported, self._memory.size
+        if seat.kept:
+            swappable = max(0, reported.swappable - seat.kept)
+            reported = Memory(swappable, reported.unswappable, reported.contexts)
         if not size:
             return reported
         cap = self._cap(seat) if seat.fixed else 0
@@ -104,7 +116,7 @@ class MemoryReports:
 
     def _count(self, seat: Seat) -> None:
         counted = self.counted(seat)
-        self._memory.pin(seat, max(0, self._on_card(seat).swappable - seat.host_room))
+        self._memory.pin(seat, self._pinned(seat, self._on_card(seat)))
         if counted != seat.memory:
             self._set_counted(seat, counted)
 

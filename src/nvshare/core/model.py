@@ -46,6 +46,8 @@ class Settings(Record, frozen=True):
     """What moving 1 GiB between host and GPU costs; weighs an idle holder's lock against a switch."""
     cheap_switch_ns: int = 50 * MILLISECOND
     """A switch that costs less is made as soon as the holder is idle."""
+    live_shrink: bool = True
+    """Memory in use above a lowered limit moves to the host (core.live_shrink)."""
     is_claim_binding: bool = True
     """No annotation and no operator raises a limit above the pod's ResourceClaim."""
 

@@ -21,6 +21,7 @@ from nvshare.core.gpu import Gpu
 from nvshare.core.gpu_decisions import GpuDecisions
 from nvshare.core.limits.groups import Group
 from nvshare.core.limits.memory_limits import MemoryLimits
+from nvshare.core.live_shrink import LiveShrink
 from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.model import NEVER, Claim, QuantumRule, Settings
 from nvshare.core.seat import Seat
@@ -58,6 +59,7 @@ class Node:
         self._decisions = GpuDecisions(self.gpus, self.clients, is_paranoid=is_paranoid)
         self.gangs = self._decisions.gangs
         self._touch = self._decisions.touch
+        self._live_shrink = LiveShrink(self._limits, self.clients, self.gpus, self._touch)
         self._registering: Client | None = None
         """Who registered in this step and has not been answered."""
         self._notes: dict[type[ev.Event], Callable[[int, Any, list[Action]], None]] = {
@@ -71,6 +73,7 @@ class Node:
             ev.MemoryMoved: lambda now, event, out: self._at(event.client, event.gpu)[0].memory_moved(event),
             ev.WorkingSetReported: lambda now, event, out: self._at(event.client, event.gpu)[0].working_set(event),
             ev.WorkSlowed: lambda now, event, out: None,
+            ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.WorkFinished: self._note_finished,
             ev.WorkResumed: self._note_resumed,
             ev.BudgetAsked: self._note_asked,
@@ -86,8 +89,8 @@ class Node:
             ev.PodsListed: lambda now, event, out: self._limits.pods_listed(out),
             ev.ClaimPrepared: lambda now, event, out: self._limits.claim_prepared(event, out),
             ev.ClaimEnded: lambda now, event, out: self._limits.groups.claim_ended(event.uid),
-            ev.GpuFound: self._note_gpu,
-            ev.MemoryMeasured: self._note_measured,
+            ev.GpuFound: lambda now, event, out: self._touched(event.gpu).found(event),
+            ev.MemoryMeasured: lambda now, event, out: self._touched(event.gpu).set_measured(event),
             ev.HostMemoryMeasured: self._note_host_measured,
             ev.ServingBegan: self._note_serving,
             ev.AlarmRang: self._note_alarm,
@@ -104,6 +107,7 @@ class Node:
             self._hear(now, event)
         if self._registering is not None:
             self._answer_registration(now, self._registering, out)
+        self._live_shrink.decide(out, is_settling=self.is_settling)
         self._decide_on_gpus(now, out)
         if self._limits.touched:
             self._limits.decide(now, out, is_settling=self.is_settling)
@@ -280,13 +284,9 @@ class Node:
         if self._settles_at is not None:
             self._settles_at = now + self.settings.settle_ns
 
-    def _note_gpu(self, now: int, event: ev.GpuFound, out: list[Action]) -> None:
-        self._touch(gpu := self._gpu(event.gpu))
-        gpu.found(event)
-
-    def _note_measured(self, now: int, event: ev.MemoryMeasured, out: list[Action]) -> None:
-        self._touch(gpu := self._gpu(event.gpu))
-        gpu.set_measured(event)
+    def _touched(self, uuid: str) -> Gpu:
+        self._touch(gpu := self._gpu(uuid))
+        return gpu
 
     def _note_host_measured(self, now: int, event: ev.HostMemoryMeasured, out: list[Action]) -> None:
         for host in (host for host in event.rooms if host.client in self.clients):

@@ -66,11 +66,11 @@ class Seat:
     """One client at one GPU. core.turns changes its state, core.memory_reports its memory."""
 
     __slots__ = (
-        "asked_out", "client", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group", "held_since",
-        "held_total", "host_room", "idle_since", "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory",
-        "moved", "moves_memory", "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings",
-        "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight",
-        "working_set",
+        "asked_out", "client", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group", "held",
+        "held_since", "held_total", "holds_memory", "host_room", "idle_since", "keep_asked", "kept_rank",
+        "last_scheduled", "limit", "lock", "measured", "memory", "moved", "moves_memory", "passes", "pauses", "pinned",
+        "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait",
+        "turns", "waited_since", "waited_total", "weight", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -87,10 +87,8 @@ class Seat:
         """What it says it has of unswappable memory with contexts; its group's limit when that last changed."""
         self.measured: ProcessMemory | None = None
         self.memory = NO_MEMORY
-        self.host_room = UNLIMITED
-        """How much of its memory the host can take, and in `pinned` how much swappable memory therefore counts as
-        unswappable."""
-        self.pinned = 0
+        self.host_room, self.pinned = UNLIMITED, 0
+        """How much of its memory the host can take; how much swappable memory therefore counts as unswappable."""
         self.working_set: int | None = None
         """How much of its swappable memory the client says that it uses; None: it does not know."""
         self.told_room: tuple[int, int] | None = None
@@ -110,6 +108,8 @@ class Seat:
         """The lengths of the last pauses between two stretches of work."""
         self.moves_memory, self.asked_out, self.moved = False, 0, Moved()
         """It moves memory when asked; what it was asked for with the lock that it drops; what it has moved in all."""
+        self.holds_memory, self.keep_asked, self.held = False, 0, 0
+        """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
         self.tag = 0
         """GPU time used per weight; policy fair orders the queue by it."""
         self.last_scheduled: int | None = None
@@ -129,6 +129,11 @@ class Seat:
         if any(seat.state == "waiting" for seat in self.siblings.values()):
             return True
         return self.gang is not None and not self.gang.is_idle
+
+    @property
+    def kept(self) -> int:
+        """What counts of the memory that it keeps on the host."""
+        return min(self.held, self.keep_asked)
 
     def pause_ended(self, pause_ns: int) -> None:
         self.pauses = (*self.pauses[1 - PAUSES_KEPT :], pause_ns)

@@ -43,6 +43,8 @@ class SeatSnapshot(Record, frozen=True):
     is_idle: bool
     host_shortfall: int = 0
     """How much of its swappable memory the host cannot take; it counts as unswappable."""
+    on_host: int = 0
+    """How much of its memory it keeps on the host because its group uses more than its limit."""
     working_set: int | None = None
     """How much of its swappable memory it has used lately; None: it does not know."""
     moved: Moved = Moved()
@@ -232,6 +234,7 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         last_scheduled_ns=None if seat.last_scheduled is None else now - seat.last_scheduled,
         is_idle=seat.idle_since is not None,
         host_shortfall=seat.pinned,
+        on_host=seat.held,
         working_set=seat.working_set,
         moved=seat.moved,
         expected_start_ns=expected_starts(gpu, now).get(seat.client)

@@ -6,6 +6,7 @@ know that value, because it has just started, `keeps_limit` says so."""
 
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.quantity import QuantityError, parse_bytes
@@ -14,12 +15,14 @@ from nvshare.record import Record
 MEMORY_LIMIT = "nvshare.com/gpu-memory-limit"
 PRIORITY = "nvshare.com/gpu-priority"
 WEIGHT = "nvshare.com/gpu-weight"
+MEMORY_SHRINK = "nvshare.com/gpu-memory-shrink"
 SPEC_LIMIT = "NVSHARE_GPU_MEMORY_LIMIT"
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 RESOURCE = "nvshare.com/gpu"
 
 MAX_WEIGHT = 1000
+T = TypeVar("T")
 
 
 class Metadata(Record, frozen=True):
@@ -103,6 +106,8 @@ class PodSettings(Record, frozen=True):
     """The limit's annotation cannot be read, and `before` does not have the value before it."""
     claims: tuple[str, ...] = ()
     """Its ResourceClaims, `namespace/name`."""
+    shrinks: bool | None = None
+    """Whether a lowered limit moves memory in use to the host."""
 
 
 def label(pod: Pod) -> str:
@@ -140,7 +145,7 @@ def read_settings(pod: Pod, before: PodSettings) -> tuple[PodSettings, list[Comp
     annotations = pod.metadata.annotations or {}
     complaints: list[Complaint] = []
 
-    def read(key: str, parse: Callable[[str], int], last: int | None) -> int | None:
+    def read(key: str, parse: Callable[[str], T], last: T | None) -> T | None:
         text = annotations.get(key)
         if text is None:
             return None
@@ -161,6 +166,7 @@ def read_settings(pod: Pod, before: PodSettings) -> tuple[PodSettings, list[Comp
         container_limits=tuple(sorted(set(spec_limits) - {spec_limit})),
         keeps_limit=limit is None and MEMORY_LIMIT in annotations,
         claims=claims_of(pod),
+        shrinks=read(MEMORY_SHRINK, _truth, before.shrinks),
     )
     return settings, complaints
 
@@ -181,6 +187,12 @@ def _spec_limits(pod: Pod, complaints: list[Complaint]) -> list[int]:
             except QuantityError as error:
                 complaints.append(Complaint(key=SPEC_LIMIT, value=texts[-1], reason=str(error)))
     return limits
+
+
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError('is neither "true" nor "false"')
+    return text == "true"
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:

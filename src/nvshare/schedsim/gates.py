@@ -221,6 +221,9 @@ class NvshareGate(Gate):
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         """Page faults move memory here: the model of the card has no bulk moves."""
 
+    def hold_memory(self, gpu: int, size: int) -> None:
+        """Nobody has a limit here."""
+
     def watch_changed(self, gpu: int) -> None:
         if not self._program.has_work:
             self.rest()

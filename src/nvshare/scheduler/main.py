@@ -69,6 +69,7 @@ def settings_of(config: Config) -> Settings:
         grace_ns=int(config.grace_seconds * SECOND),
         settle_ns=int(config.settle_seconds * SECOND),
         long_wait_ns=int(config.long_wait_seconds * SECOND),
+        live_shrink=config.live_shrink == "on",
         move_ns_per_gib=int(config.move_seconds_per_gib * SECOND),
         is_claim_binding=config.annotation_above_claim == "refuse",
     )

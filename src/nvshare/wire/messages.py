@@ -31,6 +31,8 @@ MOVES_SINCE = 4
 """The first version whose clients move memory (MOVE_IN, MOVE_OUT) and report it (MOVED)."""
 WORKING_SETS_SINCE = 5
 """The first version whose clients say what they use of their memory (WORKING_SET) and how it goes (SLOWED)."""
+HOLDS_SINCE = 5
+"""The first version whose clients keep memory on the host (KEEP_ON_HOST) and say how much (ON_HOST)."""
 MAX_FRAME = 8192
 MAX_GPUS = 64
 NAME_BYTES = 48
@@ -401,10 +403,32 @@ class Slowed(Message, frozen=True):
     factor: U32
 
 
+class KeepOnHost(Message, frozen=True):
+    """Your group uses more than its limit: keep so many bytes of your memory on the host, and use them from there.
+
+    0: bring all of it back. Sent only to clients of version 5 and later."""
+
+    number = 30
+    from_client = False
+    gpu: U8
+    keep: Bytes
+
+
+class OnHost(Message, frozen=True):
+    """So many bytes of my memory are kept on the host; also after registering, if there are any.
+
+    From version 5 on: sent only to a scheduler that says it speaks it."""
+
+    number = 31
+    from_client = True
+    gpu: U8
+    held: Bytes
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
     UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
-    Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed,
+    Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed, KeepOnHost, OnHost,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

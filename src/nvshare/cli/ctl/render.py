@@ -184,8 +184,13 @@ def claim_table(node: Snapshot, *, is_wide: bool = False, width: int | None = No
 
 
 def memory_notes(node: Snapshot) -> list[str]:
-    """What the tables have no column for: clients whose GPU memory the host cannot take."""
-    return [
+    """What the tables have no column for: memory that is on the host by limit, or that the host cannot take."""
+    kept = [
+        f"{admin.client_name(client.id)}: {size(seat.on_host)} on the host by limit."
+        for client, seat in in_order(node)
+        if seat.on_host
+    ]
+    return kept + [
         f"{admin.client_name(client.id)}: the host has no room for {size(seat.host_shortfall)} of its GPU memory;"
         " others wait. Raise its memory limit."
         for client, seat in in_order(node)

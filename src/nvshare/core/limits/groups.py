@@ -37,7 +37,7 @@ class Group:
 
     __slots__ = (
         "annotation", "claimed", "claims", "container_limits", "environment", "is_listed", "is_pod", "is_removed",
-        "keeps_limit", "key", "label", "limits", "operator", "priority", "provisional", "weight",
+        "keeps_limit", "key", "label", "limits", "operator", "priority", "provisional", "shrinks", "weight",
     )  # fmt: skip
 
     def __init__(self, key: str, label: str, claims: ClaimLimits) -> None:
@@ -52,6 +52,8 @@ class Group:
         """Kubernetes had it, and it will not come back."""
         self.priority: int | None = None
         self.weight: int | None = None
+        self.shrinks: bool | None = None
+        """Whether a lowered limit moves its memory; None: as the scheduler is set."""
         self.annotation: int | None = None
         self.keeps_limit = False
         """The annotation cannot be read; `annotation` is the value before it, as far as that is known."""
@@ -211,7 +213,7 @@ class Groups:
         else:
             group.annotation, group.claimed = event.limit, None
         group.container_limits = event.container_limits
-        group.priority, group.weight = event.priority, event.weight
+        group.priority, group.weight, group.shrinks = event.priority, event.weight, event.shrinks
         group.claims.names = event.claims
         _report(group, old, out)
         return group

@@ -57,6 +57,8 @@ class Shares:
     def __init__(self, recall_ns: int) -> None:
         self.by_client: dict[int, Share] = {}
         self.used = self.bound = self.foreseen = 0
+        self.is_over = False
+        """They used more than the limit when core.limits.memory_limits last looked."""
         self.loose: OrderedDict[int, Share] = OrderedDict()
         self.awaited: OrderedDict[int, Share] = OrderedDict()
         self.tight: OrderedDict[int, Share] = OrderedDict()

@@ -4,6 +4,8 @@ core.limits.groups says which limit a group has, core.limits.shared_limit how th
 GPU. This file knows which of these shared limits a step has touched, and when the next question about budgets has to
 be answered."""
 
+from collections.abc import Iterable
+
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
 from nvshare.core.alarms import Alarms
@@ -24,6 +26,10 @@ class MemoryLimits:
         self._clients = clients
         self._recall_ns = settings.recall_ns
         self._is_paranoid = is_paranoid
+        self.shrinks = settings.live_shrink
+        """Whether a lowered limit moves memory in use, unless a pod says otherwise (Group.shrinks)."""
+        self.over: dict[SharedLimit, None] = {}
+        """Those whose members use, or used, more than the limit; core.live_shrink decides on them."""
         self.touched: dict[SharedLimit, None] = {}
         """Those to decide on in this step."""
         self.alarms: Alarms[SharedLimit] = Alarms()
@@ -36,6 +42,7 @@ class MemoryLimits:
         self.touched.clear()
 
     def decide_on_group(self, now: int, group: Group, out: list[Action], *, is_settling: bool) -> None:
+        self.note_over(group.limits.values())
         for shared in group.limits.values():
             self._decide_on(now, shared, out, is_settling)
             self.touched.pop(shared)
@@ -45,6 +52,13 @@ class MemoryLimits:
         self.alarms.set(shared, shared.deadline)
         if self._is_paranoid:
             shared.check()
+
+    def note_over(self, limits: Iterable[SharedLimit]) -> None:
+        for shared in limits:
+            is_over = bool(shared.limit) and shared.members.used > shared.limit
+            if is_over or shared.members.is_over:
+                self.over[shared] = None
+            shared.members.is_over = is_over
 
     def alarm_rang(self, now: int) -> None:
         for shared in self.alarms.due(now):

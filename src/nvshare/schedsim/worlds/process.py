@@ -204,6 +204,9 @@ class Process:
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         self.machine.moved(gpu, to_host=to_host, moved=size, took_ns=size // LINK_BYTES_PER_NS)
 
+    def hold_memory(self, gpu: int, size: int) -> None:
+        self.machine.held(gpu, size)
+
     def watch_changed(self, gpu: int) -> None:
         self._look_idle(self._by_index[gpu])
 

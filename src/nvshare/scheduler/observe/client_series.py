@@ -41,6 +41,12 @@ FAMILIES = (
         lambda seat: seat.host_shortfall,
     ),
     Family(
+        "nvshare_client_on_host_bytes",
+        "gauge",
+        "GPU memory of the client that is kept on the host because of its limit.",
+        lambda seat: seat.on_host,
+    ),
+    Family(
         "nvshare_client_working_set_bytes",
         "gauge",
         "Swappable memory that the client has used lately; all of it if that is not known.",

@@ -50,6 +50,9 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
             return [
                 f"Client {names.client(client)} works {event.factor} times slower than usual{_on(event.gpu, names)}"
             ]
+        case ev.MemoryHeld(client=client):
+            kept = f"{event.held / GIB:.2f} GiB of its memory on the host because of its limit"
+            return [f"Client {names.client(client)} on {names.gpu(event.gpu)}: {kept}"]
         case ev.PodsListed():
             return ["Pods of this node listed"]
         case _:
@@ -86,6 +89,9 @@ def _describe_action(action: ac.Action, names: Ids) -> list[str]:
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}, place {action.place}"
             held = f"held by {names.client(action.holder)} for {_duration(action.held_ns)}"
             return [f"Client {names.client(action.client)} {waited}, {held}"]
+        case ac.KeepOnHost():
+            kept = f"{action.keep / GIB:.2f} GiB of its memory on the host"
+            return [f"Client {names.client(action.client)} on {names.gpu(action.gpu)} is told to keep {kept}"]
         case ac.ReportLimit():
             # The label of a pod that is not known from Kubernetes is "pod UID" already.
             kind = "pod " if action.group.startswith(POD_PREFIX) and not action.label.startswith("pod ") else ""

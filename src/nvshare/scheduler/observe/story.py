@@ -16,7 +16,11 @@ def summary_of(node: Snapshot, client: int, name: str = "") -> str:
     if not node.scheduling:
         return f"{called(client, found.name)} may run at any time: scheduling is off."
     gpus = {gpu.uuid: gpu for gpu in node.gpus}
-    return " ".join(_sentence(node, found, seat, gpus[seat.gpu]) for seat in found.seats)
+    return " ".join(_sentence(node, found, seat, gpus[seat.gpu]) + _kept(seat) for seat in found.seats)
+
+
+def _kept(seat: SeatSnapshot) -> str:
+    return f" {seat.on_host / GIB:.2f} GiB of its memory are on the host because of its limit." if seat.on_host else ""
 
 
 def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: GpuSnapshot) -> str:
