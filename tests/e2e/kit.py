@@ -34,14 +34,16 @@ def apply(*items: dict[str, Any]) -> None:
 
 
 def pod(name: str, *command: str, slots: int = 1, **more: Any) -> dict[str, Any]:
-    """A pod that runs the workload. `annotations`, `env`, `image` and `security` as they are called in a manifest."""
+    """A pod that runs the workload. `annotations`, `env`, `image` and `security` as they are called in a manifest;
+    `memory` is the limit of its host memory."""
+    limits = {SLOT: slots} if slots else {}
     container = {
         "name": "main",
         "image": more.get("image", WORKLOAD),
         "imagePullPolicy": "Never",
         "command": list(command) or ["sleep", "infinity"],
         "env": [{"name": key, "value": value} for key, value in more.get("env", {}).items()],
-        "resources": {"limits": {SLOT: slots}} if slots else {},
+        "resources": {"limits": limits | ({"memory": more["memory"]} if "memory" in more else {})},
         "securityContext": more.get("security", {}),
     }
     return {
