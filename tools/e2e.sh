@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The cluster tests, from nothing: packages, Kubernetes, images, a one-node cluster, nvshare by its own manifests, the
-# stories of tests/e2e, and everything taken down again. Needs root and two cores; 15 to 25 minutes the first time, when
-# Kubernetes is built into the cache (CLUSTER_CACHE), about 12 after that.
+# stories of tests/e2e, and everything taken down again. Needs root and two cores; about 40 minutes the first time, when
+# Kubernetes, containerd, etcd and helm are built into the cache (CLUSTER_CACHE), about 20 after that.
 #
 #   tools/e2e.sh [pytest arguments]       PYTHON names an interpreter with the development packages (.venv's)
-#   KUBERNETES=1.37 tools/e2e.sh          another release than the default; tools/cluster/settings.sh has the list
+#   KUBERNETES=1.34 tools/e2e.sh          another release than the default; tools/cluster/settings.sh has the list
 #   NVSHARE_E2E=skip tools/e2e.sh         says so and does nothing
 #   NVSHARE_E2E_TORCH=VENV tools/e2e.sh   also runs PyTorch in pods, from a virtual environment that has it
 set -euo pipefail

@@ -1,8 +1,8 @@
 # Settings shared by the cluster's scripts and by settings.py; each can be overridden from the environment.
 #
-# KUBERNETES selects the release. From 1.36 on, containerd 2 and etcd are built as well: Debian's containerd 1.6 gives no
+# KUBERNETES selects the release; the newest is the default. From 1.36 on, containerd 2 and etcd are built as well: Debian's containerd 1.6 gives no
 # CDI devices to kubelet, and Debian's etcd 3.4 is older than what those releases expect.
-: "${KUBERNETES:=1.34}"
+: "${KUBERNETES:=1.37}"
 case "$KUBERNETES" in
   1.34) : "${KUBERNETES_VERSION:=v1.34.4}" "${CONTAINERD_VERSION:=}" "${ETCD_VERSION:=}" ;;
   1.36) : "${KUBERNETES_VERSION:=v1.36.3}" "${CONTAINERD_VERSION:=v2.4.2}" "${ETCD_VERSION:=v3.6.6}" ;;
