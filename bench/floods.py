@@ -2,8 +2,8 @@
 
 The victim is a client of this user. It asks for the lock of a GPU of its own and gives it back, SAMPLES times. The
 flood comes from a process of another user (nobody), so this needs root. `quiet_p99_ms` is the same wait without a
-flood, in the same run. The bound: p50 is at most 20 times that; a client that the flood starves exceeds it by far.
-The goal: p99 below 50 ms under every flood."""
+flood, in the same run. The bounds: p50 is at most 20 times that, a client that the flood starves exceeds it by far; and
+p99 is at most 50 ms, unless the machine is so busy that the client waits long without a flood too."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from nvshare.wire import messages as wire
 from nvshare.wire.codec import encode
 
 WANTED_P99_MS = 50
+QUIET_P99_MS = 3.0
+"""Without a flood, on a machine that does little else."""
 MAX_RATIO = 20.0
 SAMPLES = 400
 PAUSE_S = 0.005
@@ -80,10 +82,16 @@ def _measure(daemon: Scheduler, kind: str, clients: int, port: int) -> dict[str,
         "p50_ms": round(p50, 1),
         "p99_ms": round(p99, 1),
         "worst_ms": round(max(waits), 1),
-        **bounded(p50, quiet_p99, MAX_RATIO),
-        "wanted_p99_ms": WANTED_P99_MS,
-        **goal(p99 <= WANTED_P99_MS),
+        **verdict(quiet_p99, p50, p99),
     }
+
+
+def verdict(quiet_p99: float, p50: float, p99: float) -> dict[str, Any]:
+    """p99 fails the run only on a quiet machine; otherwise it is a goal."""
+    row = bounded(p50, quiet_p99, MAX_RATIO)
+    is_in_time = p99 <= WANTED_P99_MS
+    row["ok"] = row["ok"] and (is_in_time or quiet_p99 > QUIET_P99_MS)
+    return {**row, "wanted_p99_ms": WANTED_P99_MS, **goal(is_in_time)}
 
 
 def _waits(victim: Peer) -> list[float]:

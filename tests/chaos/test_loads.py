@@ -4,9 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench.floods import verdict
 
 from chaos import loads, program_loads
 from chaos.loads import judge
+from chaos.program_loads import _p99_ms
 from support import daemon
 
 LOADS = {**loads.LOADS, **program_loads.LOADS}
@@ -32,6 +34,18 @@ def test_a_load_finds_the_scheduler_that_it_once_hurt(
     monkeypatch.setattr(daemon, "PROGRAM", [sys.executable, "-m", "chaos.broken_scheduler", rule])
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     assert LOADS[row][1](tmp_path / "d", 2).wrong == wrong
+
+
+def test_a_flood_is_judged_by_its_p99_on_a_quiet_machine_only() -> None:
+    assert verdict(1, 2, 49)["ok"] is True
+    assert verdict(1, 2, 51)["ok"] is False
+    assert verdict(20, 25, 80) | {"goal": ""} == verdict(20, 25, 80) | {"goal": "", "ok": True}
+    assert verdict(1, 30, 40)["ok"] is False  # p50 is more than 20 times the quiet figure
+
+
+def test_a_client_that_got_no_turn_at_all_waited_for_ever() -> None:
+    assert _p99_ms([]) == float("inf")
+    assert _p99_ms([0.001] * 99 + [0.5]) == 500
 
 
 def test_a_claim_that_does_not_hold_is_named() -> None:

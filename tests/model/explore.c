@@ -108,8 +108,10 @@ static int list_options(int options[MOST_OPTIONS])
     }
     for (int i = 0; i < plan->threads; i++)
         for (int k = 0; k < threads[i].buffered; k++)
-            if (may_leave(&threads[i], k) && count < MOST_OPTIONS)
+            if (may_leave(&threads[i], k)) {
+                explore_require(count < MOST_OPTIONS, "all options are tried");
                 options[count++] = MOST_THREADS + i * MOST_BUFFERED + k;
+            }
     return count;
 }
 
@@ -291,7 +293,7 @@ uint64_t explore(const struct explore_plan *what)
     length = 0;
     do {
         run();
-        runs++;
-    } while (runs < plan->most_runs && advance());
+        explore_require(++runs <= plan->most_runs, "all runs are tried");
+    } while (advance());
     return runs;
 }

@@ -260,7 +260,7 @@ int main(int argc, char **argv)
     entries = atoi(argv[3]);
     is_fenced = argc > 5 && !strcmp(argv[5], "fenced");
     struct explore_plan plan = {.reset = reset, .thread = thread, .switched = switched, .ended = ended, .is_constant = is_constant, .threads = workers + 1,
-                                .most = atoi(argv[4]), .most_runs = UINT64_C(100000000)};
+                                .most = atoi(argv[4]), .most_runs = argc > 6 ? strtoull(argv[6], NULL, 10) : UINT64_C(100000000)};
     printf("%llu runs\n", (unsigned long long)explore(&plan));
     return 0;
 }

@@ -128,3 +128,9 @@ def test_a_gate_with_one_broken_line_is_found_out(tmp_path: Path, name: str) -> 
     done = explore(build(tmp_path / "libnvshare", tmp_path), scenario)
     assert done.returncode == 1, done.stdout
     assert "violated: " in done.stdout
+
+
+def test_an_exploration_that_does_not_try_every_run_fails(shipped: Path) -> None:
+    done = explore(shipped, "close 1 2 3 membarrier 10")
+    assert done.returncode != 0
+    assert "all runs are tried" in done.stdout + done.stderr
