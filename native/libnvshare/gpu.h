@@ -30,7 +30,7 @@ struct nvs_gpu {
     _Atomic uint32_t contexts;   /* how many are alive; written under nvs_streams_lock */
     uint32_t noted_streams;      /* how many are to be drained; under nvs_streams_lock */
     uint32_t unfinished;         /* what the last step of a drain waited for; under nvs_streams_lock */
-    _Atomic uint32_t slowness;   /* how many times longer than usual submissions take (gate/pacing.h); the helper clears it */
+    _Atomic uint32_t slowness;   /* how many times longer than usual submissions take (gate/slowness.h); the helper clears it */
 
     struct nvs_lock account_lock;
     struct nvs_account account;

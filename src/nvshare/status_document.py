@@ -25,6 +25,7 @@ SIZES = frozenset(
         "foreign_memory",
         "host_shortfall",
         "limit",
+        "need",
         "on_host",
         "safe_limit",
         "swappable",

@@ -22,6 +22,7 @@ _REASONS = {
     "idle": wire.DropReason.IDLE,
     "claim": wire.DropReason.GROWTH,
     "silent": wire.DropReason.QUANTUM,
+    "thrash": wire.DropReason.GROWTH,
 }
 
 EventOf = Callable[[int, str, Any], ev.Event]

@@ -69,7 +69,7 @@ def check_queue(gpu: NaiveGpu, real: Turns, safe: int) -> None:
     if any(not seat.follows for seat in real.queue):
         assert is_kept or gpu.named("staying", "dropping"), "nobody waits for a GPU on which nobody runs"
     if first is not None and first.gang is None:
-        crowded = gpu.taken("staying", "dropping") + gpu.swappable(gpu.seats[first.client])
+        crowded = gpu.taken("staying", "dropping") + gpu.need(gpu.seats[first.client])
         assert crowded > safe, "nobody waits while it fits and it is its turn"
 
 

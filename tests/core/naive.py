@@ -8,6 +8,7 @@ checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
 from core import gangs, held
 from core.naive_gpu import NaiveGpu, NaiveSeat
+from core.naive_memory import MemoryNotes
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import SECOND, Memory, ModeName, Settings
@@ -18,7 +19,7 @@ _PRIORITY_STEP = 30 * SECOND
 _UNKNOWN = 1 << 200
 
 
-class Naive:
+class Naive(MemoryNotes):
     """The whole node. Call `before` with each event, then `after` with the actions it led to."""
 
     def __init__(self, settings: Settings, settles_at: int | None) -> None:
@@ -30,7 +31,7 @@ class Naive:
         self.mode: ModeName = settings.quantum.mode
         self.refused: set[tuple[int, str]] = set()
         """Whose late claims the present step refuses."""
-        self._orders = 0
+        self._orders = self.slowness = 0
         self.has_gangs, self.most_clients = False, 0
         """There has been a gang; how many clients there were at most."""
 
@@ -114,21 +115,6 @@ class Naive:
         gpu = self._gpu(event.gpu)
         gpu.size, gpu.measured = event.size, True
 
-    def _MemoryMeasured(self, now: int, event: ev.MemoryMeasured) -> None:  # noqa: N802 - the event's own name
-        gpu = self.gpus[event.gpu]
-        gpu.foreign = event.foreign
-        gpu.context = gpu.context if event.context_bytes is None else event.context_bytes
-        for process in event.processes:
-            if seat := gpu.seats.get(process.client):
-                seat.used, seat.highest = process.used, max(seat.highest, process.reported)
-        self.allow(gpu, self.settings.grace_ns)
-
-    def _HostMemoryMeasured(self, now: int, event: ev.HostMemoryMeasured) -> None:  # noqa: N802 - the event's own name
-        for host in event.rooms:
-            if seat := self.gpus[host.gpu].seats.get(host.client):
-                seat.host_room = host.room
-                self.allow(self.gpus[host.gpu], self.settings.grace_ns)
-
     def _SchedulingSwitched(self, now: int, event: ev.SchedulingSwitched) -> None:  # noqa: N802 - the event's own name
         if event.on != self.is_scheduling:
             self.is_scheduling = event.on
@@ -183,6 +169,7 @@ class Naive:
             if check is not None:
                 check(now, action, node)
         for uuid, gpu in self.gpus.items():
+            gpu.note_trust(now, node.gpus[uuid].turns)
             self._check_gpu(now, uuid, gpu, node)
         gangs.check(actions, node)
 
@@ -229,6 +216,8 @@ class Naive:
             assert seat.late == action.lock, "only a late claim is refused"
             seat.revoked, seat.late = action.lock, None
             return
+        if action.cause == "thrash" and not node.gpus[action.gpu].turns.seats[action.client].is_trusted:
+            self.gpus[action.gpu].check_thrash(now, seat, self.slowness)
         assert (seat.state, seat.lock) == ("staying", action.lock), "only a lock that is held is dropped, and once"
         seat.state, seat.deadline = "dropping", now + self.settings.grace_ns
 

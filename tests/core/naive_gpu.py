@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from nvshare.core import actions as ac
-from nvshare.core.model import NO_MEMORY, Memory, ModeName
+from nvshare.core.model import NO_MEMORY, SECOND, Memory, ModeName
 from nvshare.core.turns import Turns
 
 
@@ -36,6 +36,12 @@ class NaiveSeat:
     held: int = 0
     """What it says it keeps on the host, and in `keep` what it was asked to."""
     keep: int = 0
+    working_set: int | None = None
+    """What it says that it uses of its memory."""
+    is_trusted: bool = True
+    """As the core has it; when it may change is checked."""
+    distrusted_until: int = 0
+    distrusts: int = 0
     follows: bool = False
     """It waits because another member of its gang does."""
     keeps_rank: bool = False
@@ -68,7 +74,12 @@ class NaiveGpu:
 
     def taken(self, *states: str) -> int:
         fixed = sum(self.fixed(seat) for seat in self.seats.values())
-        return fixed + self.foreign + sum(self.swappable(seat) for seat in self.named(*states))
+        return fixed + self.foreign + sum(self.need(seat) for seat in self.named(*states))
+
+    def need(self, seat: NaiveSeat) -> int:
+        """What it must have on the card while it runs."""
+        is_believed = seat.working_set is not None and seat.is_trusted
+        return min(self.swappable(seat), seat.working_set or 0) if is_believed else self.swappable(seat)
 
     def on_card(self, seat: NaiveSeat) -> int:
         return min(max(0, seat.memory.swappable - min(seat.held, seat.keep)), self.size)
@@ -97,6 +108,23 @@ class NaiveGpu:
             share = max(self.size // len(self.seats), self.context)
             return min(reported, share, self.size) + self.pinned(seat)
         return min(reported, seat.used + max(0, reported - seat.highest), self.size) + self.pinned(seat)
+
+    def check_thrash(self, now: int, seat: NaiveSeat, factor: int) -> None:
+        """A client is sent back because those who run slow each other down."""
+        staying = self.named("staying")
+        assert len(staying) > 1, "nobody who is alone thrashes"
+        assert factor >= 4 * len(staying), "who work at the same time share the GPU"
+        assert self.taken() + sum(self.swappable(other) for other in staying) > self.size, "it may be the memory"
+        assert self.need(seat) < self.swappable(seat), "only a working set can be wrong"
+        seat.distrusted_until = now + min(64, 1 << seat.distrusts) * 60 * SECOND
+        seat.distrusts += 1
+
+    def note_trust(self, now: int, real: Turns) -> None:
+        for seat in self.seats.values():
+            is_trusted = real.seats[seat.client].is_trusted
+            is_over = now >= seat.distrusted_until
+            assert is_over if is_trusted else not (is_over and seat.is_trusted), "distrust lasts for a while"
+            seat.is_trusted = is_trusted
 
     def check_capacity(self, action: ac.TellCapacity) -> None:
         others = sum(self.fixed(seat) for seat in self.seats.values() if seat.client != action.client)

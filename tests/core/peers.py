@@ -108,6 +108,12 @@ class Peer:
         account.add(memory.unswappable, swappable=False)
         self._machine.set_contexts(index, memory.contexts)
 
+    def report_working_set(self, gpu: str, used: int | None) -> None:
+        self._machine.working_set(self.places[gpu].index, used)
+
+    def slow_down(self, gpu: str, factor: int) -> None:
+        self._machine.slowed(self._clock(), self.places[gpu].index, factor)
+
     def finish_work(self, gpu: str) -> None:
         """All that was submitted is done."""
         place = self.places[gpu]

@@ -17,6 +17,7 @@ RULE = QuantumRule(mode="adaptive")
 def seat(client: int, gib: float) -> Seat:
     one = Seat(client, 0, 100)
     one.memory = Memory(swappable=int(gib * GIB))
+    one.need = one.memory.swappable
     return one
 
 

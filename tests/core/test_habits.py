@@ -12,6 +12,7 @@ CAPACITY = 10 * GIB
 def seat(client: int, gib: float) -> Seat:
     one = Seat(client, 0, 100)
     one.memory = Memory(swappable=int(gib * GIB))
+    one.need = one.memory.swappable
     return one
 
 

@@ -17,6 +17,7 @@ def mode(name: ModeName, **parameters: int) -> Mode:
 def seat(client: int, gib: int) -> Seat:
     one = Seat(client, 0, 100)
     one.memory = Memory(swappable=gib * GIB)
+    one.need = one.memory.swappable
     return one
 
 

@@ -31,8 +31,7 @@ HAPPENINGS = {
     "want_now": 12, "want": 4, "drain_all": 8, "drain": 4, "deliver": 12, "catch_up": 6, "wait_for_the_alarm": 8,
     "wait": 4, "finish_work": 5, "resize": 3, "stop_or_go_on": 2, "muddle": 2, "give_up": 2, "join": 1, "leave": 1,
     "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "set_mode": 1, "switch_off_and_on": 0.4, "look": 1,
-    "fall_silent": 2, "ping": 2, "measure_host": 1,
-    "hold": 1,
+    "fall_silent": 2, "ping": 2, "measure_host": 1, "report_working_sets": 3, "slow_down": 2, "hold": 1,
 }  # fmt: skip
 """What may happen, and how often it does in a random walk."""
 
@@ -144,6 +143,15 @@ class World:
         """It says that it keeps memory on the host, whether it was asked to or not."""
         for peer, gpu in self._some_seats(pick):
             peer.said.append(ev.MemoryHeld(peer.id, gpu, pick(SIZES)))
+
+    def report_working_sets(self, pick: Pick) -> None:
+        """True, false, or not known."""
+        for peer, gpu in self._some_seats(pick):
+            peer.report_working_set(gpu, pick([None, 0, MIB, GIB, 3 * GIB, 20 * GIB]))
+
+    def slow_down(self, pick: Pick) -> None:
+        for peer, gpu in self._some_seats(pick):
+            peer.slow_down(gpu, pick([4, 8, 12, 1000]))
 
     def finish_work(self, pick: Pick) -> None:
         for peer, gpu in self._some_seats(pick):

@@ -1,9 +1,11 @@
 """Programs that use little of what they allocate, on simulated cards under the real scheduler."""
 
+import re
 from pathlib import Path
 
 from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, MIB, Program
+from nvshare.simgpu.trace import Kind
 from support.waiting import wait_until
 
 ARENA = 12 * GIB
@@ -24,17 +26,10 @@ def working_sets(machine: Machine) -> list[int | None]:
 def test_a_program_reports_what_it_has_used_of_its_arena(tmp_path: Path) -> None:
     with Machine(tmp_path, touch="stream") as machine:
         one, address = arena(machine)
-        wait_until(lambda: working_sets(machine) == [0], "nothing is used yet")
+        wait_until(lambda: working_sets(machine) == [ARENA], "nothing is known of it yet")
         one.do(f"set {address} {USED}")
         one.do(f"touch {address} {USED} 1")
         wait_until(lambda: working_sets(machine) == [USED], "what was set is used")
-
-
-def test_small_allocations_are_used_from_the_start(tmp_path: Path) -> None:
-    with Machine(tmp_path) as machine:
-        one, _ = arena(machine)
-        one.do(f"alloc {200 * MIB}")
-        wait_until(lambda: working_sets(machine) == [200 * MIB], "it will be used soon")
 
 
 def test_without_evidence_nothing_is_reported(tmp_path: Path) -> None:
@@ -51,3 +46,80 @@ def test_a_scheduler_that_restarts_learns_it_again(tmp_path: Path) -> None:
         wait_until(lambda: working_sets(machine) == [USED], "what was set is used")
         machine.restart()
         wait_until(lambda: working_sets(machine) == [USED], "it is told again")
+
+
+FOREVER = 1_000_000
+OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
+BACK_TO_TURNS_S = 3
+"""Of programs whose use of memory is seen."""
+LIE_ENDS_S = 20
+"""Of programs whose use of memory is not seen, by how slow they are."""
+
+
+def causes(machine: Machine) -> set[str]:
+    """Why locks were taken back."""
+    return set(re.findall(r"taken back \((\w+)\)", machine.daemon.log.text))
+
+
+def states(machine: Machine) -> list[str]:
+    return [client["state"] for client in machine.clients()]
+
+
+def use(program: Program, address: int, machine: Machine, used: int) -> None:
+    """The last program shows that it has an arena of which it uses a part."""
+    program.do(f"set {address} {used}", timeout=60)
+    wait_until(lambda: working_sets(machine)[-1] == used, "the scheduler knows it")
+
+
+def two_arenas(machine: Machine, used: int) -> list[tuple[Program, int]]:
+    """The second takes a turn first, because nothing is known of it. From then on both run."""
+    both = []
+    for _ in range(2):
+        program, address = arena(machine)
+        use(program, address, machine, used)
+        both.append((program, address))
+    both[0][0].do(f"touch {both[0][1]} 1 1", timeout=60)
+    wait_until(lambda: states(machine) == ["running"] * 2, "both run", 60)
+    return both
+
+
+def test_two_arenas_of_which_little_is_used_run_side_by_side_and_nothing_moves(tmp_path: Path) -> None:
+    with Machine(tmp_path, *OPTIONS, touch="stream") as machine:
+        both = two_arenas(machine, USED)
+        turns = [client["turns"] for client in machine.clients()]
+        for one, address in both:
+            one.say(f"touch {address} {USED} 3000")
+        for one, _ in both:
+            one.answer(timeout=60)
+        assert states(machine) == ["running"] * 2
+        assert [client["turns"] for client in machine.clients()] == turns
+        assert [trace.of_kind(Kind.PREFETCH) for trace in machine.traces()] == [[], []]
+
+
+def test_when_both_begin_to_use_all_of_it_they_take_turns(tmp_path: Path) -> None:
+    with Machine(tmp_path, *OPTIONS, touch="stream") as machine:
+        both = two_arenas(machine, USED)
+        for one, address in both:
+            one.say(f"set {address} {ARENA}")
+            one.say(f"touch {address} {ARENA} {FOREVER}")
+        took = wait_until(lambda: sorted(states(machine)) == ["running", "waiting"], "they take turns", 60)
+        assert took < BACK_TO_TURNS_S
+        turns = [client["turns"] for client in machine.clients()]
+        wait_until(
+            lambda: all(client["turns"] > had + 1 for client, had in zip(machine.clients(), turns, strict=True)),
+            "they go on taking turns",
+            60,
+        )
+
+
+def test_a_program_that_uses_more_than_it_says_is_sent_back(tmp_path: Path) -> None:
+    """Its kernels have no pointers among their parameters, and touch all of its memory."""
+    with Machine(tmp_path, *OPTIONS, scale=1, fault_bandwidth="40G", evict_bandwidth="80G") as machine:
+        (one, _), (other, _) = two_arenas(machine, 2 * MIB)
+        one.say(f"spin 100 {FOREVER}")
+        held = machine.clients()[0]["held_seconds"]
+        wait_until(lambda: machine.clients()[0]["held_seconds"] > held + 3, "its pace is known", 60)
+        other.say(f"spin 100 {FOREVER}")
+        took = wait_until(lambda: "thrash" in causes(machine), "one is sent back", 60)
+        assert took < LIE_ENDS_S
+        wait_until(lambda: sorted(states(machine)) == ["running", "waiting"], "they take turns", 60)

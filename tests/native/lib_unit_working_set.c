@@ -1,6 +1,6 @@
 /* What the library knows of the memory that a program works with, and of how its work goes on. */
-#include "gate/pacing.h"
 #include "gate/sampling.h"
+#include "gate/slowness.h"
 #include "lib_check.h"
 #include "mover/working_set.h"
 
@@ -27,29 +27,28 @@ static void let_stamps_pass(uint32_t stamps)
         nvs_usage_next_stamp(&usage);
 }
 
-static void a_small_allocation_counts_from_its_begin_until_it_is_not_used_for_long(void)
+static void an_allocation_without_evidence_counts_in_full(void)
 {
-    struct nvs_block block = allocate(BASE, 100 * MIB);
-    EQUAL(used(&block), 100 * MIB);
-    let_stamps_pass(NVS_LATELY);
-    EQUAL(used(&block), 100 * MIB);
-    nvs_usage_pointed(&usage, BASE + 50 * MIB);
-    let_stamps_pass(NVS_LATELY);
-    EQUAL(used(&block), 100 * MIB);
-    let_stamps_pass(1);
-    EQUAL(used(&block), 0);
-    release(&block);
+    struct nvs_block blocks[] = {allocate(BASE, 100 * MIB), allocate(BASE + GIB, 4 * GIB)};
+    let_stamps_pass(NVS_LATELY + 1);
+    EQUAL(nvs_working_set(&usage, blocks, 2), 4 * GIB + 100 * MIB);
+    release(&blocks[0]);
+    release(&blocks[1]);
 }
 
-static void a_large_allocation_counts_when_it_is_used(void)
+static void an_array_counts_until_it_is_not_used_for_long(void)
 {
-    struct nvs_block block = allocate(BASE, 4 * GIB);
-    EQUAL(used(&block), 0);
-    nvs_usage_pointed(&usage, BASE);
-    EQUAL(used(&block), 4 * GIB); /* one array, for all that is known */
-    let_stamps_pass(NVS_LATELY + 1);
-    EQUAL(used(&block), 0);
-    release(&block);
+    struct nvs_block small = allocate(BASE, 100 * MIB), large = allocate(BASE + GIB, 4 * GIB);
+    nvs_usage_pointed(&usage, small.base + 50 * MIB);
+    nvs_usage_pointed(&usage, large.base);
+    let_stamps_pass(NVS_LATELY);
+    EQUAL(used(&small), 100 * MIB);
+    EQUAL(used(&large), 4 * GIB);
+    let_stamps_pass(1);
+    EQUAL(used(&small), 0);
+    EQUAL(used(&large), 0);
+    release(&small);
+    release(&large);
 }
 
 static void of_an_arena_counts_what_is_below_the_last_array_in_use(void)
@@ -135,50 +134,60 @@ static void launches_are_looked_at_by_time(void)
     EQUAL(looks_at(&sampling, &now, 10 * MS, 10), 10);
 }
 
-static uint32_t slowness(struct nvs_pacing *pace, int64_t *now, uint32_t turn, int64_t took_ns)
+static uint32_t slowness(struct nvs_slowness *watched, int64_t *now, uint32_t turn, int64_t took_ns)
 {
     *now += took_ns;
-    uint32_t found = nvs_pacing_slowness(pace, *now, turn, 10);
-    nvs_pacing_learn(pace, *now, 1);
-    return found;
+    return nvs_slowness_note(watched, *now, turn, 10);
 }
 
 static void work_that_takes_many_times_its_usual_time_is_noticed(void)
 {
-    struct nvs_pacing pace = {0};
+    struct nvs_slowness watched = {0};
     int64_t now = 1000 * MS;
-    for (int i = 0; i < 20; i++)
-        EQUAL(slowness(&pace, &now, 1, 200 * MS), 0);
-    EQUAL(slowness(&pace, &now, 1, 700 * MS), 0); /* three times, not four */
-    EQUAL(slowness(&pace, &now, 1, 60000 * MS), 0); /* a single pause */
     for (int i = 0; i < 40; i++)
-        slowness(&pace, &now, 1, 200 * MS);
-    EQUAL(slowness(&pace, &now, 1, 4000 * MS), 0);
-    EQUAL(slowness(&pace, &now, 1, 4000 * MS), 0);
-    uint32_t found = slowness(&pace, &now, 1, 4000 * MS);
-    CHECK(found >= 10 && found <= 20);
-    EQUAL(slowness(&pace, &now, 2, 600000 * MS), 0); /* a time without a turn */
-    EQUAL(slowness(&pace, &now, 2, 200 * MS), 0);
+        EQUAL(slowness(&watched, &now, 1, 200 * MS), 0);
+    EQUAL(slowness(&watched, &now, 1, 700 * MS), 0); /* three times, not four */
+    EQUAL(slowness(&watched, &now, 1, 60000 * MS), 0); /* a single pause */
+    for (int i = 0; i < 80; i++)
+        EQUAL(slowness(&watched, &now, 1, 200 * MS), 0);
+    EQUAL(slowness(&watched, &now, 1, 4000 * MS), 0);
+    EQUAL(slowness(&watched, &now, 1, 4000 * MS), 0);
+    uint32_t found = slowness(&watched, &now, 1, 4000 * MS);
+    CHECK(found >= 8 && found <= 20);
+    EQUAL(slowness(&watched, &now, 2, 600000 * MS), 0); /* a time without a turn */
+    EQUAL(slowness(&watched, &now, 2, 300 * MS), 0);
+}
+
+static void one_submission_that_takes_seconds_is_a_sample(void)
+{
+    struct nvs_slowness watched = {0};
+    int64_t now = 1000 * MS;
+    for (int i = 0; i < 100000; i++, now += MS / 10)
+        nvs_slowness_note(&watched, now, 1, 1);
+    uint32_t found = 0;
+    for (int i = 0; i < 4; i++) /* the first one may end a sample that began before */
+        found = nvs_slowness_note(&watched, now += 1000 * MS, 1, 1);
+    CHECK(found > 100);
 }
 
 static void work_that_has_grown_becomes_usual(void)
 {
-    struct nvs_pacing pace = {0};
+    struct nvs_slowness watched = {0};
     int64_t now = 1000 * MS;
-    int windows = 0;
+    int samples = 0;
     for (int i = 0; i < 20; i++)
-        slowness(&pace, &now, 1, 100 * MS);
-    while (windows < 1000 && (slowness(&pace, &now, 1, 1000 * MS) || windows < 3))
-        windows++;
-    CHECK(windows >= 5 && windows <= 30);
+        slowness(&watched, &now, 1, 300 * MS);
+    while (samples < 1000 && (slowness(&watched, &now, 1, 3000 * MS) || samples < 3))
+        samples++;
+    CHECK(samples >= 10 && samples <= 13); /* of 3 s each */
 }
 
 int main(void)
 {
     if (!nvs_usage_setup(&usage))
         return 1;
-    a_small_allocation_counts_from_its_begin_until_it_is_not_used_for_long();
-    a_large_allocation_counts_when_it_is_used();
+    an_allocation_without_evidence_counts_in_full();
+    an_array_counts_until_it_is_not_used_for_long();
     of_an_arena_counts_what_is_below_the_last_array_in_use();
     an_array_that_was_filled_is_as_long_as_that();
     memory_that_the_program_advises_counts_in_full();
@@ -186,6 +195,7 @@ int main(void)
     a_launch_of_which_nothing_is_known_is_remembered_for_a_while();
     launches_are_looked_at_by_time();
     work_that_takes_many_times_its_usual_time_is_noticed();
+    one_submission_that_takes_seconds_is_a_sample();
     work_that_has_grown_becomes_usual();
     return DONE();
 }

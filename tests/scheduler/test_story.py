@@ -55,8 +55,8 @@ def test_one_that_would_fit_is_told_who_may_not_be_passed() -> None:
     node.handle(30 * SECOND, ev.AlarmRang())
     ask(node, 3, 3, at_s=30)
     assert told(node, 3, 31).endswith(
-        "at place 2: it would fit (3.00 GiB of 3.00 GiB free), but next (0002) is ahead and may not be passed. It will"
-        " probably start within 1 s."
+        "at place 2: it would fit (3.00 GiB, 3.00 GiB are free), but next (0002) is ahead and may not be passed. It"
+        " will probably start within 1 s."
     )
     assert told(node, 1, 31).endswith("and is finishing its work; its turn has lasted 31.0 s.")
     assert "the present turn is over, and its programs are finishing their work." in told(node, 2, 31)

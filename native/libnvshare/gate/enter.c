@@ -68,7 +68,7 @@ static uint32_t spent(const struct nvs_cached_stream *cached, uintptr_t key)
 {
     if (cached->key != key)
         return 1;
-    return cached->left ? 0 : cached->granted;
+    return cached->left ? cached->granted - cached->left + 1 : cached->granted; /* the first of them entered slowly */
 }
 
 /* Takes an offer at each closed gate of the mask; false if one has none. An offer that was taken in vain is made again. */
@@ -108,7 +108,7 @@ bool nvs_enter_slow(uintptr_t handle)
     struct nvs_stream_use use;
     if (!nvs_stream_use(handle, spent(cached, key), &use))
         return false; /* no context, or it only records: the driver knows what to say */
-    uint32_t granted = cached->key == key && cached->left ? cached->left : use.window;
+    uint32_t granted = use.window;
     uint64_t inside = UINT64_C(1) << use.gpu->index;
     for (;;) {
         uint32_t offer;

@@ -104,7 +104,8 @@ uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu, const struct nvs_stream_use *us
 bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer);
 /* True if the gate is open and not watched. */
 bool nvs_gate_is_open(const struct nvs_gpu *gpu);
-/* A stream or context is destroyed: no cached entry may rely on its handle. */
+/* The next submission of each thread takes the slow path. A stream or context is destroyed: no cached entry may rely on its handle.
+ * Or the helper wants to know how work goes on (gate/slowness.h). */
 void nvs_gate_forget_streams(struct nvs_gpu *gpu);
 
 #endif

@@ -4,12 +4,9 @@
  * one, which costs it nothing. */
 #include "gate/pacing.h"
 
-#include <stdbool.h>
-
 #define MS INT64_C(1000000)
 
 enum { LOW_MS = 125, HIGH_MS = 250, AIM_MS = 187 };
-enum { SLOW_WINDOWS = 3 };
 
 uint32_t nvs_pacing_learn(struct nvs_pacing *pace, int64_t now_ns, uint32_t streams)
 {
@@ -28,32 +25,4 @@ uint32_t nvs_pacing_learn(struct nvs_pacing *pace, int64_t now_ns, uint32_t stre
     }
     pace->window = window > NVS_PACING_MOST ? NVS_PACING_MOST : window;
     return pace->window;
-}
-
-/* What is usual falls fast and rises slowly: a program whose work has grown is slow for some seconds only. */
-static void learn_usual(struct nvs_pacing *pace, int64_t each_ns)
-{
-    if (!pace->usual_ns)
-        pace->usual_ns = each_ns;
-    pace->usual_ns += each_ns < pace->usual_ns ? (each_ns - pace->usual_ns) / 8 : (each_ns - pace->usual_ns) / 64;
-    if (pace->usual_ns < 1)
-        pace->usual_ns = 1;
-}
-
-uint32_t nvs_pacing_slowness(struct nvs_pacing *pace, int64_t now_ns, uint32_t turn, uint32_t submissions)
-{
-    int64_t took = now_ns - pace->last_done_ns, each = took / (submissions ? submissions : 1);
-    bool is_counted = pace->last_done_ns && pace->turn == turn;
-    pace->turn = turn;
-    int64_t factor = is_counted && pace->usual_ns ? each / pace->usual_ns : 0;
-    if (is_counted)
-        learn_usual(pace, each);
-    if (factor < NVS_PACING_SLOW) {
-        pace->slow_windows = 0;
-        return 0;
-    }
-    if (pace->slow_windows++ == 0)
-        pace->slow_since_ns = now_ns - took;
-    bool goes_on = pace->slow_windows >= SLOW_WINDOWS && now_ns - pace->slow_since_ns >= NVS_PACING_SLOW_NS;
-    return !goes_on ? 0 : factor > UINT32_MAX ? UINT32_MAX : (uint32_t)factor;
 }

@@ -107,18 +107,14 @@ static struct nvs_stream *wait_for_pacing_event(uintptr_t handle, CUevent event)
 }
 
 /* Waits for the last event, then records the next. The stream may be gone after it. */
-static void pace(struct nvs_stream *stream, uint32_t submissions)
+static void pace(struct nvs_stream *stream)
 {
     uintptr_t handle = stream->handle;
     stream->is_pacing = true;
     if (stream->is_pacing_event_pending && !(stream = wait_for_pacing_event(handle, stream->pacing_event)))
         return;
     stream->is_pacing = false;
-    int64_t now = nvs_now_ns();
-    uint32_t slowness = nvs_pacing_slowness(&stream->pacing, now, atomic_load(&stream->gpu->open_count), submissions);
-    if (slowness)
-        atomic_store(&stream->gpu->slowness, slowness);
-    nvs_pacing_learn(&stream->pacing, now, stream->gpu->noted_streams);
+    nvs_pacing_learn(&stream->pacing, nvs_now_ns(), stream->gpu->noted_streams);
     stream->is_pacing_event_pending =
         nvs_event_can_record(stream, handle) && nvs_event_record(stream, &stream->pacing_event, handle) == CUDA_SUCCESS;
 }
@@ -132,11 +128,13 @@ bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use
         return false;
     }
     stream->submitted += spent;
+    uint32_t slowness = nvs_slowness_note(&stream->slowness, nvs_now_ns(), atomic_load(&stream->gpu->open_count), spent);
+    if (slowness)
+        atomic_store(&stream->gpu->slowness, slowness);
     if (stream->submitted >= window_of(stream) && !stream->is_pacing) {
-        uint32_t submissions = stream->submitted;
         stream->submitted = 0;
         if (nvs_session_paces())
-            pace(stream, submissions); /* gives and takes the lock */
+            pace(stream); /* gives and takes the lock */
         stream = nvs_stream_find(handle, true);
     }
     if (stream) {

@@ -7,6 +7,7 @@
 
 #include "base/lock.h"
 #include "gate/pacing.h"
+#include "gate/slowness.h"
 #include "lookup/symbols.h"
 
 struct nvs_gpu;
@@ -22,6 +23,7 @@ struct nvs_stream {
     bool is_pacing_event_pending; /* recorded, and not yet seen finished */
     uint32_t submitted; /* since `pacing_event` was recorded */
     struct nvs_pacing pacing;
+    struct nvs_slowness slowness;
     CUevent pacing_event;
     CUevent drain_event; /* recorded in drain attempt `drain_attempt` */
     uint32_t drain_attempt;

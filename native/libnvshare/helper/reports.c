@@ -15,6 +15,7 @@
 
 enum { MOST_BLOCKS = 1 << 16, REST_PER_LOOK = 50 };
 #define LOOK_NS (500 * NVS_MS)
+#define SOON_NS (50 * NVS_MS)
 #define STAMP_NS (2000 * NVS_MS)
 
 static struct nvs_block *blocks; /* for the time of a look */
@@ -58,9 +59,11 @@ void nvs_reports_before_figures(struct nvs_gpu *gpu)
     struct look *look = &looks[gpu->index];
     if (!nvs_evidence.marks || !nvs_helper_client.is_registered)
         return;
-    look->is_owed = true;
     if (now >= look->from_ns || nvs_helper_client.gpus[gpu->index].owes_request)
         look_at(gpu, now);
+    look->is_owed = true; /* memory is charged before it is allocated: this look may have come too early */
+    if (look->from_ns < now + SOON_NS)
+        look->from_ns = now + SOON_NS;
 }
 
 /* Blindness ends with the stamps too, so they grow also if nothing is known of what is used. */
@@ -82,6 +85,8 @@ int64_t nvs_reports_tick(struct nvs_gpu *gpu, int64_t now)
     stamp(now);
     struct look *look = &looks[gpu->index];
     bool is_open = nvs_turn_is_open(&nvs_helper_client.gpus[gpu->index].turn);
+    if (is_open && now >= look->next_ns)
+        nvs_gate_forget_streams(gpu);
     if ((is_open && now >= look->next_ns) || (look->is_owed && now >= look->from_ns))
         look_at(gpu, now);
     else

@@ -22,7 +22,7 @@ enum nvs_mark {
     NVS_MARK_AWAY = 16,      /* we moved it to the host, and nothing is known to have brought it back */
     NVS_MARK_HELD = 32,      /* it is to stay on the host (mover/hold.h) */
     NVS_MARK_FLAGS = 63,
-    NVS_MARK_STAMP_SHIFT = 6, /* the rest: the stamp of its last use, or of its allocation, modulo NVS_MARK_STAMPS */
+    NVS_MARK_STAMP_SHIFT = 6, /* the rest: the stamp of its last use, modulo NVS_MARK_STAMPS */
     NVS_MARK_STAMPS = 1 << (16 - NVS_MARK_STAMP_SHIFT),
 };
 

@@ -41,15 +41,14 @@ static uint64_t used_of_arena(struct nvs_usage *usage, const struct nvs_block *b
     return (top < end ? top : end) - block->base;
 }
 
-/* The youngest mark of an allocation that counts as a whole; that of an allocation counts as a use. */
+/* Of an allocation that counts as a whole. */
 static bool is_used_lately(struct nvs_usage *usage, const struct nvs_block *block)
 {
     bool is_late = false;
     for (uint64_t at = block->base; at < block->base + block->bytes; at = nvs_next_chunk(at)) {
         nvs_usage_keep_old(usage, at);
         unsigned mark = nvs_usage_at(usage, at);
-        bool counts = mark & USED || block->bytes <= NVS_LARGE_BYTES;
-        is_late |= counts && nvs_usage_age(usage, mark) <= NVS_LATELY;
+        is_late |= mark & USED && nvs_usage_age(usage, mark) <= NVS_LATELY;
     }
     return is_late;
 }
@@ -59,7 +58,7 @@ uint64_t nvs_working_set(struct nvs_usage *usage, const struct nvs_block *blocks
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++) {
         struct nvs_block_use use = nvs_plan_look(usage, &blocks[i]);
-        if (use.is_left_alone)
+        if (use.is_left_alone || !use.is_used)
             sum += blocks[i].bytes;
         else if (!use.is_whole)
             sum += used_of_arena(usage, &blocks[i]);

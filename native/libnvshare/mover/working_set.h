@@ -1,6 +1,7 @@
 /* How much memory the process works with: what it has used lately of its managed allocations. Pure.
  *
- *   small, or one array     all of it, if any of it was used or it was allocated lately
+ *   without evidence        all of it: it will be used, or its use cannot be seen
+ *   small, or one array     all of it, if any of it was used lately
  *   an arena                from its base to the end of the last array in it that was used lately
  *   advised or prefetched   all of it: the program moves it itself
  *

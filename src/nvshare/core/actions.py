@@ -4,7 +4,7 @@ from typing import Literal
 
 from nvshare.record import Record
 
-DropCause = Literal["quantum", "growth", "idle", "claim", "silent"]
+DropCause = Literal["quantum", "growth", "idle", "claim", "silent", "thrash"]
 TurnEnd = Literal["released", "revoked", "left", "off"]
 
 
@@ -38,7 +38,8 @@ class GiveLock(Action, frozen=True):
 
 
 class DropLock(Action, frozen=True):
-    """Cause `claim`: the client registered with a lock that it cannot have now. `silent`: it counts as hung."""
+    """Cause `claim`: the client registered with a lock that it cannot have now. `silent`: it counts as hung.
+    `thrash`: those who run slow each other down (core.thrashing)."""
 
     client: int
     gpu: str

@@ -33,7 +33,7 @@ class Admission:
             if (
                 first is not None
                 and (first.gang is None or first.gang.may_enter)
-                and (is_empty or self._memory.fits(first.memory.swappable))
+                and (is_empty or self._memory.fits(first.need))
             ):
                 starts_timer = starts_timer or turns.is_switching
                 turns.is_switching = False
@@ -79,7 +79,7 @@ class Admission:
             return None
         passed: list[Seat] = []
         for seat in turns.queue:
-            if not seat.follows and memory.fits(seat.memory.swappable):
+            if not seat.follows and memory.fits(seat.need):
                 for other in passed:
                     other.first_passed = other.first_passed if other.passes else now
                     other.passes += 1

@@ -11,6 +11,7 @@ def check(turns: Turns, unheard: set[int]) -> None:
     for seat in turns.seats.values():
         by_state[seat.state][seat.client] = seat
         assert seat.memory == turns.reports.counted(seat), "only what counts is counted"
+        assert seat.need == turns.reports.needed(seat, seat.memory), "what a client needs is what counts of it"
         assert bool(seat.lock) == (seat.state in ("staying", "dropping"))
         assert bool(seat.drop_deadline) == (seat.state == "dropping")
         assert (seat.rank is not None) == (seat.state == "waiting")

@@ -22,8 +22,8 @@ def expected_starts(gpu: Gpu, now: int) -> dict[int, int]:
     if turns.timer_ends is None:
         return {}
     capacity = memory.safe_limit - memory.fixed_bytes
-    running = [(seat.client, seat.memory.swappable) for seat in (*turns.dropping.values(), *turns.staying.values())]
-    queue = [(seat.client, seat.memory.swappable) for seat in islice(turns.queue, MOST)]
+    running = [(seat.client, seat.need) for seat in (*turns.dropping.values(), *turns.staying.values())]
+    queue = [(seat.client, seat.need) for seat in islice(turns.queue, MOST)]
     waiting = {client for client, _ in queue}
     found: dict[int, int] = {}
     at = max(0, turns.timer_ends - now)

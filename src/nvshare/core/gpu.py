@@ -4,6 +4,7 @@ Theory of operation. `turns` and `memory` hold the state and are told the facts.
 and the time and does what follows, so late alarms, double alarms and reordered messages need no code of their own:
 
     preemption      who must give the lock back: overdue, grown, at the end of the quantum, idle
+    thrashing       whose working set does not count any more
     admission       who of the waiting comes in
     notices         who is told what
 
@@ -12,7 +13,7 @@ The parts are handed to each other here; each uses only the public side of the o
 from nvshare.core.actions import Action
 from nvshare.core.admission import Admission
 from nvshare.core.consistency import check
-from nvshare.core.events import GpuFound, MemoryMeasured, MemoryMoved, WorkingSetReported
+from nvshare.core.events import GpuFound, MemoryMeasured, MemoryMoved, WorkingSetReported, WorkSlowed
 from nvshare.core.host_memory import HostMemory
 from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
@@ -21,6 +22,7 @@ from nvshare.core.notices import Notices
 from nvshare.core.policies import POLICIES
 from nvshare.core.preemption import Preemption
 from nvshare.core.seat import Seat
+from nvshare.core.thrashing import Thrashing
 from nvshare.core.turns import Turns
 
 
@@ -44,6 +46,7 @@ class Gpu:
         self._horizon_ns = POLICIES[settings.policy].horizon_ns
         self._preemption = Preemption(self.turns, self.memory)
         self._admission = Admission(settings, self.turns, self.memory)
+        self._thrashing = Thrashing(settings, self.turns, self.memory)
         self._host_memory = HostMemory(self.turns, self.memory)
         self.notices = Notices(settings, self.turns, self.memory)
 
@@ -87,7 +90,10 @@ class Gpu:
         self.turns.mode.memory_moved(event)
 
     def working_set(self, event: WorkingSetReported) -> None:
-        self.turns.seats[event.client].working_set = event.used
+        self.turns.reports.working_set_reported(self.turns.seats[event.client], event.used)
+
+    def work_slowed(self, event: WorkSlowed) -> None:
+        self._thrashing.slowed(self.turns.seats[event.client], event.factor)
 
     def reserved_for(self, now: int) -> Seat | None:
         """Whom those who would fit must wait for."""
@@ -113,6 +119,7 @@ class Gpu:
             self._preemption.revoke(now, out)
         if len(turns.staying) > 1:
             self._preemption.shed(now, out)
+        self._thrashing.decide(now, out)
         self._host_memory.decide(out)
         if not turns.queue.order:
             return
@@ -137,11 +144,11 @@ class Gpu:
         admitted: list[Seat] = []
         due = NEVER
         if not is_settling:
-            due = self._idle_due
+            due = min(self._idle_due, self._thrashing.deadline)
             if turns.queue.order:
                 admitted = self._admission.admit(now)
                 if admitted and turns.idle and (first := self._first_alone()) is not None:
-                    due = self._preemption.idle_deadline(now, first)
+                    due = min(self._preemption.idle_deadline(now, first), self._thrashing.deadline)
             due = self._next_turn_change(due)
             assert len(turns.staying) <= 1 or self.memory.would_fit(0), f"{self.uuid} holds more than the safe limit"
         report_due = self.notices.tell(now, admitted, out)
@@ -174,13 +181,13 @@ class Gpu:
     # For gangs (core.gangs): `seat` is a member that waits and is first here.
 
     def has_room(self, seat: Seat) -> bool:
-        return self.turns.is_empty or self.memory.fits(seat.memory.swappable)
+        return self.turns.is_empty or self.memory.fits(seat.need)
 
     def switch_time(self, now: int, seat: Seat) -> int:
         """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
         turns = self.turns
         self._adjust_timer()
-        if turns.timer_ends is None or turns.is_switching or self.memory.would_fit(seat.memory.swappable):
+        if turns.timer_ends is None or turns.is_switching or self.memory.would_fit(seat.need):
             return now
         return turns.timer_ends
 

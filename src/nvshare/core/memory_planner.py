@@ -1,6 +1,6 @@
 """Which clients fit on a GPU together, by what counts of their memory (core.memory_reports).
 
-    fits(c)     Σ swappable(running) + Σ unswappable(all clients) + foreign + swappable(c) ≤ safe limit
+    fits(c)     Σ need(running) + Σ unswappable(all clients) + foreign + need(c) ≤ safe limit
     safe limit  size * (100 - reserve %) / 100
     room(c)     size - card reserve - foreign - Σ unswappable(all other clients)
 
@@ -31,16 +31,16 @@ class MemoryPlanner:
         self.is_known = False
         """The machine reported this GPU. A GPU that only clients named is forgotten with the last of them."""
         self.context_bytes = settings.context_bytes
-        self.swappable = 0
-        """Of all clients, whether they run or not."""
+        self.swappable = self.needed = 0
+        """Of all clients, whether they run or not: what they have, and what they need of it."""
         self.unswappable = 0
         """Of all clients, their contexts included: what no switch moves."""
         self.staying_bytes = 0
-        """Swappable memory of the staying clients."""
+        """What the staying clients need."""
         self.dropping_bytes = 0
-        """Swappable memory of the dropping clients."""
+        """What the dropping clients need."""
         self.pinned = 0
-        """The part of it that could move if the host had room for it."""
+        """The part of `unswappable` that could move if the host had room for it."""
         self._contexts = 0
         self._reserve_percent = settings.reserve_percent
         self._card_reserve = settings.card_reserve
@@ -78,19 +78,19 @@ class MemoryPlanner:
             return False
         return self.fixed_bytes + seat.memory.swappable > self.size - self.card_reserve
 
-    def fits(self, swappable: int) -> bool:
-        """True if a client of this size fits beside the running ones."""
+    def fits(self, need: int) -> bool:
+        """True if a client with this need fits beside the running ones."""
         running = self.staying_bytes + self.dropping_bytes
-        return running + self.unswappable + self.foreign + swappable <= self.safe_limit
+        return running + self.unswappable + self.foreign + need <= self.safe_limit
 
-    def would_fit(self, swappable: int, leaving_bytes: int = 0) -> bool:
+    def would_fit(self, need: int, leaving_bytes: int = 0) -> bool:
         """True if it fits when the dropping clients are gone, and of the staying ones `leaving_bytes` too."""
         staying = self.staying_bytes - leaving_bytes
-        return staying + self.unswappable + self.foreign + swappable <= self.safe_limit
+        return staying + self.unswappable + self.foreign + need <= self.safe_limit
 
     def all_fit(self) -> bool:
         """True if all clients fit together, so that none would ever have to wait."""
-        return self.swappable + self.unswappable + self.foreign <= self.safe_limit
+        return self.needed + self.unswappable + self.foreign <= self.safe_limit
 
     # The card.
 
@@ -110,18 +110,19 @@ class MemoryPlanner:
 
     # The clients.
 
-    def resize(self, seat: Seat, memory: Memory) -> None:
+    def resize(self, seat: Seat, memory: Memory, need: int) -> None:
         before = seat.memory
-        growth = memory.swappable - before.swappable
+        growth = need - seat.need
         contexts = memory.contexts - before.contexts
-        self.swappable += growth
+        self.needed += growth
+        self.swappable += memory.swappable - before.swappable
         self.unswappable += memory.unswappable - before.unswappable + contexts * self.context_bytes
         self._contexts += contexts
         if seat.state == "staying":
             self.staying_bytes += growth
         elif seat.state == "dropping":
             self.dropping_bytes += growth
-        seat.memory = memory
+        seat.memory, seat.need = memory, need
 
     def pin(self, seat: Seat, pinned: int) -> None:
         """So much of the client's unswappable memory is swappable memory that the host cannot take."""
@@ -130,29 +131,30 @@ class MemoryPlanner:
 
     def start(self, seat: Seat) -> None:
         """A turn begins: the seat is staying from now on."""
-        self.staying_bytes += seat.memory.swappable
+        self.staying_bytes += seat.need
 
     def staying_to_dropping(self, seat: Seat) -> None:
-        self.staying_bytes -= seat.memory.swappable
-        self.dropping_bytes += seat.memory.swappable
+        self.staying_bytes -= seat.need
+        self.dropping_bytes += seat.need
 
     def stop(self, seat: Seat) -> None:
         """A turn ends; call it before the state of the seat changes."""
         if seat.state == "staying":
-            self.staying_bytes -= seat.memory.swappable
+            self.staying_bytes -= seat.need
         else:
-            self.dropping_bytes -= seat.memory.swappable
+            self.dropping_bytes -= seat.need
 
     def check(self, seats: Iterable[Seat]) -> None:
         """What must hold, in full; for tests."""
         expected = MemoryPlanner(Settings(context_bytes=self.context_bytes))
         for seat in seats:
             memory = seat.memory
+            expected.needed += seat.need
             expected.swappable += memory.swappable
             expected._contexts += memory.contexts
             expected.pinned += seat.pinned
             expected.unswappable += memory.unswappable + memory.contexts * self.context_bytes
-            expected.staying_bytes += memory.swappable * (seat.state == "staying")
-            expected.dropping_bytes += memory.swappable * (seat.state == "dropping")
-        for name in ("swappable", "unswappable", "pinned", "_contexts", "staying_bytes", "dropping_bytes"):
+            expected.staying_bytes += seat.need * (seat.state == "staying")
+            expected.dropping_bytes += seat.need * (seat.state == "dropping")
+        for name in ("swappable", "needed", "unswappable", "pinned", "_contexts", "staying_bytes", "dropping_bytes"):
             assert getattr(self, name) == getattr(expected, name), name

@@ -12,6 +12,12 @@ all others. `used` is what NVML saw of the process, `growth` what its client has
 report at any measurement. So a lie counts until the next measurement and never again, even if it is taken back before
 each one.
 
+    need            min(swappable, working set)     if the client knows its working set and is trusted (core.thrashing)
+                    swappable                       otherwise
+
+`need` is what a client must have on the card while it runs: who fits is decided by it. What programs may allocate, and
+what the host must take, goes by the memory itself.
+
 Without NVML nobody can tell a lie from a large program. A client then takes its share of the card from the others, as
 an honest client of that size would. If that is too little for an honest one, more runs at once than fits: the driver
 evicts swappable memory, which costs time, and no allocation fails."""
@@ -120,10 +126,24 @@ class MemoryReports:
         if counted != seat.memory:
             self._set_counted(seat, counted)
 
+    def working_set_reported(self, seat: Seat, used: int | None) -> None:
+        seat.working_set = used
+        self._set_counted(seat, seat.memory)
+
+    def set_trusted(self, seat: Seat, is_trusted: bool) -> None:
+        seat.is_trusted = is_trusted
+        self._set_counted(seat, seat.memory)
+
+    def needed(self, seat: Seat, counted: Memory) -> int:
+        if seat.working_set is None or not seat.is_trusted:
+            return counted.swappable
+        return min(counted.swappable, seat.working_set)
+
     def _set_counted(self, seat: Seat, counted: Memory) -> None:
+        need = self.needed(seat, counted)
         if seat.state == "waiting":
-            self._queue.resize(seat, counted)
-        self._memory.resize(seat, counted)
+            self._queue.resize(seat, need)
+        self._memory.resize(seat, counted, need)
 
     def _set_fixed(self, seat: Seat) -> None:
         if seat.fixed:

@@ -1,8 +1,8 @@
 """What clients are asked to move in bulk at a switch. They move it themselves (docs/decisions/0012-mover.md).
 
-    away    max(0, swappable(all clients) + fixed - size): what cannot be on the card
+    away    max(0, need(all clients) + fixed - size): what cannot be on the card
     out     min(need of the first in the queue, away + margin), less what other leaving clients were asked for
-    in      swappable(client), at most what the other running clients leave of the card; 0 while nothing is away
+    in      need(client), at most what the other running clients leave of the card; 0 while nothing is away
 
 The margin is 1/128 of the card. If a prefetch finds the card full by a few bytes, the driver evicts the oldest memory,
 which may be the client's own, and then much more has to move."""
@@ -26,14 +26,14 @@ class Moves:
 
     @property
     def _away(self) -> int:
-        return max(0, self._memory.swappable - self._memory.capacity)
+        return max(0, self._memory.needed - self._memory.capacity)
 
     def ask_leaving(self, seat: Seat, queue: WaitQueue, dropping: Mapping[int, Seat], out: list[Action]) -> None:
         """A client is about to be told to release its lock; it is among the dropping ones already."""
         if not seat.moves_memory or not self._away:
             return
         first = queue.first()
-        need = first.memory.swappable if first is not None else self._memory.size
+        need = first.need if first is not None else self._memory.size
         asked = sum(other.asked_out for other in dropping.values())
         need = min(need, self._away + self._memory.size // MARGIN) - asked
         seat.asked_out = max(0, min(need, seat.memory.swappable))
@@ -44,6 +44,6 @@ class Moves:
         """A client was let in and has its lock."""
         if not seat.moves_memory or not self._away:
             return
-        others = self._memory.staying_bytes - seat.memory.swappable
-        most = max(0, min(seat.memory.swappable, self._memory.capacity - others))
+        others = self._memory.staying_bytes - seat.need
+        most = max(0, min(seat.need, self._memory.capacity - others))
         out.append(MoveIn(seat.client, self._uuid, seat.lock, most))

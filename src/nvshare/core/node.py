@@ -72,7 +72,7 @@ class Node:
             ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
             ev.MemoryMoved: lambda now, event, out: self._at(event.client, event.gpu)[0].memory_moved(event),
             ev.WorkingSetReported: lambda now, event, out: self._at(event.client, event.gpu)[0].working_set(event),
-            ev.WorkSlowed: lambda now, event, out: None,
+            ev.WorkSlowed: lambda now, event, out: self._at(event.client, event.gpu)[0].work_slowed(event),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.WorkFinished: self._note_finished,
             ev.WorkResumed: self._note_resumed,

@@ -38,7 +38,7 @@ class Preemption:
 
     def switch(self, now: int, head: Seat, out: list[Action]) -> None:
         turns, memory = self._turns, self._memory
-        need = head.memory.swappable
+        need = head.need
         if not memory.fits(need):
             turns.is_switching = True
         if turns.is_switching:
@@ -62,11 +62,11 @@ class Preemption:
         It is the earliest time at which those whose locks may be taken are enough. Of them go as many as are needed, in
         the order in which they paused."""
         turns, memory = self._turns, self._memory
-        if turns.is_switching or memory.would_fit(head.memory.swappable):
+        if turns.is_switching or memory.would_fit(head.need):
             return NEVER, []
         idle = [seat for seat in turns.idle.values() if not seat.is_needed_elsewhere]
         times = turns.mode.idle_preempt_times(now, head, idle)
-        sizes = [seat.memory.swappable for seat in idle]
+        sizes = [seat.need for seat in idle]
         in_time = sorted(zip(times, sizes, strict=True))
         enough = self._enough(head, [size for _, size in in_time])
         if enough is None:
@@ -75,13 +75,13 @@ class Preemption:
         if due > now:
             return due, []
         takeable = [seat for seat, time in zip(idle, times, strict=True) if time <= now]
-        return due, takeable[: self._enough(head, [seat.memory.swappable for seat in takeable])]
+        return due, takeable[: self._enough(head, [seat.need for seat in takeable])]
 
     def _enough(self, head: Seat, sizes: list[int]) -> int | None:
         """How many holders of these sizes must go, in this order, until the head fits or would be alone."""
         leaving_bytes = 0
         for count, size in enumerate(sizes, 1):
             leaving_bytes += size
-            if count == len(self._turns.staying) or self._memory.would_fit(head.memory.swappable, leaving_bytes):
+            if count == len(self._turns.staying) or self._memory.would_fit(head.need, leaving_bytes):
                 return count
         return None

@@ -65,12 +65,14 @@ def _sum(a: int, b: int) -> int:
 class Seat:
     """One client at one GPU. core.turns changes its state, core.memory_reports its memory."""
 
+    working_set: int | None
+
     __slots__ = (
-        "asked_out", "client", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group", "held",
-        "held_since", "held_total", "holds_memory", "host_room", "idle_since", "keep_asked", "kept_rank",
-        "last_scheduled", "limit", "lock", "measured", "memory", "moved", "moves_memory", "passes", "pauses", "pinned",
-        "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait",
-        "turns", "waited_since", "waited_total", "weight", "working_set",
+        "asked_out", "client", "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group",
+        "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_trusted", "keep_asked",
+        "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory", "moved", "moves_memory", "need",
+        "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket",
+        "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -89,8 +91,8 @@ class Seat:
         self.memory = NO_MEMORY
         self.host_room, self.pinned = UNLIMITED, 0
         """How much of its memory the host can take; how much swappable memory therefore counts as unswappable."""
-        self.working_set: int | None = None
-        """How much of its swappable memory the client says that it uses; None: it does not know."""
+        self.working_set, self.is_trusted, self.distrusts, self.need = None, True, 0, 0
+        """How much it says that it uses of its memory; if that counts, how often it did not; what it needs."""
         self.told_room: tuple[int, int] | None = None
         """What the client was last told that it may use, and what a context takes of it."""
         self.state: State = "rest"

@@ -47,6 +47,8 @@ class SeatSnapshot(Record, frozen=True):
     """How much of its memory it keeps on the host because its group uses more than its limit."""
     working_set: int | None = None
     """How much of its swappable memory it has used lately; None: it does not know."""
+    need: int = 0
+    """How much of its swappable memory must be on the card while it runs."""
     moved: Moved = Moved()
     expected_start_ns: int | None = None
     """Of the first waiting clients: they will probably start within this time (core.expected_start)."""
@@ -71,7 +73,7 @@ class GpuSnapshot(Record, frozen=True):
     total_memory: int
     safe_limit: int
     available_memory: int
-    """How much swappable memory a waiting client may have and run at once."""
+    """How much swappable memory a waiting client may need and run at once."""
     running_memory_usage: int
     unswappable_memory: int
     foreign_memory: int
@@ -177,7 +179,7 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
         total_memory=memory.size,
         safe_limit=memory.safe_limit,
         available_memory=max(0, memory.safe_limit - memory.fixed_bytes - memory.running_bytes),
-        running_memory_usage=memory.running_bytes,
+        running_memory_usage=sum(seat.memory.swappable for seat in turns.running()),
         unswappable_memory=memory.unswappable,
         foreign_memory=memory.foreign,
         running=len(turns.staying) + len(turns.dropping),
@@ -236,6 +238,7 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         host_shortfall=seat.pinned,
         on_host=seat.held,
         working_set=seat.working_set,
+        need=seat.need,
         moved=seat.moved,
         expected_start_ns=expected_starts(gpu, now).get(seat.client)
         if 0 < place <= MOST and seat.gang is None

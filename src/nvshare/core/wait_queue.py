@@ -7,7 +7,6 @@ them fits is known at once."""
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from nvshare.core.model import Memory
 from nvshare.core.seat import Seat
 
 
@@ -41,7 +40,7 @@ class WaitQueue:
 
     @property
     def least_need(self) -> int:
-        """The smallest swappable memory of all waiting clients."""
+        """The smallest need of all waiting clients."""
         return self._needs[0][0]
 
     def push(self, seat: Seat, rank: int) -> None:
@@ -50,7 +49,7 @@ class WaitQueue:
         self._tickets += 1
         seat.rank, seat.ticket = rank, self._tickets
         insort(self.order, (rank, seat.ticket, seat))
-        insort(self._needs, (seat.memory.swappable, seat.ticket))
+        insort(self._needs, (seat.need, seat.ticket))
         self.newcomers += not seat.turns
 
     def remove(self, seat: Seat) -> None:
@@ -70,15 +69,15 @@ class WaitQueue:
         """1 is next."""
         return self._index(seat) + 1
 
-    def resize(self, seat: Seat, memory: Memory) -> None:
-        """A waiting seat is about to have this memory."""
+    def resize(self, seat: Seat, need: int) -> None:
+        """A waiting seat is about to have this need."""
         self._forget_need(seat)
-        insort(self._needs, (memory.swappable, seat.ticket))
+        insort(self._needs, (need, seat.ticket))
 
     def check(self) -> None:
         """What must hold, in full; for tests."""
         assert self.order == sorted(self.order, key=lambda entry: entry[:2])
-        assert self._needs == sorted((seat.memory.swappable, seat.ticket) for seat in self)
+        assert self._needs == sorted((seat.need, seat.ticket) for seat in self)
         assert self.newcomers == sum(not seat.turns for seat in self)
 
     def _index(self, seat: Seat) -> int:
@@ -86,4 +85,4 @@ class WaitQueue:
         return bisect_left(self.order, (seat.rank, seat.ticket))
 
     def _forget_need(self, seat: Seat) -> None:
-        del self._needs[bisect_left(self._needs, (seat.memory.swappable, seat.ticket))]
+        del self._needs[bisect_left(self._needs, (seat.need, seat.ticket))]

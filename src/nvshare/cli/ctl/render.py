@@ -139,7 +139,7 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
 def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
     """The clients, by GPU; of each GPU who runs, then who waits by place, then the others."""
     head = ["CLIENT", "USER", "WHO", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "TURNS"]
-    wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "USED", "MOVED IN", "AT", "MOVED OUT", "PRIORITY", "WEIGHT"]
+    wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "USED", "NEED", "MOVED IN", "AT", "MOVED OUT", "PRIORITY", "WEIGHT"]
     gpus = {gpu.uuid: gpu for gpu in node.gpus}
     rows = []
     for client, seat in in_order(node):
@@ -158,7 +158,7 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
         ]
         if is_wide:
             row += [str(client.pid), duration(seat.held_ns), duration(seat.waited_ns), size(seat.unswappable)]
-            row += ["-" if seat.working_set is None else size(seat.working_set)]
+            row += ["-" if seat.working_set is None else size(seat.working_set), size(seat.need)]
             row += [size(seat.moved.in_bytes), rate(seat.moved.in_bytes, seat.moved.in_ns), size(seat.moved.out_bytes)]
             row += [str(client.priority), str(client.weight)]
         rows.append(row)

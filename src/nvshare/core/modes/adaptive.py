@@ -68,7 +68,7 @@ class Adaptive(Mode):
     def quantum_before(self, head: Seat, running: Collection[Seat], *, switch_ns: int, newcomers: int) -> int:
         """The quantum of those who run while `head` is the first in the queue."""
         rule, habits = self.rule, self.habits
-        gibs = sum(seat.memory.used for seat in running) // GIB or 1
+        gibs = sum(seat.need + seat.memory.unswappable for seat in running) // GIB or 1
         quantum: float = gibs * max(rule.multiplier * SECOND, QUANTUM_TO_MOVE * habits.cost.ns_per_gib)
         quantum = min(quantum, rule.most_ns * 5 // 4)
         habit = habits.of(head)

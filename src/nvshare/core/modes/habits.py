@@ -177,18 +177,18 @@ class Habits:
 
     def missing(self, seat: Seat, capacity: int) -> int:
         """Bytes of a client that are not on the card."""
-        return seat.memory.swappable - self._present(seat, capacity)[0]
+        return seat.need - self._present(seat, capacity)[0]
 
     def evicted_bytes(self, seat: Seat, capacity: int) -> int:
         """Bytes of other clients that are evicted if a client comes in; they have to be moved back later."""
         present, free = self._present(seat, capacity)
-        return max(0, seat.memory.swappable - present - free)
+        return max(0, seat.need - present - free)
 
     def _present(self, seat: Seat, capacity: int) -> tuple[int, int]:
         """How much of a client's memory is on the card, and how much of the card is nobody's."""
         room, present = capacity, 0
         for habit in reversed(self._recent.values()):
             if habit.seat is seat:
-                present = max(0, min(room, seat.memory.swappable))
-            room -= habit.seat.memory.swappable
+                present = max(0, min(room, seat.need))
+            room -= habit.seat.need
         return present, max(0, room)

@@ -126,8 +126,8 @@ class Mode(TurnObserver, ABC):
 
     def _switch_ns(self, seat: Seat, head: Seat) -> int:
         memory = self._memory
-        overflow = memory.running_bytes + memory.fixed_bytes + head.memory.swappable - memory.size
-        moved = max(0, min(overflow, seat.memory.swappable))
+        overflow = memory.running_bytes + memory.fixed_bytes + head.need - memory.size
+        moved = max(0, min(overflow, seat.need))
         return moved * self.move_cost_ns // GIB
 
     def _idle_preempt_time(self, seat: Seat, cost: int) -> int:

@@ -148,6 +148,13 @@ class Process:
         self.machine.free(place.index, place.account.used // share)
         self.wake()
 
+    def use(self, gpu: str, used: int | None) -> None:
+        """So much of what is allocated counts as used from now on; None: it is not known."""
+        self.machine.working_set(self.places[gpu].index, used)
+
+    def slow_down(self, gpu: str) -> None:
+        self.machine.slowed(self._world.now, self.places[gpu].index, 1000)
+
     def drained(self, place: Place, number: int) -> None:
         """The last kernels before a drop have finished."""
         if number == place.drains:

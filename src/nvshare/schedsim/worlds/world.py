@@ -351,14 +351,19 @@ class World:
             what()
 
     def _live(self, process: Process) -> None:
-        """A program's next step of its own: it works, rests, allocates, frees."""
+        """A program's next step of its own: it works, rests, allocates, frees, and says what it uses, true or not."""
         if self.is_calm or process.pid not in self.processes:
             return
         gpu = self.chance.choice(list(process.places))
-        what = self.chance.choice([*["work"] * 6, *["rest"] * 4, *["allocate"] * 2, *["free"] * 2, "end_contexts"])
+        what = self.chance.choice(
+            [*["work"] * 6, *["rest"] * 4, *["allocate"] * 2, *["free"] * 2, "end_contexts", "use", "slow_down"]
+        )
         if what == "allocate":
             size = self.chance.choice([9 * GIB, 14 * GIB] if self.pace == SLOW else [GIB // 16, GIB, 2 * GIB, 5 * GIB])
             self._hold_or_do(process, lambda: process.allocate(gpu, size))
+        elif what == "use":
+            used = self.chance.choice([None, 0, GIB, 5 * GIB])
+            self._hold_or_do(process, lambda: process.use(gpu, used))
         elif what == "free":
             self._hold_or_do(process, lambda: process.free(gpu, self.chance.choice([1, 2, 4])))
         else:

@@ -63,14 +63,14 @@ def _obstacle(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
             "the scheduler has just started and waits for the clients of the scheduler before it to claim their locks"
         )
     at_gpu = [(one, other) for one in node.clients for other in one.seats if other.gpu == gpu.uuid]
-    need, free = f"{seat.swappable / GIB:.2f} GiB", f"{gpu.available_memory / GIB:.2f} GiB"
-    fits = seat.swappable <= gpu.available_memory
+    need, free = _need(seat), f"{gpu.available_memory / GIB:.2f} GiB"
+    fits = seat.need <= gpu.available_memory
     if fits and seat.together:
         return "it would fit, and waits until the others are available too"
     if fits and gpu.reserved_for not in (None, client.id):
         first = next(one for one, _ in at_gpu if one.id == gpu.reserved_for)
         return (
-            f"it would fit ({need} of {free} free), but {called(first.id, first.name)} is ahead and may not be passed"
+            f"it would fit ({need}, {free} are free), but {called(first.id, first.name)} is ahead and may not be passed"
         )
     holders = [one for one, other in at_gpu if other.is_running]
     ahead = [one for one, other in at_gpu if 0 < other.place < seat.place]
@@ -82,6 +82,12 @@ def _obstacle(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
     elif holders:
         parts.append("the present turn is over, and its programs are finishing their work")
     return "; ".join(parts)
+
+
+def _need(seat: SeatSnapshot) -> str:
+    if seat.need == seat.swappable:
+        return f"{seat.need / GIB:.2f} GiB"
+    return f"{seat.need / GIB:.2f} GiB of {seat.swappable / GIB:.2f} GiB allocated"
 
 
 def _missing_on_host(node: Snapshot, seat: SeatSnapshot) -> str:

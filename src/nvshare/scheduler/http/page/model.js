@@ -10,6 +10,7 @@ const KEEP_S = 1000;
 const CAUSES = {
   quantum: "the quantum expired and a program waited",
   growth: "the running programs no longer fitted on the GPU",
+  thrash: "the running programs slowed each other down: they use more memory than they say",
   idle: "it was idle and a program waited",
   silent: "it was not heard from",
   claim: "it connected again with a lock that no longer fitted",

@@ -1,0 +1,81 @@
+"""What happens when clients that should fit together slow each other down: a bound on trust in working sets.
+
+A client says how much of its memory it uses, and it may be wrong: its library cannot see every use, and a client may
+lie. If those who stay do not fit after all, they evict each other's memory, and their work takes many times longer than
+usual. They say so (WorkSlowed). Then, if
+
+    factor ≥ 4 * number of those who stay       those who work at the same time share the GPU
+    Σ swappable(staying) + fixed > size         their memory may be the reason
+    the newest came in long enough ago          memory that has to be brought in first is slow too
+
+the newest whose need is less than its memory must go, and for some time all of its memory counts: 1 min, and twice as
+long each further time, up to 64 min."""
+
+from nvshare.core.actions import Action
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import GIB, NEVER, SECOND, Settings
+from nvshare.core.seat import Seat
+from nvshare.core.turns import Turns
+
+LEAST_FACTOR = 4
+ARRIVAL_NS = 2 * SECOND
+"""For so long, and for the time that bringing its memory in takes, work may be slow after a client has come in."""
+DISTRUST_NS = 60 * SECOND
+MOST_DOUBLINGS = 6
+
+
+class Thrashing:
+    """Decides whose working set counts on one GPU."""
+
+    def __init__(self, settings: Settings, turns: Turns, memory: MemoryPlanner) -> None:
+        self._move_ns_per_gib = settings.move_ns_per_gib
+        self._turns = turns
+        self._memory = memory
+        self._factor = 0
+        """By how much work is slower than usual, as said in this step."""
+        self._until: dict[int, int] = {}
+        """Until when which clients are not trusted."""
+        self.deadline = NEVER
+        """When somebody will be trusted again."""
+
+    def slowed(self, seat: Seat, factor: int) -> None:
+        if seat.state == "staying":
+            self._factor = factor
+
+    def decide(self, now: int, out: list[Action]) -> None:
+        if self._until:
+            self._trust_again(now)
+        if self._factor:
+            factor, self._factor = self._factor, 0
+            is_much = factor >= LEAST_FACTOR * len(self._turns.staying)
+            newest = self._newest(now) if is_much and self._may_be_memory() else None
+            if newest is not None:
+                self._send_back(now, newest, out)
+
+    def _send_back(self, now: int, seat: Seat, out: list[Action]) -> None:
+        seat.distrusts += 1
+        self._until[seat.client] = now + (DISTRUST_NS << min(seat.distrusts - 1, MOST_DOUBLINGS))
+        self.deadline = min(self._until.values())
+        self._turns.reports.set_trusted(seat, False)
+        self._turns.preempt(now, seat, "thrash", out)
+
+    def _may_be_memory(self) -> bool:
+        staying = self._turns.staying.values()
+        memory = sum(seat.memory.swappable for seat in staying) + self._memory.fixed_bytes
+        return len(staying) > 1 and memory > self._memory.size
+
+    def _newest(self, now: int) -> Seat | None:
+        """Of those who stay although their memory does not fit, some need less than they have."""
+        staying = list(reversed(self._turns.staying.values()))
+        if now - staying[0].held_since < ARRIVAL_NS + staying[0].need * self._move_ns_per_gib // GIB:
+            return None
+        return next(seat for seat in staying if seat.need < seat.memory.swappable)
+
+    def _trust_again(self, now: int) -> None:
+        seats = self._turns.seats
+        for client, until in list(self._until.items()):
+            if client not in seats or until <= now:
+                del self._until[client]
+                if client in seats:
+                    self._turns.reports.set_trusted(seats[client], True)
+        self.deadline = min(self._until.values(), default=NEVER)
