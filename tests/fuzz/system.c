@@ -19,6 +19,7 @@
 #include "memory/pools.h"
 #include "world.h"
 #include "mover/hold.h"
+#include "mover/evidence.h"
 #include "mover/mover.h"
 
 enum { SOCKET = 1 << 28, WAKE, MAX_SPINS = 64 };
@@ -45,6 +46,7 @@ void nvs_lock_reset(struct nvs_lock *lock) { atomic_store(&lock->word, 0); }
 void nvs_lock_give(struct nvs_lock *lock) { world_require(atomic_exchange(&lock->word, 0), "only a lock that is held is given back"); }
 
 void *nvs_pages(size_t bytes) { return calloc(1, bytes); }
+void *nvs_pages_sparse(size_t bytes) { return nvs_pages(bytes); }
 void nvs_pages_free(void *pages, size_t bytes) { (void)bytes, free(pages); }
 
 struct nvs_owned_fd nvs_fd_own(int fd) { return (struct nvs_owned_fd){.fd = fd}; }
@@ -152,12 +154,22 @@ void nvs_gate_close(struct nvs_gpu *gpu) { of(gpu)->is_open = of(gpu)->is_watche
 void nvs_gate_watch(struct nvs_gpu *gpu) { of(gpu)->is_watched = of(gpu)->is_open; }
 void nvs_gate_unwatch(struct nvs_gpu *gpu) { of(gpu)->is_watched = false; }
 bool nvs_gate_is_watched(const struct nvs_gpu *gpu) { return of(gpu)->is_watched; }
+void nvs_gate_forget_streams(struct nvs_gpu *gpu) { world_require(of(gpu)->is_open, "streams are looked at again while the gate is open"); }
+bool nvs_gate_is_closed(const struct nvs_gpu *gpu) { return !of(gpu)->is_open; }
+/* Nobody takes what is offered here: tests/model plays that. */
+void nvs_gate_offer(struct nvs_gpu *gpu, uint32_t offer)
+{
+    world_require(offer && !of(gpu)->is_open, "one submission is offered while the gate is closed");
+}
+bool nvs_gate_withdraw(struct nvs_gpu *gpu, uint32_t offer) { return of(gpu)->is_open || offer; }
+bool nvs_gate_is_taken(const struct nvs_gpu *gpu, uint32_t offer) { return of(gpu)->is_open && !offer; }
 void nvs_drain_begin(struct nvs_gpu *gpu) { world_require(!of(gpu)->is_inside, "a drain begins when all threads are out"); }
 bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent)
 {
     world_require(is_urgent == gpu->is_draining, "only who gives a lock back is in a hurry");
     return !of(gpu)->is_busy;
 }
+bool nvs_drain_finish(struct nvs_gpu *gpu) { return !of(gpu)->is_inside; }
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu) { return of(gpu)->is_inside; } /* the program does not exit here */
 void nvs_drain_end(const struct nvs_gpu *gpu) { world_require(!gpu->is_draining, "an ended drain is over"); }
 bool nvs_pools_have_slack(void) { return false; }
@@ -190,6 +202,10 @@ int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *mo
     }
     return INT64_MAX;
 }
+
+/* Nothing is known of what the program uses. */
+struct nvs_usage nvs_evidence;
+bool nvs_evidence_sees_launches(void) { return false; }
 
 /* Nor does holding memory on the host. */
 static uint64_t held[NVS_MAX_GPUS];
