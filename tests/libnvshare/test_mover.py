@@ -83,7 +83,7 @@ def test_a_program_that_pauses_moves_out_at_once_although_no_message_wakes_it(tm
 
 
 def test_memory_that_was_never_touched_is_not_moved(tmp_path: Path) -> None:
-    used = GIB // 2
+    used = 4 * GIB  # of both together it does not fit
     with machine_of(tmp_path, touch="stream") as machine:
         both = [program(machine) for _ in range(2)]
         for one, address in both:
@@ -100,27 +100,28 @@ def test_memory_that_was_never_touched_is_not_moved(tmp_path: Path) -> None:
 
 
 POINTS, COPIES = ("extra", "kernel"), ("shaped", "batch", "peer")
-REGION = GIB // 4
+REGION = 768 * MIB
+"""All five together are so much that no two programs fit."""
 
 
 def test_memory_shows_its_use_in_every_kind_of_call(tmp_path: Path) -> None:
     with machine_of(tmp_path, touch="stream") as machine:
-        both = [program(machine) for _ in range(2)]
-        for one, address in both:
-            for index, use in enumerate(POINTS + COPIES):
+        programs = [program(machine) for _ in range(3)]
+        for one, address in programs:
+            for index, use in enumerate(COPIES + POINTS):
                 one.do(f"{use} {address + index * REGION} {REGION}", timeout=60)
             one.say(f"spin 1000 {FOREVER}")
-        # A pointer shows the chunk that it points into.
-        wanted = [2 * MIB] * len(POINTS) + [REGION] * len(COPIES)
+        # A copy comes first: it shows that the allocation is an arena. A pointer shows the chunk that it points into.
+        wanted = [REGION] * len(COPIES) + [2 * MIB] * len(POINTS)
         wait_until(
-            lambda: [moved_out(trace) for trace in machine.traces()] == [wanted] * 2, "both move what they used", 60
+            lambda: [moved_out(trace) for trace in machine.traces()] == [wanted] * 3, "all move what they used", 60
         )
 
 
 def moved_out(trace: ProcessTrace) -> list[int]:
     """Bytes of each region of the program's allocation in its first move."""
     (allocation,) = (record for record in trace.of_kind(Kind.ALLOC) if record.bytes == SIZE)
-    found = [0] * len(POINTS + COPIES)
+    found = [0] * len(COPIES + POINTS)
     for record in {record.address: record for record in prefetches(trace) if not record.detail}.values():
         found[(record.address - allocation.address) // REGION] += record.bytes
     return found
