@@ -37,10 +37,12 @@ def test_a_pod_with_too_little_host_memory_is_not_evicted_and_an_event_says_what
     with (
         counted_host_memory(),
         pods(pod("one", memory="1Gi"), pod("two", memory="1Gi")),
-        pods(pod("waits")),
+        pods(pod("waits", "workload", "serve")),
         contextlib.ExitStack() as holder,
     ):
         small = "one" if gpu_of("one") == gpu_of("waits") else "two"
+        wait_until(lambda: "default/waits" in states(), "the process registers")
+        assert execute("waits", "workload", "ask", "alloc", "9Gi") == "Success (0)\n"
         holding = holder.enter_context(background(small, "workload", "run", "1000", "0", "12Gi"))
         holding.until(lambda lines: len(lines) >= 3)
         wait_until(lambda: bool(events_on(small, "HostMemoryTooSmall")), "an Event on the pod", 30)
@@ -48,10 +50,9 @@ def test_a_pod_with_too_little_host_memory_is_not_evicted_and_an_event_says_what
         found = re.search(r"Set its memory limit to at least (\d+)Mi", message)
         assert found is not None, message
         assert 12 * GIB < int(found[1]) * MIB < 14 * GIB
-        with background("waits", "workload", "run", "1000", "0", "9Gi") as waiting:
+        with background("waits", "workload", "ask", "launch") as waiting:
             wait_until(lambda: states().get("default/waits") == "blocked", "the other waits")
             assert states()[f"default/{small}"] == "running"
             assert "the host has no room for" in control("status")
             holder.close()  # Its program ends.
-            waiting.until(lambda lines: len(lines) >= 3)
-            assert states()["default/waits"] == "running"
+            waiting.until(lambda lines: "launched" in lines)

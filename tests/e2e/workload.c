@@ -4,7 +4,7 @@
  *   workload alloc SIZE...            allocate in turn; one line each; exit code 1 if any failed
  *   workload watch SIZE               try the allocation every millisecond; a line with the time at each change
  *   workload run SECONDS GPU [SIZE]   launch kernels on one GPU, a line with the count each second
- *   workload serve                    hold a process open that obeys lines on a local socket: alloc SIZE, free, info
+ *   workload serve                    hold a process open that obeys lines on a local socket: alloc SIZE, free, info, launch
  *   workload ask WORD...              give such a line, print the answer
  */
 #define _GNU_SOURCE
@@ -148,22 +148,34 @@ static void watch(const char *size)
     }
 }
 
-static int run(double seconds, const char *size)
+static CUfunction spinning_kernel(void)
 {
     static const char image[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry sim_spin_us() { ret; }\n";
     CUmodule module;
     CUfunction function;
-    if (size)
-        must(take(size), "cuMemAlloc");
     must(cuda.load(&module, image), "cuModuleLoadData");
     must(cuda.function(&function, module, "sim_spin_us"), "cuModuleGetFunction");
-    uint64_t kernel_us = 2000, count = 0, begin = now_ns(CLOCK_MONOTONIC), told = begin, now = begin;
+    return function;
+}
+
+static void spin(CUfunction function)
+{
+    uint64_t kernel_us = 2000;
     void *arguments[] = {&kernel_us};
+    must(cuda.launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), "cuLaunchKernel");
+    must(cuda.synchronize(), "cuCtxSynchronize");
+}
+
+static int run(double seconds, const char *size)
+{
+    if (size)
+        must(take(size), "cuMemAlloc");
+    CUfunction function = spinning_kernel();
+    uint64_t count = 0, begin = now_ns(CLOCK_MONOTONIC), told = begin, now = begin;
     printf("0.0 %llu\n", (unsigned long long)count);
     fflush(stdout);
     while ((double)(now - begin) / 1e9 < seconds) {
-        must(cuda.launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), "cuLaunchKernel");
-        must(cuda.synchronize(), "cuCtxSynchronize");
+        spin(function);
         count++;
         now = now_ns(CLOCK_MONOTONIC);
         if (now - told >= 200000000ull) {
@@ -190,6 +202,9 @@ static void obey(char *line, char *answer, size_t length)
         size_t available = 0, total = 0;
         must(cuda.info(&available, &total), "cuMemGetInfo");
         snprintf(answer, length, "%zu %zu\n", available, total);
+    } else if (!strcmp(word, "launch")) {
+        spin(spinning_kernel());
+        snprintf(answer, length, "launched\n");
     } else {
         snprintf(answer, length, "what?\n");
     }
