@@ -23,7 +23,7 @@ native: setup  ## Compiles the C parts
 demo: native  ## Runs the demonstration on a simulated GPU and draws a picture
 	@$(BIN)/nvshare demo --out build
 
-test: native lint  ## Runs all tests that need no cluster and no GPU (at most ten minutes)
+test: native lint  ## Runs all tests that need no cluster and no GPU (about 12 minutes on 2 cores)
 	@tools/setup.sh --tests $(VENV)
 	@$(MAKE) --no-print-directory -s -C native checks
 	@$(BIN)/coverage run -m pytest -q tests/core tests/wire && $(BIN)/coverage report
@@ -73,7 +73,7 @@ numba: native  ## Runs numba-cuda on the simulated GPU, with and without nvshare
 release: setup  ## Builds the library for x86_64 and aarch64, glibc 2.17, into build/release
 	@$(BIN)/python tools/release.py --out build/release
 
-nightly:  ## Every target in order, with a table of results (root; hours, and 10 GB for torch and numba)
+nightly:  ## Every target in order, each in a fresh clone, with a table of results (root; hours, and 10 GB for torch and numba)
 	@python3 tools/nightly.py $(TARGETS)
 
 clean:

@@ -1,6 +1,7 @@
-"""`make nightly` runs every target and hides no failure."""
+"""`make nightly` runs every target from a fresh clone and hides no failure."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,23 @@ NOT_RUN = {
     "generate": "it changes the tree; `lint` checks that there is nothing to change",
     "nightly": "it is the one that runs them",
 }
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "Makefile").write_text(
+        "good:\n\t@echo fine\n"
+        "bad:\n\t@echo broken; exit 7\n"
+        "build:\n\t@touch built\n"
+        "use:\n\t@test -e built || { echo nothing is built; exit 1; }\n"
+    )
+    for command in (
+        ["init", "--quiet"],
+        ["add", "Makefile"],
+        ["-c", "user.name=t", "-c", "user.email=t", "commit", "--quiet", "--message", "t"],
+    ):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    return tmp_path
 
 
 def test_every_target_of_the_makefile_is_run_or_left_out_for_a_reason() -> None:
@@ -29,12 +47,23 @@ def test_every_release_of_the_test_cluster_is_run() -> None:
 
 
 def test_a_failure_is_shown_and_the_targets_after_it_are_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "Makefile").write_text("good:\n\t@echo fine\nbad:\n\t@echo broken; exit 7\n")
-    assert nightly.main(["bad", "good"], tmp_path) == 1
+    assert nightly.main(["bad", "good"], repository) == 1
     out = capsys.readouterr().out
     assert re.search(r"^bad +failed \(2\) +\d+$", out, re.MULTILINE)
     assert re.search(r"^good +ok +\d+$", out, re.MULTILINE)
     assert "\nbroken\n" in out
-    assert nightly.main(["good"], tmp_path) == 0
+    assert nightly.main(["good"], repository) == 0
+
+
+def test_a_target_that_needs_what_another_one_built_fails(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "built").touch()
+    assert nightly.main(["build", "use"], repository) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"^build +ok +\d+$", out, re.MULTILINE)
+    assert re.search(r"^use +failed \(2\) +\d+$", out, re.MULTILINE)
+    assert "\nnothing is built\n" in out
+    assert [path.name for path in (repository / "build" / "nightly").iterdir() if path.is_dir()] == ["use"]
