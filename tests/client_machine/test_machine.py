@@ -2,8 +2,8 @@
 
 import pytest
 
-from nvshare.client_machine.library import TurnState, Wait
-from nvshare.client_machine.machine import SAY_HUNG, ClientMachine
+from nvshare.client_machine.library import Absence, ClientDo, TurnState, Wait
+from nvshare.client_machine.machine import ClientMachine
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import Decoder, encode
 
@@ -15,14 +15,16 @@ GIB = 1 << 30
 class Helper:
     """A process with one GPU, connected and registered; what its machine wants is noted."""
 
-    def __init__(self, version: int = wire.PROTOCOL_VERSION) -> None:
+    def __init__(self, version: int = wire.PROTOCOL_VERSION, *, is_answered: bool = True) -> None:
         self.now = SECOND
         self.sent: list[wire.Message] = []
         self.done: list[str] = []
         self.moves: list[tuple[str, int]] = []
         self.machine = ClientMachine(self.now, [(bytes(16), 16 * GIB)], self)
+        self.is_away = False
         self.tick()
-        self.hear(wire.SchedOn(0, version, 1))
+        if is_answered:
+            self.hear(wire.SchedOn(0, version, 1))
         self.sent.clear()
         self.done.clear()
 
@@ -54,7 +56,10 @@ class Helper:
         self.sent += Decoder(wire.FROM_CLIENT).feed(frames)
 
     def connect(self) -> None:
-        self.machine.connected(self.now)
+        if self.is_away:
+            self.machine.not_connected(self.now, Absence.AWAY)
+        else:
+            self.machine.connected()
 
     def disconnect(self) -> None:
         self.done.append("disconnect")
@@ -80,11 +85,11 @@ class Helper:
     def answer(self, ask: int, granted: int) -> None:
         self.done.append(f"{ask}: {granted}")
 
-    def refuse_questions(self) -> None:
+    def questions_lost(self) -> None:
         self.done.append("unanswered")
 
     def say(self, notices: int) -> None:
-        self.done.append("hung" if notices & SAY_HUNG else "say")
+        self.done.append("hung" if notices & ClientDo.SAY_HUNG else "say")
 
 
 def test_a_waiting_client_knows_what_it_waits_for() -> None:
@@ -94,7 +99,7 @@ def test_a_waiting_client_knows_what_it_waits_for() -> None:
     helper.want()
     assert gpu.wait == Wait.ANSWER
     helper.hear(wire.WaitForMem(0, 3))
-    assert (gpu.wait, gpu.place) == (Wait.MEMORY, 3)
+    assert gpu.wait == Wait.MEMORY
     helper.hear(wire.MemAvailable(0))
     assert gpu.wait == Wait.LOCK
     helper.hear(wire.LockOk(0, False, 7))
@@ -272,7 +277,7 @@ def test_a_working_set_is_reported_again_on_a_new_connection() -> None:
     helper.machine.working_set(0, GIB)
     helper.machine.lost(helper.now)
     helper.machine.working_set(0, GIB)
-    helper.machine.connected(helper.now)
+    helper.machine.connected()
     helper.hear(wire.SchedOn(0, wire.PROTOCOL_VERSION, 1))
     helper.machine.working_set(0, GIB)
     assert helper.count(wire.WorkingSet) == 2
@@ -295,3 +300,31 @@ def test_a_scheduler_that_does_not_know_working_sets_is_sent_none() -> None:
     holding(helper, 7)
     helper.machine.slowed(helper.now, 0, 8)
     assert reports_of(helper) == []
+
+
+def test_a_scheduler_that_went_away_is_expected_for_five_seconds() -> None:
+    helper = Helper()
+    helper.machine.lost(helper.now)
+    assert helper.machine.is_expected
+    lost = helper.now
+    helper.is_away = True
+    helper.pass_time(5 * SECOND - 1)
+    assert helper.machine.is_expected
+    helper.pass_time(1)
+    assert not helper.machine.is_expected
+    assert helper.now == lost + 5 * SECOND
+
+
+def test_a_scheduler_that_answers_is_no_longer_expected_but_there() -> None:
+    helper = Helper()
+    helper.machine.lost(helper.now)
+    helper.tick(SECOND)
+    helper.hear(wire.SchedOn(0, wire.PROTOCOL_VERSION, 2))
+    assert helper.machine.is_registered
+    assert not helper.machine.is_expected
+
+
+def test_a_scheduler_that_never_answered_is_not_expected() -> None:
+    helper = Helper(is_answered=False)
+    helper.machine.lost(helper.now)
+    assert not helper.machine.is_expected

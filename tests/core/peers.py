@@ -18,7 +18,7 @@ from nvshare.wire import messages as wire
 from nvshare.wire.codec import encode
 
 
-class Place:
+class GpuUse:
     """What a client's threads do at one GPU."""
 
     def __init__(self, index: int) -> None:
@@ -35,13 +35,13 @@ class Peer:
 
     def __init__(self, client: int, gpus: list[str], card: int, clock: Callable[[], int], config: Config) -> None:
         self.id = client
-        self.places = {gpu: Place(index) for index, gpu in enumerate(gpus)}
+        self.uses = {gpu: GpuUse(index) for index, gpu in enumerate(gpus)}
         self.told: deque[ac.Action] = deque()
         self.said: deque[ev.Event] = deque()
         self.is_stopped = False
         """A stopped process (SIGSTOP): hears nothing and says nothing."""
         self._clock = clock
-        self._by_index = list(self.places.values())
+        self._by_index = list(self.uses.values())
         self._scheduler = SchedulerEnd(Registrant(client, 0, f"run/{client}", "", ""), gpus, grace_ms=0)
         self._is_there = False
         """The scheduler that is tested. Before it there was none, or another one."""
@@ -59,8 +59,8 @@ class Peer:
         """It has these locks from an earlier scheduler, one for each GPU."""
         self._want_all()
         self._machine.receive(self._clock(), encode(wire.SchedOn(0, wire.PROTOCOL_VERSION, self.id)))
-        for place, lock in zip(self._by_index, locks, strict=True):
-            self._machine.receive(self._clock(), encode(wire.LockOk(place.index, False, lock)))
+        for use, lock in zip(self._by_index, locks, strict=True):
+            self._machine.receive(self._clock(), encode(wire.LockOk(use.index, False, lock)))
         self._machine.lost(self._clock())
         self._join_later()
 
@@ -72,7 +72,7 @@ class Peer:
         self._join_later()
 
     def _want_all(self) -> None:
-        for gpu in self.places:
+        for gpu in self.uses:
             self.want(gpu)
 
     def _join_later(self) -> None:
@@ -86,13 +86,13 @@ class Peer:
     # What it does of its own accord.
 
     def want(self, gpu: str) -> None:
-        place = self.places[gpu]
-        place.has_work = True
-        if not self._machine.seen[place.index].contexts:
-            self._machine.set_contexts(place.index, 1)
-        if place.is_open:
-            self._machine.busy(place.index)
-        self._set_waiters(place)
+        use = self.uses[gpu]
+        use.has_work = True
+        if not self._machine.seen[use.index].contexts:
+            self._machine.set_contexts(use.index, 1)
+        if use.is_open:
+            self._machine.busy(use.index)
+        self._set_waiters(use)
         self.wake()
 
     def resize(self, gpu: str, memory: Memory) -> None:
@@ -100,7 +100,7 @@ class Peer:
         self.wake()
 
     def set_memory(self, gpu: str, memory: Memory) -> None:
-        index = self.places[gpu].index
+        index = self.uses[gpu].index
         account = self._machine.accounts[index]
         account.free(account.unswappable, swappable=False)
         account.free(account.used)
@@ -116,25 +116,25 @@ class Peer:
 
     def finish_work(self, gpu: str) -> None:
         """All that was submitted is done."""
-        place = self.places[gpu]
-        place.has_work = False
-        self._set_waiters(place)
-        self._look_idle(place)
+        use = self.uses[gpu]
+        use.has_work = False
+        self._set_waiters(use)
+        self._look_idle(use)
         self.wake()
 
     def drain(self, gpu: str) -> None:
         """The last work before a drop has finished."""
-        place = self.places[gpu]
-        if place.is_draining:
-            place.is_draining = False
-            self._machine.drained(self._clock(), place.index, again=place.has_work)
+        use = self.uses[gpu]
+        if use.is_draining:
+            use.is_draining = False
+            self._machine.drained(self._clock(), use.index, again=use.has_work)
             self.wake()
 
     def give_up(self, gpu: str) -> None:
         """Its last context is gone; a thread at the gate stays there."""
-        place = self.places[gpu]
-        place.has_work = place.has_work and not place.is_open
-        self._machine.set_contexts(place.index, 0)
+        use = self.uses[gpu]
+        use.has_work = use.has_work and not use.is_open
+        self._machine.set_contexts(use.index, 0)
         self.wake()
 
     def wake(self) -> None:
@@ -148,12 +148,12 @@ class Peer:
             self._machine.receive(self._clock(), frame)
             self.wake()
 
-    def _set_waiters(self, place: Place) -> None:
-        self._machine.seen[place.index].waiters = place.has_work and not place.is_open
+    def _set_waiters(self, use: GpuUse) -> None:
+        self._machine.seen[use.index].waiters = use.has_work and not use.is_open
 
-    def _look_idle(self, place: Place) -> None:
-        if not place.has_work and self._machine.watches(place.index):
-            self._machine.idle(place.index)
+    def _look_idle(self, use: GpuUse) -> None:
+        if not use.has_work and self._machine.watches(use.index):
+            self._machine.idle(use.index)
 
     # What the machine says (client_machine.machine.Surroundings).
 
@@ -169,7 +169,7 @@ class Peer:
 
     def connect(self) -> None:
         if self._found:
-            self._machine.connected(self._clock())
+            self._machine.connected()
         else:
             self._machine.not_connected(self._clock(), Absence.ABSENT)
 
@@ -177,10 +177,10 @@ class Peer:
         raise AssertionError("the scheduler broke the protocol")
 
     def gate_moved(self, gpu: int, is_open: bool) -> None:
-        place = self._by_index[gpu]
-        place.is_open = is_open
-        self._set_waiters(place)
-        self._look_idle(place)
+        use = self._by_index[gpu]
+        use.is_open = is_open
+        self._set_waiters(use)
+        self._look_idle(use)
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         self._machine.moved(gpu, to_host=to_host, moved=size, took_ns=size // 12)
@@ -198,5 +198,5 @@ class Peer:
         self._look_idle(self._by_index[gpu])
 
     def answer(self, ask: int, granted: int) -> None: ...
-    def refuse_questions(self) -> None: ...
+    def questions_lost(self) -> None: ...
     def say(self, notices: int) -> None: ...

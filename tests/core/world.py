@@ -124,7 +124,7 @@ class World:
     # What clients do, and what then travels to and fro.
 
     def _some_seats(self, pick: Pick) -> list[tuple[Peer, str]]:
-        seats = [(peer, gpu) for peer in self.peers.values() for gpu in peer.places if not peer.is_stopped]
+        seats = [(peer, gpu) for peer in self.peers.values() for gpu in peer.uses if not peer.is_stopped]
         return pick_some(pick, seats)
 
     def want(self, pick: Pick) -> None:
@@ -166,7 +166,7 @@ class World:
         self.catch_up(pick)
         for peer in self.peers.values():
             if not peer.is_stopped:
-                for gpu in peer.places:
+                for gpu in peer.uses:
                     peer.drain(gpu)
         self.catch_up(pick)
 
@@ -177,7 +177,7 @@ class World:
     def muddle(self, pick: Pick) -> None:
         """A release of an old number, said again, late, or never given to this client."""
         for peer, gpu in self._some_seats(pick):
-            numbers = [*peer.places[gpu].old_locks[-5:], *list(self.naive.given)[-3:], 0, 12345]
+            numbers = [*peer.uses[gpu].old_locks[-5:], *list(self.naive.given)[-3:], 0, 12345]
             peer.said.append(ev.LockReleased(peer.id, gpu, pick(numbers), pick([True, False])))
 
     def deliver(self, pick: Pick) -> None:

@@ -32,7 +32,7 @@ static void begin(void)
 static void connect_at(int64_t now)
 {
     CHECK(nvs_client_tick(&client, now, &waiting) & NVS_CLIENT_CONNECT);
-    nvs_client_connected(&client, now);
+    nvs_client_connected(&client);
     nvs_client_figures(&client, 0, &account, 1);
     take();
 }
@@ -75,7 +75,7 @@ static void patience_counts_from_the_loss_and_not_from_the_last_call(void)
         EQUAL(client.gpus[0].turn.state, NVS_TURN_ORPHANED);
         now = nvs_client_next(&client);
         if (nvs_client_tick(&client, now, &waiting) & NVS_CLIENT_CONNECT) {
-            nvs_client_connected(&client, now);
+            nvs_client_connected(&client);
             nvs_client_lost(&client, now);
         }
         take();
@@ -115,7 +115,7 @@ static void frames_have_no_bytes_that_nobody_wrote(void)
     for (int fill = 0; fill < 2; fill++) {
         begin();
         memset(client.out.frames, fill ? 0xff : 0, sizeof client.out.frames);
-        nvs_client_connected(&client, SECOND);
+        nvs_client_connected(&client);
         nvs_client_figures(&client, 0, &account, 1);
         answer_at(SECOND);
         client.is_connected = client.is_registered = true;

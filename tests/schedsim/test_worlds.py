@@ -160,7 +160,7 @@ def test_a_lock_kept_while_the_scheduler_was_away_is_given_back_when_it_is_there
     world.kill_daemon()
     process.end_contexts(GPUS[0])
     assert lock
-    assert process.places[GPUS[0]].is_open
+    assert process.uses[GPUS[0]].is_open
     world.start_daemon()
     world.play(until=world.now + 5 * SECOND)
     released = [event for _, event, _ in world.journal if isinstance(event, ev.LockReleased)]
@@ -196,7 +196,7 @@ def test_a_wait_of_an_hour_keeps_its_place() -> None:
         process.allocate(GPUS[0], 60 * GIB)
         process.work(GPUS[0])
     began = world.now
-    turns = {process.pid: process.places[GPUS[0]] for process in processes}
+    turns = {process.pid: process.uses[GPUS[0]] for process in processes}
     bound = world.node.gpus[GPUS[0]].longest_wait_ns(len(processes))
     assert bound > 3600 * SECOND
     connections = None
@@ -204,11 +204,11 @@ def test_a_wait_of_an_hour_keeps_its_place() -> None:
     while world.now < began + 3 * bound:
         world.play(until=world.now + 60 * SECOND)
         connections = connections or [process.connection for process in processes]
-        waits = [world.now - place.waits_since for place in turns.values() if place.waits_since is not None]
+        waits = [world.now - use.waits_since for use in turns.values() if use.waits_since is not None]
         longest = max([longest, *waits])
     assert 3600 * SECOND - 60 * SECOND <= longest <= bound
     assert [process.connection for process in processes] == connections
-    assert min(place.worked for place in turns.values()) >= 2
+    assert min(use.worked for use in turns.values()) >= 2
 
 
 def test_soak_plays_the_world_of_a_seed() -> None:

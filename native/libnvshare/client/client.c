@@ -99,14 +99,12 @@ static void look_at_memory(struct nvs_client *client, int index, int64_t now_ns,
     nvs_client_apply(client, index, NVS_DO_FIGURES);
 }
 
-static int64_t orphaned_until_ns(const struct nvs_client *client) { return client->lost_ns + client->config.orphan_ns; }
-
 static void look_at_gpu(struct nvs_client *client, int index, int64_t now_ns, const struct nvs_seen *seen)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];
     gpu->waiters = seen->waiters;
     if (seen->waiters) {
-        bool is_orphan = !client->is_registered && client->lost_ns && now_ns >= orphaned_until_ns(client);
+        bool is_orphan = !client->is_registered && client->lost_ns && now_ns >= nvs_connection_expected_until(client);
         nvs_client_apply(client, index, nvs_turn_input(&gpu->turn, is_orphan ? NVS_TURN_IN_EXPIRED : NVS_TURN_IN_WANT));
     }
     look_at_contexts(client, index, seen);
@@ -120,7 +118,7 @@ uint32_t nvs_client_tick(struct nvs_client *client, int64_t now_ns, const struct
     nvs_connection_tick(client, now_ns);
     for (int i = 0; i < client->gpu_count; i++)
         look_at_gpu(client, i, now_ns, &seen[i]);
-    nvs_keepalive_settle(client, now_ns);
+    nvs_keepalive_update(client, now_ns);
     nvs_keepalive_tick(client, now_ns);
     return client->out.todo;
 }
@@ -135,9 +133,31 @@ int64_t nvs_client_next(const struct nvs_client *client)
         if (gpu->report_ns)
             next = nvs_sooner(next, gpu->report_ns);
         if (gpu->waiters && !client->is_registered && client->lost_ns && !nvs_turn_is_open(&gpu->turn))
-            next = nvs_sooner(next, orphaned_until_ns(client));
+            next = nvs_sooner(next, nvs_connection_expected_until(client));
     }
+    if (client->is_expected)
+        next = nvs_sooner(next, nvs_connection_expected_until(client));
     return next;
+}
+
+/* ---- the connection ---- */
+
+uint32_t nvs_client_connected(struct nvs_client *client)
+{
+    nvs_connection_made(client);
+    return client->out.todo;
+}
+
+uint32_t nvs_client_not_connected(struct nvs_client *client, int64_t now_ns, enum nvs_absence absence)
+{
+    nvs_connection_failed(client, now_ns, absence);
+    return client->out.todo;
+}
+
+uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns)
+{
+    nvs_connection_lost(client, now_ns);
+    return client->out.todo;
 }
 
 /* ---- frames ---- */
@@ -154,11 +174,11 @@ int nvs_client_gpu_of(const struct nvs_client *client, const uint8_t *frame, siz
 uint32_t nvs_client_receive(struct nvs_client *client, int64_t now_ns, const uint8_t *frame, size_t bytes, struct nvs_account *account)
 {
     if (!nvs_receive_frame(client, frame, bytes, account)) {
-        nvs_client_lost(client, now_ns);
+        nvs_connection_lost(client, now_ns);
         return client->out.todo |= NVS_CLIENT_SAY_BROKEN | NVS_CLIENT_DISCONNECT;
     }
     nvs_keepalive_heard(client, now_ns);
-    nvs_keepalive_settle(client, now_ns);
+    nvs_keepalive_update(client, now_ns);
     return client->out.todo;
 }
 
@@ -192,7 +212,7 @@ uint32_t nvs_client_drained(struct nvs_client *client, int64_t now_ns, int index
     nvs_client_apply(client, index, todo);
     if (gpu->turn.state == NVS_TURN_WAITING)
         gpu->wait = NVS_WAIT_ANSWER;
-    nvs_keepalive_settle(client, now_ns);
+    nvs_keepalive_update(client, now_ns);
     return client->out.todo;
 }
 

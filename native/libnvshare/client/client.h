@@ -18,6 +18,7 @@
 #include "wire.h"
 
 #define NVS_NEVER INT64_MAX
+static inline int64_t nvs_sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The library's options that the conversation depends on. */
 struct nvs_client_config {
@@ -70,7 +71,7 @@ enum nvs_client_do {
     NVS_CLIENT_JOINED = 16,      /* it is known whether there is a scheduler: threads that wait for that go on */
     NVS_CLIENT_AWAY = 128,       /* there is none now, but one is expected: all threads go on, except those that allocate */
     NVS_CLIENT_ANSWER = 32,      /* question `ask` is answered: `granted` */
-    NVS_CLIENT_UNANSWERED = 64,  /* nobody will answer the questions that are open on this connection */
+    NVS_CLIENT_UNANSWERED = 64,  /* the questions that were sent are lost: ask again once registered, refuse them if none is expected */
     NVS_CLIENT_SAY_ALONE = 256,  /* no scheduler: running unshared until there is one */
     NVS_CLIENT_SAY_LOST = 512,   /* the scheduler went away */
     NVS_CLIENT_SAY_BROKEN = 1024, /* it sent what we do not understand */
@@ -99,7 +100,6 @@ struct nvs_client_gpu {
     uint8_t kind;
     uint64_t bytes;
     enum nvs_wait wait; /* what a waiting turn waits for */
-    uint32_t place;     /* in the queue, as last told */
     bool idle_reported; /* the scheduler believes that all our work has finished */
     bool owes_claim, owes_request, owes_report;
     bool had_contexts;
@@ -119,6 +119,7 @@ struct nvs_client {
     struct nvs_client_config config;
     int gpu_count;
     bool is_connected, is_registered, is_joined, paces;
+    bool is_expected;          /* the scheduler went away a moment ago and is waited for: a question about budget waits too */
     bool has_said_alone, has_said_lost, has_said_hung;
     uint16_t version;          /* of the scheduler */
     uint32_t attempts_failed;
@@ -142,7 +143,7 @@ uint32_t nvs_client_tick(struct nvs_client *client, int64_t now_ns, const struct
 /* When to call tick again at the latest; NVS_NEVER if only a frame or a thread can change anything. */
 int64_t nvs_client_next(const struct nvs_client *client);
 
-uint32_t nvs_client_connected(struct nvs_client *client, int64_t now_ns);
+uint32_t nvs_client_connected(struct nvs_client *client);
 uint32_t nvs_client_not_connected(struct nvs_client *client, int64_t now_ns, enum nvs_absence absence);
 /* The connection is gone. */
 uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns);

@@ -4,7 +4,7 @@
 #define FIRST_DELAY_NS INT64_C(20000000)
 #define CROWDED_DELAY_NS INT64_C(5000000)
 
-void nvs_client_decide_join(struct nvs_client *client)
+void nvs_connection_decide_join(struct nvs_client *client)
 {
     if (!client->is_joined)
         client->out.todo |= NVS_CLIENT_JOINED;
@@ -32,23 +32,21 @@ static int64_t back_off(const struct nvs_client *client, int64_t now_ns, bool is
     return delay + now_ns % (delay / 4 + 1);
 }
 
-uint32_t nvs_client_connected(struct nvs_client *client, int64_t now_ns)
+void nvs_connection_made(struct nvs_client *client)
 {
-    (void)now_ns;
     client->is_connected = true;
     nvs_frames_register(client);
     for (int i = 0; i < client->gpu_count; i++) {
         client->gpus[i].owes_claim = true;
         nvs_client_apply(client, i, NVS_DO_FIGURES);
     }
-    return client->out.todo;
 }
 
-uint32_t nvs_client_not_connected(struct nvs_client *client, int64_t now_ns, enum nvs_absence absence)
+void nvs_connection_failed(struct nvs_client *client, int64_t now_ns, enum nvs_absence absence)
 {
     client->next_attempt_ns = now_ns + back_off(client, now_ns, absence == NVS_CROWDED);
     if (absence == NVS_CROWDED)
-        return client->out.todo;
+        return;
     client->attempts_failed++;
     if (!client->is_joined && !client->has_said_alone) {
         client->out.todo |= NVS_CLIENT_SAY_ALONE;
@@ -58,11 +56,10 @@ uint32_t nvs_client_not_connected(struct nvs_client *client, int64_t now_ns, enu
     if (absence == NVS_AWAY && !client->is_joined)
         client->out.todo |= NVS_CLIENT_AWAY; /* it may set a limit: allocations wait until join_by_ns */
     else
-        nvs_client_decide_join(client);
-    return client->out.todo;
+        nvs_connection_decide_join(client);
 }
 
-uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns)
+void nvs_connection_lost(struct nvs_client *client, int64_t now_ns)
 {
     struct nvs_client_out *out = &client->out;
     bool was_registered = client->is_registered;
@@ -79,6 +76,7 @@ uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns)
     client->attempts_failed += !was_registered;
     if (was_registered || !client->lost_ns)
         client->lost_ns = now_ns;
+    client->is_expected = client->is_expected || was_registered;
     client->is_connected = client->is_registered = client->paces = client->is_hung = false;
     for (int i = 0; i < client->gpu_count; i++) {
         client->gpus[i].owes_claim = client->gpus[i].owes_request = client->gpus[i].owes_report = false;
@@ -86,16 +84,19 @@ uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns)
         client->gpus[i].told_working_set = 0;
         nvs_client_apply(client, i, nvs_turn_input(&client->gpus[i].turn, NVS_TURN_IN_LOST));
     }
-    nvs_keepalive_settle(client, now_ns);
-    return out->todo;
+    nvs_keepalive_update(client, now_ns);
 }
+
+int64_t nvs_connection_expected_until(const struct nvs_client *client) { return client->lost_ns + client->config.orphan_ns; }
 
 void nvs_connection_tick(struct nvs_client *client, int64_t now_ns)
 {
+    if (now_ns >= nvs_connection_expected_until(client))
+        client->is_expected = false;
     if (!client->is_connected && now_ns >= client->next_attempt_ns)
         client->out.todo |= NVS_CLIENT_CONNECT;
     if (!client->is_joined && now_ns >= client->join_by_ns) {
         run_unshared(client); /* it is away, does not answer, or its backlog is full; the answer may still come */
-        nvs_client_decide_join(client);
+        nvs_connection_decide_join(client);
     }
 }

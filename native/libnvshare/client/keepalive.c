@@ -17,7 +17,7 @@ static bool depends(const struct nvs_client_gpu *gpu)
     return turn->state == NVS_TURN_WAITING || turn->state == NVS_TURN_UNATTENDED || turn->contended;
 }
 
-void nvs_keepalive_settle(struct nvs_client *client, int64_t now_ns)
+void nvs_keepalive_update(struct nvs_client *client, int64_t now_ns)
 {
     bool is_attentive = false;
     for (int i = 0; i < client->gpu_count && !is_attentive; i++)

@@ -9,12 +9,17 @@
 void nvs_client_apply(struct nvs_client *client, int gpu, unsigned todo);
 
 /* connection.c */
-void nvs_client_decide_join(struct nvs_client *client);
+void nvs_connection_decide_join(struct nvs_client *client);
+void nvs_connection_made(struct nvs_client *client);
+void nvs_connection_failed(struct nvs_client *client, int64_t now_ns, enum nvs_absence absence);
+void nvs_connection_lost(struct nvs_client *client, int64_t now_ns);
+/* Until when a scheduler that went away is waited for. */
+int64_t nvs_connection_expected_until(const struct nvs_client *client);
 void nvs_connection_tick(struct nvs_client *client, int64_t now_ns);
 
 /* keepalive.c */
 /* Notes whether something depends on the scheduler now. Called at the end of everything that may change that. */
-void nvs_keepalive_settle(struct nvs_client *client, int64_t now_ns);
+void nvs_keepalive_update(struct nvs_client *client, int64_t now_ns);
 void nvs_keepalive_tick(struct nvs_client *client, int64_t now_ns);
 int64_t nvs_keepalive_next(const struct nvs_client *client);
 /* The scheduler said something. */
@@ -35,7 +40,5 @@ void nvs_frames_working_set(struct nvs_client *client, int gpu, bool is_known, u
 void nvs_frames_on_host(struct nvs_client *client, int gpu, uint64_t bytes);
 void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor);
 void nvs_frames_bare(struct nvs_client *client, uint8_t type, int gpu);
-
-static inline int64_t nvs_sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 
 #endif

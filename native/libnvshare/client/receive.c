@@ -24,10 +24,11 @@ static void on_scheduling(struct nvs_client *client, const uint8_t *frame, bool 
     AS(nvs_msg_sched_on, answer); /* SCHED_OFF has the same fields */
     bool first = !client->is_registered;
     client->is_registered = true;
+    client->is_expected = false;
     client->attempts_failed = 0;
     client->version = answer.version;
     client->paces = is_on;
-    nvs_client_decide_join(client);
+    nvs_connection_decide_join(client);
     for (int i = 0; i < client->gpu_count; i++) {
         struct nvs_turn *turn = &client->gpus[i].turn;
         nvs_client_apply(client, i, is_on ? nvs_turn_sched_on(turn, first) : nvs_turn_input(turn, NVS_TURN_IN_SCHED_OFF));
@@ -75,9 +76,7 @@ static void on_turn_message(struct nvs_client *client, int index, uint8_t type, 
         AS(nvs_msg_contended, contended);
         on_contended(client, index, contended.contended);
     } else if (type == NVS_WAIT_FOR_MEM) {
-        AS(nvs_msg_wait_for_mem, wait);
         gpu->wait = is_waiting ? NVS_WAIT_MEMORY : NVS_WAIT_NONE;
-        gpu->place = wait.place;
     } else if (type == NVS_MEM_AVAILABLE) {
         gpu->wait = is_waiting ? NVS_WAIT_LOCK : NVS_WAIT_NONE;
     } else if (type == NVS_MOVE_IN || type == NVS_MOVE_OUT) {

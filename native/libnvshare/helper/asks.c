@@ -22,10 +22,9 @@ struct ask {
 };
 static struct ask *asks;
 static uint32_t last_ask;
-/* The scheduler went away a moment ago, and is waited for. Set before is_connected falls, so that an allocation finds one or the
- * other. A question that comes after it was cleared is refused at the next tick. */
+/* The client machine's `is_expected`, for threads. Set before is_connected falls, so that an allocation finds one or the other. A
+ * question that comes after it was cleared is refused at the next tick. */
 static _Atomic bool is_expected;
-static int64_t expected_until_ns; /* the helper's own */
 static struct nvs_lock ask_lock = NVS_LOCK_WITH_RANK(NVS_LOCK_ASK);
 
 static void unlink_ask(struct ask *ask)
@@ -98,9 +97,9 @@ static void refuse(bool only_refreshes)
             nvs_futex_wake_all(&at->answer);
 }
 
-int64_t nvs_asks_tick(int64_t now)
+void nvs_asks_tick(void)
 {
-    bool is_away = !nvs_helper_client.is_registered, is_waited_for = is_away && now < expected_until_ns;
+    bool is_away = !nvs_helper_client.is_registered, is_waited_for = is_away && nvs_helper_client.is_expected;
     if (is_away && !is_waited_for)
         atomic_store(&is_expected, false);
     nvs_lock_take(&ask_lock);
@@ -109,15 +108,12 @@ int64_t nvs_asks_tick(int64_t now)
     else if (!is_waited_for)
         refuse(false);
     nvs_lock_give(&ask_lock);
-    return is_waited_for ? expected_until_ns : NVS_NEVER;
 }
 
-void nvs_asks_lost(int64_t now, bool was_registered)
+void nvs_asks_lost(void)
 {
-    if (was_registered) {
-        expected_until_ns = now + nvs_options()->orphan_wait_ms * NVS_MS;
+    if (nvs_helper_client.is_expected)
         atomic_store(&is_expected, true);
-    }
     nvs_lock_take(&ask_lock);
     for (struct ask *at = asks; at; at = at->next)
         at->is_sent = false;
@@ -130,5 +126,4 @@ void nvs_asks_forked(void)
     nvs_lock_reset(&ask_lock);
     asks = NULL;
     atomic_store(&is_expected, false);
-    expected_until_ns = 0;
 }

@@ -13,12 +13,12 @@ bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, uint64_t *granted);
 void nvs_asks_refresh(struct nvs_gpu *gpu);
 
 /* The helper's side. */
-/* Sends what has not been sent, or refuses it if no scheduler is expected. When it must be called again. */
-int64_t nvs_asks_tick(int64_t now);
+/* Sends what has not been sent, or refuses it if no scheduler is expected. */
+void nvs_asks_tick(void);
 /* A question is answered. */
 void nvs_asks_answer(uint32_t id, uint64_t granted);
 /* The connection is gone. A question about budget is asked again of the next scheduler. */
-void nvs_asks_lost(int64_t now, bool was_registered);
+void nvs_asks_lost(void);
 void nvs_asks_forked(void);
 
 #endif

@@ -41,8 +41,6 @@ static _Atomic bool is_running;          /* written during set-up and after a fo
 static _Atomic bool is_exiting;          /* set before the wake-up that makes the helper read it */
 static _Atomic uint32_t has_left_driver; /* a futex, set after the helper's last call to the driver */
 
-static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
-
 bool nvs_session_paces(void) { return atomic_load_explicit(&paces, memory_order_relaxed); }
 
 bool nvs_session_is_connected(void) { return atomic_load(&is_connected); }
@@ -79,7 +77,7 @@ static void attempt(int64_t now)
     if (connect_error)
         nvs_client_not_connected(&nvs_helper_client, now, nvs_link_absence(connect_error, nvs_options()->socket));
     else
-        nvs_client_connected(&nvs_helper_client, now);
+        nvs_client_connected(&nvs_helper_client);
 }
 
 /* Repeats until nothing is left, because what is done here may add to what is to be done. */
@@ -90,7 +88,7 @@ static void perform(int64_t now)
         uint32_t todo = out->todo;
         out->todo = 0;
         if (todo & NVS_CLIENT_UNANSWERED) /* before is_connected falls: the scheduler is there or expected */
-            nvs_asks_lost(now, atomic_load(&is_connected));
+            nvs_asks_lost();
         publish();
         nvs_user_lines_print(todo, connect_error);
         if (todo & NVS_CLIENT_DISCONNECT)
@@ -184,14 +182,15 @@ static int64_t tick(int64_t now)
     nvs_client_tick(&nvs_helper_client, now, seen);
     perform(now);
     for (int i = 0; i < nvs_gpu_count; i++)
-        next = sooner(next, nvs_work_tick(&nvs_gpus[i], now));
-    next = sooner(next, nvs_drains_tick(now));
+        next = nvs_sooner(next, nvs_work_tick(&nvs_gpus[i], now));
+    next = nvs_sooner(next, nvs_drains_tick(now));
     perform(now); /* a lock that was released in this step may begin a move: the movers come after it */
     for (int i = 0; i < nvs_gpu_count; i++)
-        next = sooner(next, nvs_work_move(&nvs_gpus[i], now));
+        next = nvs_sooner(next, nvs_work_move(&nvs_gpus[i], now));
     perform(now);
-    next = sooner(sooner(next, nvs_asks_tick(now)), nvs_client_next(&nvs_helper_client));
-    return sooner(next, tick_pools(now));
+    nvs_asks_tick();
+    next = nvs_sooner(next, nvs_client_next(&nvs_helper_client));
+    return nvs_sooner(next, tick_pools(now));
 }
 
 static void wait_for_something(int64_t next)
@@ -212,7 +211,7 @@ static void wait_for_something(int64_t next)
 }
 
 /* Pairs with nvs_session_leave_driver: is_exiting is stored there before the wake-up, and read here after nvs_wake_clear. */
-static void heed_exit(void)
+static void leave_driver_if_exiting(void)
 {
     if (!atomic_load(&is_exiting) || atomic_load(&has_left_driver))
         return;
@@ -226,7 +225,7 @@ static void *helper(void *nothing)
 {
     for (;;) {
         nvs_wake_clear();
-        heed_exit();
+        leave_driver_if_exiting();
         if (nvs_link_is_up(&wire) && !read_messages(nvs_now_ns()))
             lost(nvs_now_ns());
         int64_t next = tick(nvs_now_ns());

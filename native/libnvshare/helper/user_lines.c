@@ -69,12 +69,15 @@ void nvs_user_lines_of_frame(const uint8_t *frame)
 {
     AS(nvs_head, head);
     const struct nvs_gpu *gpu = &nvs_gpus[head.gpu];
-    if (head.type == NVS_LOCK_OK) {
+    if (head.type == NVS_SCHED_ON || head.type == NVS_SCHED_OFF) {
+        AS(nvs_msg_sched_on, answer); /* SCHED_OFF has the same fields */
+        nvs_debug("client %04llx: scheduling is %s", (unsigned long long)answer.client, head.type == NVS_SCHED_ON ? "on" : "off");
+    } else if (head.type == NVS_LOCK_OK) {
         AS(nvs_msg_lock_ok, ok);
         nvs_debug("%s: lock %#llx%s", gpu->label, (unsigned long long)ok.lock, ok.contended ? ", contended" : "");
     } else if (head.type == NVS_DROP_LOCK) {
         AS(nvs_msg_drop_lock, drop);
-        nvs_debug("%s: drop lock %#llx, reason %u", gpu->label, (unsigned long long)drop.lock, drop.reason);
+        nvs_debug("%s: drop lock %#llx within %u ms, reason %u", gpu->label, (unsigned long long)drop.lock, drop.grace_ms, drop.reason);
     } else if (head.type == NVS_WAIT_FOR_MEM) {
         AS(nvs_msg_wait_for_mem, wait);
         nvs_debug("%s is full: place %u in the queue", gpu->label, wait.place);

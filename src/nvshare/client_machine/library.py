@@ -1,4 +1,6 @@
-"""The C structs and calls of the client machine."""
+"""The C structs, constants and calls of the client machine.
+
+tests/client_machine/test_contract.py compares all of them with the headers."""
 
 import ctypes
 from ctypes import c_bool, c_char, c_int, c_int16, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64
@@ -10,6 +12,52 @@ from nvshare.native_directory import NATIVE
 MAX_GPUS = 64
 MAX_FRAME = 8192
 NEVER = (1 << 63) - 1
+
+
+class TurnDo:
+    """enum nvs_turn_do: what is to be done at a GPU; bits."""
+
+    OPEN = 1
+    CLOSE = 2
+    REQUEST = 4
+    DRAIN = 8
+    STOP_DRAINING = 16
+    RELEASE = 32
+
+
+class GpuDo:
+    """enum nvs_gpu_do: bits beside those of TurnDo."""
+
+    FIGURES = 64
+    WATCH = 128
+    MOVE_IN = 256
+    MOVE_OUT = 512
+    HOLD = 1024
+
+
+class ClientDo:
+    """enum nvs_client_do: what is to be done for the process; bits."""
+
+    SEND = 1
+    GPUS = 2
+    CONNECT = 4
+    DISCONNECT = 8
+    JOINED = 16
+    ANSWER = 32
+    UNANSWERED = 64
+    AWAY = 128
+    SAY_ALONE = 256
+    SAY_LOST = 512
+    SAY_BROKEN = 1024
+    SAY_HUNG = 2048
+
+
+class News(IntEnum):
+    """enum nvs_news: how much a process has to report of one GPU."""
+
+    NONE = 0
+    SOME = 1
+    MUCH = 2
 
 
 class TurnState(IntEnum):
@@ -128,13 +176,12 @@ class Gpu(ctypes.Structure):
 
     turn: Turn
     wait: int
-    place: int
     move_bytes: int
     keep_bytes: int
     held_bytes: int
     _fields_ = (
         ("turn", Turn), ("uuid", c_uint8 * 16), ("kind", c_uint8), ("bytes", c_uint64), ("wait", c_int),
-        ("place", c_uint32), ("idle_reported", c_bool), ("owes_claim", c_bool), ("owes_request", c_bool),
+        ("idle_reported", c_bool), ("owes_claim", c_bool), ("owes_request", c_bool),
         ("owes_report", c_bool), ("had_contexts", c_bool), ("waiters", c_uint32), ("told_contexts", c_uint32),
         ("report_ns", c_int64), ("owed_bytes", c_uint64), ("move_bytes", c_uint64), ("is_told_known", c_bool),
         ("told_working_set", c_uint64), ("keep_bytes", c_uint64), ("held_bytes", c_uint64), ("slowed_ns", c_int64),
@@ -164,7 +211,7 @@ class Client(ctypes.Structure):
 
     _fields_ = (
         ("config", Config), ("gpu_count", c_int), ("is_connected", c_bool), ("is_registered", c_bool),
-        ("is_joined", c_bool), ("paces", c_bool), ("has_said_alone", c_bool), ("has_said_lost", c_bool),
+        ("is_joined", c_bool), ("paces", c_bool), ("is_expected", c_bool), ("has_said_alone", c_bool), ("has_said_lost", c_bool),
         ("has_said_hung", c_bool), ("version", c_uint16), ("attempts_failed", c_uint32), ("register_at", c_uint32),
         ("next_attempt_ns", c_int64), ("lost_ns", c_int64), ("join_by_ns", c_int64), ("is_attentive", c_bool),
         ("is_hung", c_bool), ("quiet_since_ns", c_int64), ("pinged_ns", c_int64), ("gpus", Gpu * MAX_GPUS),
@@ -180,7 +227,7 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_client_add_gpu": (None, [_client, ctypes.c_char_p, c_uint8, c_uint64]),
     "nvs_client_tick": (c_uint32, [_client, c_int64, _pointer(Seen)]),
     "nvs_client_next": (c_int64, [_client]),
-    "nvs_client_connected": (c_uint32, [_client, c_int64]),
+    "nvs_client_connected": (c_uint32, [_client]),
     "nvs_client_not_connected": (c_uint32, [_client, c_int64, c_int]),
     "nvs_client_lost": (c_uint32, [_client, c_int64]),
     "nvs_client_receive": (c_uint32, [_client, c_int64, ctypes.c_char_p, c_size_t, _account]),

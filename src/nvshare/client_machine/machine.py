@@ -11,22 +11,20 @@ from nvshare.client_machine.library import (
     Absence,
     Account,
     Client,
+    ClientDo,
     Config,
     Gpu,
+    GpuDo,
+    News,
     Out,
     Seen,
     Turn,
+    TurnDo,
     TurnState,
     Verdict,
 )
 
-# Bits of client.h and turn.h.
-_OPEN, _CLOSE, _DRAIN, _STOP_DRAINING, _FIGURES, _WATCH = 1, 2, 8, 16, 64, 128
-_MOVE_IN, _MOVE_OUT, _HOLD = 256, 512, 1024
-_SEND, _GPUS, _CONNECT, _DISCONNECT, _ANSWER, _REFUSE = 1, 2, 4, 8, 32, 64
-SAY_ALONE, SAY_LOST, SAY_BROKEN, SAY_HUNG = 256, 512, 1024, 2048
-_SAYS = SAY_ALONE | SAY_LOST | SAY_BROKEN | SAY_HUNG
-_NEWS_SOME, _NEWS_MUCH = 1, 2
+_SAYS = ClientDo.SAY_ALONE | ClientDo.SAY_LOST | ClientDo.SAY_BROKEN | ClientDo.SAY_HUNG
 
 
 class Surroundings(Protocol):
@@ -62,11 +60,11 @@ class Surroundings(Protocol):
     def answer(self, ask: int, granted: int) -> None:
         """A question about budget is answered."""
 
-    def refuse_questions(self) -> None:
-        """Nobody will answer the questions that are open."""
+    def questions_lost(self) -> None:
+        """Those that were sent: ask again once registered, refuse them when the scheduler is no longer expected."""
 
     def say(self, notices: int) -> None:
-        """Lines for the user; SAY_ bits."""
+        """Lines for the user; the SAY_ bits of ClientDo."""
 
 
 class ClientMachine:
@@ -101,6 +99,11 @@ class ClientMachine:
         return bool(self._client.is_joined)
 
     @property
+    def is_expected(self) -> bool:
+        """The scheduler went away a moment ago and is waited for."""
+        return bool(self._client.is_expected)
+
+    @property
     def is_hung(self) -> bool:
         """The scheduler does not answer."""
         return bool(self._client.is_hung)
@@ -130,8 +133,8 @@ class ClientMachine:
         if LIBRARY.nvs_client_receive(self._at, now, frame, len(frame), account):
             self._perform()
 
-    def connected(self, now: int) -> None:
-        LIBRARY.nvs_client_connected(self._at, now)
+    def connected(self) -> None:
+        LIBRARY.nvs_client_connected(self._at)
         self._perform()
 
     def not_connected(self, now: int, absence: Absence = Absence.ABSENT) -> None:
@@ -192,7 +195,7 @@ class ClientMachine:
 
     def _changed(self, gpu: int) -> None:
         is_much = LIBRARY.nvs_account_is_much_news(self.accounts[gpu])
-        self.seen[gpu].news = _NEWS_MUCH if is_much else _NEWS_SOME
+        self.seen[gpu].news = News.MUCH if is_much else News.SOME
 
     # What comes out of it.
 
@@ -200,21 +203,21 @@ class ClientMachine:
         out, surroundings = self._out, self._surroundings
         while todo := out.todo:
             out.todo = 0
-            if todo & _DISCONNECT:
+            if todo & ClientDo.DISCONNECT:
                 surroundings.disconnect()
-            if todo & _REFUSE:
-                surroundings.refuse_questions()
-            if todo & _ANSWER:
+            if todo & ClientDo.UNANSWERED:
+                surroundings.questions_lost()
+            if todo & ClientDo.ANSWER:
                 surroundings.answer(out.ask, out.granted)
-            gpus = self._take_gpus() if todo & _GPUS else ()
-            if todo & _SEND or out.todo & _SEND:
-                out.todo &= ~_SEND
+            gpus = self._take_gpus() if todo & ClientDo.GPUS else ()
+            if todo & ClientDo.SEND or out.todo & ClientDo.SEND:
+                out.todo &= ~ClientDo.SEND
                 self._send()
             for gpu, what in gpus:
                 self._perform_at(gpu, what)
             if todo & _SAYS:
                 surroundings.say(todo & _SAYS)
-            if todo & _CONNECT:
+            if todo & ClientDo.CONNECT:
                 surroundings.connect()
 
     def _take_gpus(self) -> list[tuple[int, int]]:
@@ -224,7 +227,7 @@ class ClientMachine:
         for gpu in range(len(self.gpus)):
             if gpus >> gpu & 1:
                 todo, out.gpu_todo[gpu] = out.gpu_todo[gpu], 0
-                if todo & _FIGURES:
+                if todo & GpuDo.FIGURES:
                     self.seen[gpu].news = 0
                     LIBRARY.nvs_client_figures(self._at, gpu, self.accounts[gpu], self.seen[gpu].contexts)
                 found.append((gpu, todo))
@@ -237,15 +240,15 @@ class ClientMachine:
             self._surroundings.send(frames)
 
     def _perform_at(self, gpu: int, todo: int) -> None:
-        if todo & _STOP_DRAINING:
+        if todo & TurnDo.STOP_DRAINING:
             self._surroundings.stop_drain(gpu)
-        if todo & _DRAIN:
+        if todo & TurnDo.DRAIN:
             self._surroundings.start_drain(gpu)
-        if todo & (_OPEN | _CLOSE):
-            self._surroundings.gate_moved(gpu, bool(todo & _OPEN))
-        if todo & (_MOVE_IN | _MOVE_OUT):
-            self._surroundings.move_memory(gpu, bool(todo & _MOVE_OUT), self.gpus[gpu].move_bytes)
-        if todo & _HOLD:
+        if todo & (TurnDo.OPEN | TurnDo.CLOSE):
+            self._surroundings.gate_moved(gpu, bool(todo & TurnDo.OPEN))
+        if todo & (GpuDo.MOVE_IN | GpuDo.MOVE_OUT):
+            self._surroundings.move_memory(gpu, bool(todo & GpuDo.MOVE_OUT), self.gpus[gpu].move_bytes)
+        if todo & GpuDo.HOLD:
             self._surroundings.hold_memory(gpu, self.gpus[gpu].keep_bytes)
-        if todo & _WATCH:
+        if todo & GpuDo.WATCH:
             self._surroundings.watch_changed(gpu)

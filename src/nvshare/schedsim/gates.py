@@ -196,7 +196,7 @@ class NvshareGate(Gate):
     # What the machine says (client_machine.machine.Surroundings).
 
     def connect(self) -> None:
-        self._client.connected(self._machine.now)
+        self._client.connected()
 
     def send(self, frames: bytes) -> None:
         for message in self._scheduler.feed(frames):
@@ -233,7 +233,7 @@ class NvshareGate(Gate):
 
     def stop_drain(self, gpu: int) -> None: ...
     def answer(self, ask: int, granted: int) -> None: ...
-    def refuse_questions(self) -> None: ...
+    def questions_lost(self) -> None: ...
     def say(self, notices: int) -> None: ...
 
 

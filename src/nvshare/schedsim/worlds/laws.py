@@ -35,9 +35,9 @@ def check_process(node: Node, process: Process) -> None:
     if connection is None or not process.machine.is_registered or connection.client not in node.clients:
         return
     client = node.clients[connection.client]
-    for gpu, place in process.places.items():
+    for gpu, use in process.uses.items():
         share = client.group.limits[gpu].shares[connection.client]
-        assert place.account.budget <= share.bound, f"p{process.pid} believes in more budget than it was given"
+        assert use.account.budget <= share.bound, f"p{process.pid} believes in more budget than it was given"
 
 
 def check_agreement(node: Node, processes: list[Process]) -> None:
@@ -46,9 +46,9 @@ def check_agreement(node: Node, processes: list[Process]) -> None:
         connection = process.connection
         assert connection is not None, f"p{process.pid} found its way back"
         assert process.machine.is_registered, f"p{process.pid} was answered"
-        for gpu, place in process.places.items():
+        for gpu, use in process.uses.items():
             seat = node.clients[connection.client].seats[gpu]
-            state, lock = process.machine.state(place.index), process.machine.turns[place.index].lock
+            state, lock = process.machine.state(use.index), process.machine.turns[use.index].lock
             who = f"p{process.pid} at {gpu}: {state.name} {lock:#x}, lock {seat.lock:#x}, rank {seat.rank}"
             if state is TurnState.HOLDING:
                 assert seat.lock == lock, who
@@ -63,10 +63,10 @@ def check_agreement(node: Node, processes: list[Process]) -> None:
 def check_progress(processes: list[Process], before: dict[tuple[int, str], int]) -> None:
     """Whoever stood at a gate when the failures ended has been let through since."""
     for process in processes:
-        for gpu, place in process.places.items():
+        for gpu, use in process.uses.items():
             if (process.pid, gpu) in before:
-                worked = place.worked > before[process.pid, gpu]
-                assert worked, f"p{process.pid} still waits for {gpu} ({process.machine.state(place.index).name})"
+                worked = use.worked > before[process.pid, gpu]
+                assert worked, f"p{process.pid} still waits for {gpu} ({process.machine.state(use.index).name})"
 
 
 def check_nobody_waits_for_the_hung(processes: list[Process], since: int) -> None:
@@ -75,8 +75,8 @@ def check_nobody_waits_for_the_hung(processes: list[Process], since: int) -> Non
         connection = process.connection
         if process.is_stopped or process.went_on_at > since or connection is None or not process.machine.is_registered:
             continue
-        for gpu, place in process.places.items():
-            waits = place.waits_since is not None and place.waits_since <= since
+        for gpu, use in process.uses.items():
+            waits = use.waits_since is not None and use.waits_since <= since
             assert not waits, f"p{process.pid} waits for {gpu} and for a scheduler that hangs"
 
 
@@ -85,6 +85,6 @@ def check_nobody_waits_for_the_absent(processes: list[Process], away_since: int,
     for process in processes:
         if process.is_stopped or max(process.went_on_at, away_since) > then:
             continue
-        for gpu, place in process.places.items():
-            waits = place.waits_since is not None and place.waits_since <= then
+        for gpu, use in process.uses.items():
+            waits = use.waits_since is not None and use.waits_since <= then
             assert not waits, f"p{process.pid} waits for {gpu} although there is no scheduler"

@@ -26,10 +26,10 @@ class Connection:
         self.heard_at = 0
 
 
-class Place:
+class GpuUse:
     """What a process's threads do at one GPU."""
 
-    __slots__ = ("account", "drains", "gpu", "has_work", "index", "is_open", "needs", "waits_since", "worked")
+    __slots__ = ("account", "ask", "drains", "gpu", "has_work", "index", "is_open", "needs", "waits_since", "worked")
 
     def __init__(self, gpu: str, index: int, account: Account) -> None:
         self.gpu = gpu
@@ -45,6 +45,8 @@ class Place:
         """Stretches of work that could begin."""
         self.needs = 0
         """What a thread waits to allocate; 0: none does."""
+        self.ask = 0
+        """The number of its question about that, once it is sent."""
         self.drains = 0
         """Drains begun or given up; says whether one that ends is still wanted."""
 
@@ -61,7 +63,7 @@ class Outside(Protocol):
     def connect(self, process: "Process") -> None:
         """Try to reach the scheduler."""
 
-    def drain_later(self, process: "Process", place: Place) -> None:
+    def drain_later(self, process: "Process", use: GpuUse) -> None:
         """Call `drained` when the kernels under way have finished."""
 
     def wake_at(self, process: "Process", deadline: int | None) -> None:
@@ -82,12 +84,13 @@ class Process:
         self._world = world
         cards = [(UUID(gpu.removeprefix("GPU-")).bytes, world.card) for gpu in gpus]
         self.machine = ClientMachine(world.now, cards, self, Config(own_limit=own_limit, name=f"p{pid}".encode()))
-        self.places = {gpu: Place(gpu, i, self.machine.accounts[i]) for i, gpu in enumerate(gpus)}
-        self._by_index = list(self.places.values())
+        self.uses = {gpu: GpuUse(gpu, i, self.machine.accounts[i]) for i, gpu in enumerate(gpus)}
+        self._by_index = list(self.uses.values())
 
     def wake(self) -> None:
         """One step of the helper thread: something may have changed, or time has passed."""
         self.machine.tick(self._world.now)
+        self._look_at_needs()
         self._world.wake_at(self, self.machine.next_deadline())
 
     def hear(self, frame: bytes) -> None:
@@ -103,81 +106,98 @@ class Process:
     # What its threads do.
 
     def work(self, gpu: str) -> None:
-        place = self.places[gpu]
-        self._enter(place)
-        if place.is_open:
-            place.worked += 1
-            self.machine.busy(place.index)
-        self._set_work(place, True)
+        use = self.uses[gpu]
+        self._enter(use)
+        if use.is_open:
+            use.worked += 1
+            self.machine.busy(use.index)
+        self._set_work(use, True)
         self.wake()
 
     def rest(self, gpu: str) -> None:
         """All work is done, unless it could not begin."""
-        place = self.places[gpu]
-        if place.is_open:
+        use = self.uses[gpu]
+        if use.is_open:
             self.stop_working(gpu)
 
     def stop_working(self, gpu: str) -> None:
-        place = self.places[gpu]
-        self._set_work(place, False)
-        self._look_idle(place)
+        use = self.uses[gpu]
+        self._set_work(use, False)
+        self._look_idle(use)
         self.wake()
 
     def end_contexts(self, gpu: str) -> None:
         """The program is through with this GPU, for now; a thread at the gate stays there."""
-        place = self.places[gpu]
-        self.machine.free(place.index, place.account.used)
-        self.machine.set_contexts(place.index, 0)
-        self._set_work(place, place.has_work and not place.is_open)
+        use = self.uses[gpu]
+        self.machine.free(use.index, use.account.used)
+        self.machine.set_contexts(use.index, 0)
+        self._set_work(use, use.has_work and not use.is_open)
         self.wake()
 
     def allocate(self, gpu: str, size: int) -> None:
-        place = self.places[gpu]
-        if place.needs:
+        use = self.uses[gpu]
+        if use.needs:
             return
-        self._enter(place)
-        if self.machine.reserve(place.index, size) is Verdict.ASK and self.machine.is_registered:
-            place.needs = size
-            self.asks += 1
-            self.machine.ask(place.index, self.asks, place.account.used + size)
+        use.needs = size
+        self._look_at_needs()
         self.wake()
 
     def free(self, gpu: str, share: int) -> None:
         """Free one part in `share` of what is allocated."""
-        place = self.places[gpu]
-        self.machine.free(place.index, place.account.used // share)
+        use = self.uses[gpu]
+        self.machine.free(use.index, use.account.used // share)
         self.wake()
 
     def use(self, gpu: str, used: int | None) -> None:
         """So much of what is allocated counts as used from now on; None: it is not known."""
-        self.machine.working_set(self.places[gpu].index, used)
+        self.machine.working_set(self.uses[gpu].index, used)
 
     def slow_down(self, gpu: str) -> None:
-        self.machine.slowed(self._world.now, self.places[gpu].index, 1000)
+        self.machine.slowed(self._world.now, self.uses[gpu].index, 1000)
 
-    def drained(self, place: Place, number: int) -> None:
+    def drained(self, use: GpuUse, number: int) -> None:
         """The last kernels before a drop have finished."""
-        if number == place.drains:
-            self.machine.drained(self._world.now, place.index, again=place.has_work)
+        if number == use.drains:
+            self.machine.drained(self._world.now, use.index, again=use.has_work)
             self.wake()
 
-    def _enter(self, place: Place) -> None:
+    def _reserve(self, use: GpuUse) -> None:
+        """The thread goes on, unless the scheduler has to be asked; a second no is final."""
+        self._enter(use)
+        if self.machine.reserve(use.index, use.needs) is not Verdict.ASK or use.ask:
+            use.needs = use.ask = 0
+
+    def _look_at_needs(self) -> None:
+        """As the library: an allocation waits until it is known whether there is a scheduler, and a question until
+        there is one, or none is expected."""
+        if not self.machine.is_joined:
+            return
+        for use in self._by_index:
+            if use.needs and not use.ask:
+                self._reserve(use)
+            if use.needs and not use.ask and self.machine.is_registered:
+                use.ask = self.asks = self.asks + 1
+                self.machine.ask(use.index, use.ask, use.account.used + use.needs)
+            elif use.needs and not self.machine.is_registered and not self.machine.is_expected:
+                use.needs = use.ask = 0
+
+    def _enter(self, use: GpuUse) -> None:
         """Nothing is done on a GPU without a context."""
-        if not self.machine.seen[place.index].contexts:
-            self.machine.set_contexts(place.index, 1)
+        if not self.machine.seen[use.index].contexts:
+            self.machine.set_contexts(use.index, 1)
 
-    def _set_work(self, place: Place, has_work: bool) -> None:
-        place.has_work = has_work
-        is_waiting = has_work and not place.is_open
-        self.machine.seen[place.index].waiters = is_waiting
+    def _set_work(self, use: GpuUse, has_work: bool) -> None:
+        use.has_work = has_work
+        is_waiting = has_work and not use.is_open
+        self.machine.seen[use.index].waiters = is_waiting
         if not is_waiting:
-            place.waits_since = None
-        elif place.waits_since is None:
-            place.waits_since = self._world.now
+            use.waits_since = None
+        elif use.waits_since is None:
+            use.waits_since = self._world.now
 
-    def _look_idle(self, place: Place) -> None:
-        if not place.has_work and self.machine.watches(place.index):
-            self.machine.idle(place.index)
+    def _look_idle(self, use: GpuUse) -> None:
+        if not use.has_work and self.machine.watches(use.index):
+            self.machine.idle(use.index)
 
     # What the machine says (client_machine.machine.Surroundings).
 
@@ -192,18 +212,18 @@ class Process:
         raise AssertionError(f"p{self.pid} hung up although its connection was good, and lost its place")
 
     def gate_moved(self, gpu: int, is_open: bool) -> None:
-        place = self._by_index[gpu]
-        was_open, place.is_open = place.is_open, is_open
-        if place.has_work and is_open and not was_open:
-            place.worked += 1
-            self._enter(place)
-        self._set_work(place, place.has_work)
-        self._look_idle(place)
+        use = self._by_index[gpu]
+        was_open, use.is_open = use.is_open, is_open
+        if use.has_work and is_open and not was_open:
+            use.worked += 1
+            self._enter(use)
+        self._set_work(use, use.has_work)
+        self._look_idle(use)
 
     def start_drain(self, gpu: int) -> None:
-        place = self._by_index[gpu]
-        place.drains += 1
-        self._world.drain_later(self, place)
+        use = self._by_index[gpu]
+        use.drains += 1
+        self._world.drain_later(self, use)
 
     def stop_drain(self, gpu: int) -> None:
         self._by_index[gpu].drains += 1
@@ -218,14 +238,13 @@ class Process:
         self._look_idle(self._by_index[gpu])
 
     def answer(self, ask: int, granted: int) -> None:
-        for place in self._by_index:
-            if place.needs and ask == self.asks:
-                size, place.needs = place.needs, 0
-                self.machine.reserve(place.index, size)
+        for use in self._by_index:
+            if use.needs and ask == use.ask:
+                self._reserve(use)
 
-    def refuse_questions(self) -> None:
-        for place in self._by_index:
-            place.needs = 0
+    def questions_lost(self) -> None:
+        for use in self._by_index:
+            use.ask = 0
 
     def say(self, notices: int) -> None:
         """Lines for the user: nobody reads them here."""

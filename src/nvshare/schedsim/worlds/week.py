@@ -12,7 +12,7 @@ from nvshare.core.model import GIB, SECOND, QuantumRule
 from nvshare.record import Record
 from nvshare.schedsim.worlds import laws
 from nvshare.schedsim.worlds.faults import FAULTS
-from nvshare.schedsim.worlds.process import Place, Process
+from nvshare.schedsim.worlds.process import GpuUse, Process
 from nvshare.schedsim.worlds.world import GPUS, LONG_QUANTUM_NS, World
 
 HOUR = 3600 * SECOND
@@ -86,7 +86,7 @@ class Week(World):
         processes = list(self.processes.values())
         for process in processes:
             self.go_on(process)
-            for gpu in process.places:
+            for gpu in process.uses:
                 process.stop_working(gpu)
         self.play(until=self.now + 2 * (LONG_QUANTUM_NS + self.settings.grace_ns))
         assert self.node is not None
@@ -103,25 +103,25 @@ class Week(World):
         """It computes with most of a GPU until that is done, frees it, and rests for hours."""
         if self.is_calm or process.pid not in self.processes:
             return
-        (place,) = process.places.values()
-        if place.has_work:
-            self._hold_or_do(process, lambda: self._finish(process, place))
+        (use,) = process.uses.values()
+        if use.has_work:
+            self._hold_or_do(process, lambda: self._finish(process, use))
         elif self.chance.random() < min(MAX_SHARE, BEGINNINGS_PER_PAUSE / self._population):
-            self._hold_or_do(process, lambda: self._begin(process, place))
-        pause = COMPUTE_NS if place.has_work else 2 * PAUSE_NS
+            self._hold_or_do(process, lambda: self._begin(process, use))
+        pause = COMPUTE_NS if use.has_work else 2 * PAUSE_NS
         self.at(self.chance.randrange(pause), lambda: self._live(process))
 
-    def _begin(self, process: Process, place: Place) -> None:
-        process.allocate(place.gpu, 13 * GIB)
-        process.work(place.gpu)
+    def _begin(self, process: Process, use: GpuUse) -> None:
+        process.allocate(use.gpu, 13 * GIB)
+        process.work(use.gpu)
 
-    def _finish(self, process: Process, place: Place) -> None:
-        if place.is_open:
-            process.stop_working(place.gpu)
-            process.free(place.gpu, 1)
+    def _finish(self, process: Process, use: GpuUse) -> None:
+        if use.is_open:
+            process.stop_working(use.gpu)
+            process.free(use.gpu, 1)
 
     def _waits(self, process: Process) -> list[int]:
-        return [self.now - place.waits_since for place in process.places.values() if place.waits_since is not None]
+        return [self.now - use.waits_since for use in process.uses.values() if use.waits_since is not None]
 
     def _check_waits(self, waits: list[int]) -> None:
         if self.node is None:

@@ -20,7 +20,7 @@ from nvshare.core.model import GIB, MILLISECOND, SECOND, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.schedsim.scheduler_end import PONG, Message, SchedulerEnd
 from nvshare.schedsim.worlds import laws
-from nvshare.schedsim.worlds.process import Connection, Place, Process
+from nvshare.schedsim.worlds.process import Connection, GpuUse, Process
 from nvshare.translation import Registrant
 
 GPUS = tuple(f"GPU-{UUID(int=number)}" for number in (1, 2))
@@ -239,9 +239,9 @@ class World:
         self._last_client += 1
         who = Registrant(self._last_client, process.pid, process.group, process.group, "")
         grace_ms = self.settings.grace_ns // MILLISECOND
-        process.connection = Connection(self._epoch, SchedulerEnd(who, list(process.places), grace_ms))
+        process.connection = Connection(self._epoch, SchedulerEnd(who, list(process.uses), grace_ms))
         self._by_client[self._last_client] = process
-        process.machine.connected(self.now)
+        process.machine.connected()
 
     def cut(self, process: Process) -> None:
         """A connection ends; each side notices when it does."""
@@ -332,9 +332,9 @@ class World:
         if deadline is not None:
             self.at(max(0, deadline - self.now), lambda: self._hold_or_do(process, wake))
 
-    def drain_later(self, process: Process, place: Place) -> None:
-        number = place.drains
-        self.at(self._drain_time(), lambda: self._hold_or_do(process, lambda: process.drained(place, number)))
+    def drain_later(self, process: Process, use: GpuUse) -> None:
+        number = use.drains
+        self.at(self._drain_time(), lambda: self._hold_or_do(process, lambda: process.drained(use, number)))
 
     def _drain_time(self) -> int:
         if self.is_calm or self.chance.random() < 0.9:
@@ -354,7 +354,7 @@ class World:
         """A program's next step of its own: it works, rests, allocates, frees, and says what it uses, true or not."""
         if self.is_calm or process.pid not in self.processes:
             return
-        gpu = self.chance.choice(list(process.places))
+        gpu = self.chance.choice(list(process.uses))
         what = self.chance.choice(
             [*["work"] * 6, *["rest"] * 4, *["allocate"] * 2, *["free"] * 2, "end_contexts", "use", "slow_down"]
         )
@@ -384,17 +384,17 @@ class World:
         processes = list(self.processes.values())
         self.play(until=self.now + 20 * SECOND)
         before = {
-            (process.pid, gpu): place.worked
+            (process.pid, gpu): use.worked
             for process in processes
-            for gpu, place in process.places.items()
-            if place.has_work and not place.is_open
+            for gpu, use in process.uses.items()
+            if use.has_work and not use.is_open
         }
         assert self.node is not None
         bound = max(gpu.longest_gang_wait_ns(len(processes)) for gpu in self.node.gpus.values())
         self.play(until=self.now + bound + self.clock_error + 20 * SECOND)
         laws.check_progress(processes, before)
         for process in processes:
-            for gpu in process.places:
+            for gpu in process.uses:
                 process.stop_working(gpu)
         self.play(until=self.now + bound + 20 * SECOND)
         laws.check_agreement(self.node, processes)
