@@ -32,7 +32,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
   echo "e2e: installing ${missing[*]}"
   apt-get update -qq
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
-    fail "Debian's packages cannot be had: ${missing[*]} (or set NVSHARE_E2E=skip)"
+    fail "cannot install the Debian packages ${missing[*]} (or set NVSHARE_E2E=skip)"
 fi
 
 "$cluster/build-kubernetes.sh" || fail "Kubernetes cannot be built (or set NVSHARE_E2E=skip)"

@@ -177,7 +177,7 @@ _Static_assert(offsetof(struct nvs_msg_req_lock, contexts) == 4, "req_lock.conte
 _Static_assert(offsetof(struct nvs_msg_req_lock, swappable) == 8, "req_lock.swappable");
 _Static_assert(offsetof(struct nvs_msg_req_lock, unswappable) == 16, "req_lock.unswappable");
 
-/* You may submit. `contended`: somebody waits already. */
+/* You may submit. `contended`: as in CONTENDED. */
 struct nvs_msg_lock_ok {
     uint16_t length;
     uint8_t type;
@@ -267,7 +267,7 @@ _Static_assert(offsetof(struct nvs_msg_wait_for_mem, type) == 2, "wait_for_mem.t
 _Static_assert(offsetof(struct nvs_msg_wait_for_mem, gpu) == 3, "wait_for_mem.gpu");
 _Static_assert(offsetof(struct nvs_msg_wait_for_mem, place) == 4, "wait_for_mem.place");
 
-/* There is room again; LOCK_OK follows. */
+/* There is room again; LOCK_OK follows, for a gang once there is room at all its GPUs. */
 struct nvs_msg_mem_available {
     uint16_t length;
     uint8_t type;
@@ -291,7 +291,7 @@ _Static_assert(offsetof(struct nvs_msg_update_limit, type) == 2, "update_limit.t
 _Static_assert(offsetof(struct nvs_msg_update_limit, gpu) == 3, "update_limit.gpu");
 _Static_assert(offsetof(struct nvs_msg_update_limit, limit) == 8, "update_limit.limit");
 
-/* Somebody waits, or nobody waits any more, for a GPU whose lock you hold. */
+/* Whether holders report their pauses: somebody waits, or (mode adaptive) not all clients fit together. */
 struct nvs_msg_contended {
     uint16_t length;
     uint8_t type;

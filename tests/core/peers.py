@@ -83,7 +83,7 @@ class Peer:
         self._machine.tick(max(deadline, self._clock()))
         assert self.said, "it has registered"
 
-    # What it does of its own accord.
+    # What the program does.
 
     def want(self, gpu: str) -> None:
         use = self.uses[gpu]

@@ -154,9 +154,9 @@ def test_who_has_worked_longest_in_its_turn_leaves_first() -> None:
     rules, one, two = mode(), seat(1, 4), seat(2, 4)
     rules.habits.turn_began(0, one, CAPACITY)
     rules.habits.turn_began(SECOND, two, CAPACITY)
-    assert rules.first_to_leave(2 * SECOND, {1: one, 2: two}) is one
+    assert rules.leaving_order(2 * SECOND, [one, two]) == [one, two]
     rules.pause_began(2 * SECOND, one)
-    assert rules.first_to_leave(9 * SECOND, {1: one, 2: two}) is two
+    assert rules.leaving_order(9 * SECOND, [one, two]) == [two, one]
 
 
 class Story:

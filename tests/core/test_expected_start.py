@@ -9,9 +9,9 @@ from nvshare.core.node import Node
 FIXED = Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND))
 
 
-def node_of(*sizes_gib: int) -> Node:
+def node_of(*sizes_gib: int, settings: Settings = FIXED) -> Node:
     """Clients 1, 2, … of these sizes ask one after another for a GPU of 10 GiB, of which 9 are safe."""
-    node = Node(FIXED, epoch=1, is_paranoid=True)
+    node = Node(settings, epoch=1, is_paranoid=True)
     node.handle(0, ev.GpuFound("g0", 10 * GIB))
     for client in range(1, len(sizes_gib) + 1):
         node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),)))
@@ -34,6 +34,18 @@ def test_those_who_fit_together_start_together() -> None:
 
 def test_only_as_many_leave_as_are_needed() -> None:
     assert starts(node_of(5, 4, 4), 0) == {3: 30}
+
+
+def test_each_round_lasts_as_long_as_the_mode_says_for_those_who_run_in_it() -> None:
+    auto = Settings(quantum=QuantumRule(mode="auto", multiplier=5))
+    assert starts(node_of(4, 8, 6, 8, settings=auto), 0) == {2: 20, 3: 60, 4: 90}
+
+
+def test_those_leave_first_who_leave_first_by_the_mode() -> None:
+    node = node_of(3, 6, 6, 3, settings=Settings(quantum=QuantumRule(mode="adaptive")))
+    node.handle(SECOND, ev.WorkFinished(1, "g0"))
+    first, second = starts(node, 9).values()  # 2 has worked longest: 3 comes in beside 1, and 4 has to wait for one
+    assert first < second
 
 
 def test_without_a_queue_or_a_running_client_nothing_is_said() -> None:

@@ -7,7 +7,6 @@ from nvshare.core.model import GIB, SECOND, Memory, ModeName, QuantumRule, Setti
 from nvshare.core.modes import MODES, make_mode
 from nvshare.core.modes.mode import Mode
 from nvshare.core.seat import Seat
-from nvshare.core.wait_queue import WaitQueue
 
 
 def mode(name: ModeName, **parameters: int) -> Mode:
@@ -38,8 +37,7 @@ def test_the_longest_wait_is_the_horizon_the_longest_lag_and_one_turn_and_grace_
 @pytest.mark.parametrize("name", MODES)
 @pytest.mark.parametrize("least_s", [10, 500])
 def test_no_turn_is_longer_than_the_longest(name: ModeName, least_s: int) -> None:
-    rules, queue = mode(name, least_ns=least_s * SECOND), WaitQueue()
-    assert rules.quantum_ns([seat(1, 1000)], queue) <= rules.longest_quantum_ns
-    queue.push(seat(2, 1000), rank=0)
-    assert rules.quantum_ns([seat(1, 1000)], queue) <= rules.longest_quantum_ns
-    assert rules.quantum_ns([seat(1, 0)], queue) <= rules.longest_quantum_ns
+    rules, head = mode(name, least_ns=least_s * SECOND), seat(2, 1000)
+    assert rules.quantum_ns([seat(1, 1000)], None, 0) <= rules.longest_quantum_ns
+    assert rules.quantum_ns([seat(1, 1000)], head, 1) <= rules.longest_quantum_ns
+    assert rules.quantum_ns([seat(1, 0)], head, 1) <= rules.longest_quantum_ns

@@ -34,7 +34,7 @@ def found(seeds: range, steps: int = 600) -> str:
 
 
 def tell_again(real: Callable[..., None]) -> Callable[..., None]:
-    """A request that crossed its lock is answered with that lock once more, as the core once did."""
+    """A request that crossed its lock is answered with that lock again, as the core once did."""
 
     def note(self: Node, now: int, event: ev.LockRequested, out: list[ac.Action]) -> None:
         seat = self.clients[event.client].seats[event.gpu]

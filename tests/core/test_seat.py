@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from core.world import HAPPENINGS, World
-from nvshare.core import host_memory, turns
+from nvshare.core import turns
 from nvshare.core.seat import TRANSITIONS, Cause, Seat, State
 
 STATES: set[State] = set(get_args(State))
@@ -27,8 +27,7 @@ class Watched(dict[State, State]):
 
 def test_every_transition_of_the_table_happens_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[tuple[Cause, State]] = set()
-    for module in (turns, host_memory):
-        monkeypatch.setattr(module, "TRANSITIONS", {cause: Watched(cause, seen) for cause in TRANSITIONS})
+    monkeypatch.setattr(turns, "TRANSITIONS", {cause: Watched(cause, seen) for cause in TRANSITIONS})
     chance = random.Random(1)
     world = World(chance.choice)
     for what in chance.choices(list(HAPPENINGS), list(HAPPENINGS.values()), k=1500):

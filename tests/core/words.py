@@ -96,16 +96,16 @@ def _update_limit(t: Teller, a: ac.UpdateLimit) -> str:
 
 
 def _contended(t: Teller, a: ac.TellContended) -> str:
-    return f"{t.who(a)} hears that {'somebody waits' if a.contended else 'nobody waits any more'} for {a.gpu}"
+    return f"{t.who(a)} is told that {a.gpu} is {'contended' if a.contended else 'no longer contended'}"
 
 
 _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ac.AdmitClient: lambda t, a: f"{t.who(a)} is admitted" + ("" if a.scheduling else ", scheduling is off"),
-    ac.SwitchScheduling: lambda t, a: f"{t.who(a)} hears that scheduling is {'on' if a.on else 'off'}",
+    ac.SwitchScheduling: lambda t, a: f"{t.who(a)} is told that scheduling is {'on' if a.on else 'off'}",
     ac.GiveLock: _give_lock,
     ac.DropLock: lambda t, a: f"{t.who(a)} must drop {a.gpu} {t.lock(a.lock)}: {a.cause}",
     ac.QueueClient: lambda t, a: f"{t.who(a)} waits for {a.gpu} at place {a.place}",
-    ac.AnnounceRoom: lambda t, a: f"{t.who(a)} hears of room on {a.gpu}",
+    ac.AnnounceRoom: lambda t, a: f"{t.who(a)} is told that there is room on {a.gpu}",
     ac.TellContended: _contended,
     ac.ReportLongWait: _long_wait,
     ac.UpdateLimit: _update_limit,

@@ -121,7 +121,7 @@ class World:
     def ping(self, pick: Pick) -> None:
         self._step(ev.ClientHeard(pick(sorted(self.peers))))
 
-    # What clients do, and what then travels to and fro.
+    # What clients do, and the messages in both directions.
 
     def _some_seats(self, pick: Pick) -> list[tuple[Peer, str]]:
         seats = [(peer, gpu) for peer in self.peers.values() for gpu in peer.uses if not peer.is_stopped]

@@ -38,7 +38,7 @@ uint8_t world_least_bytes(uint8_t type)
 static void put(uint8_t *frame, size_t offset, uint64_t value, size_t bytes) { memcpy(frame + offset, &value, bytes); }
 #define PUT(message, field, value) put(frame, offsetof(struct message, field), value, sizeof((struct message *)0)->field)
 
-/* A new lock, or now and then an old one once more. */
+/* A new lock, or sometimes an old one again. */
 static void give(uint8_t *frame, const uint64_t *locks, uint8_t how)
 {
     static uint64_t last = 7ull << 32;

@@ -117,7 +117,7 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeou
 int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
     (void)mask;
-    world_require(count == 2 && fds[0].fd == WAKE && timeout, "the helper can be woken, and looks by itself now and then");
+    world_require(count == 2 && fds[0].fd == WAKE && timeout, "the helper can be woken, and wakes by itself");
     world_check();
     bool is_readable = world.is_connected && (world.said > world.taken || world.is_hung_up);
     int64_t left = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;

@@ -57,9 +57,7 @@ def test_a_failure_is_shown_and_the_targets_after_it_are_run(
     assert nightly.main(["good"], repository) == 0
 
 
-def test_a_target_that_needs_what_another_one_built_fails(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_target_that_needs_what_another_one_built_fails(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (repository / "built").touch()
     assert nightly.main(["build", "use"], repository) == 1
     out = capsys.readouterr().out

@@ -56,7 +56,7 @@ def test_memory_of_others_that_cannot_be_evicted_is_not_shown_until_it_is_freed(
         alone = shown(program)
         native = machine.client(4 * GIB, NVSHARE_MEMORY_MODE="native")
         wait_until(lambda: sum(c["memory_allocated"] for c in machine.clients()) >= 4 * GIB, what="it is reported")
-        address = program.do(f"alloc {CHUNK}")[0]  # with its own report a program hears of the others
+        address = program.do(f"alloc {CHUNK}")[0]  # the answer to its own report includes what the others have
         wait_until(lambda: shown(program) == alone - CHUNK - 4 * GIB - CONTEXT, what="less is shown")
         native.finish()
         wait_until(lambda: len(machine.clients()) == 1, what="the other has left")

@@ -15,11 +15,14 @@ from nvshare.wire.messages import (
     LockOk,
     LockReleased,
     LongWait,
+    MemAvailable,
     MemUpdate,
+    Message,
     Register,
     ReqLock,
     SchedOff,
     SchedOn,
+    WaitForMem,
 )
 
 
@@ -141,6 +144,26 @@ def test_a_program_that_waits_because_of_host_memory_says_so(programs: Programs,
         "[NVSHARE][INFO]: waiting for GPU-40404040-4040-4040-4040-404040404040 for 30 s: there is too little host"
         " memory for the GPU memory of train.py, which would have to move there"
     ]
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([WaitForMem(0, 1)], "memory of "),
+        ([WaitForMem(0, 1), MemAvailable(0)], "the lock of "),
+        ([WaitForMem(0, 1), MemAvailable(0), WaitForMem(0, 1)], "memory of "),
+    ],
+    ids=["memory", "the lock", "memory again"],
+)
+def test_the_line_about_a_long_wait_names_what_the_program_waits_for(
+    programs: Programs, scheduler: FakeScheduler, told: list[Message], words: str
+) -> None:
+    program, peer = start(programs, scheduler)
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(*told, LongWait(0, 1, 1, 30_000, 45_000, b"train.py".ljust(48, b"\0")), LockOk(0, False, 9))
+    assert program.answer()[0] == "0"
+    assert f"waiting for {words}GPU-40404040" in program.said()
 
 
 def test_the_last_contexts_end_gives_the_lock_back(programs: Programs, scheduler: FakeScheduler) -> None:

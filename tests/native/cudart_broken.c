@@ -61,7 +61,7 @@ static void a_broken_context_stays_broken_until_the_device_is_reset(void)
     OK(cudaGetLastError()); /* the launch itself was fine */
     GIVES(cudaErrorLaunchFailure, cudaDeviceSynchronize());
     GIVES(cudaErrorLaunchFailure, cudaGetLastError());
-    GIVES(cudaErrorLaunchFailure, cudaGetLastError()); /* asking does not mend it */
+    GIVES(cudaErrorLaunchFailure, cudaGetLastError()); /* asking does not change it */
     GIVES(cudaErrorLaunchFailure, cudaMalloc(&memory, 1 << 20));
     OK(cudaDeviceReset());
     OK(cudaGetLastError());

@@ -44,7 +44,7 @@ def test_steps_about_many_things_count_for_as_many() -> None:
     assert len(journal.last(1000)) == 1000 * PARTS_PER_STEP // 65
 
 
-def test_followers_hear_of_new_steps_until_they_stop() -> None:
+def test_followers_get_new_steps_until_they_stop() -> None:
     journal = Journal(10)
     heard: list[Step] = []
     stop = journal.follow(heard.append)
@@ -73,7 +73,7 @@ def test_the_file_has_every_step_as_a_line_that_names_what_happened(tmp_path: Pa
     assert file.lost == 0
 
 
-def test_a_file_that_has_grown_is_kept_once_and_started_anew(tmp_path: Path) -> None:
+def test_a_file_that_has_grown_is_kept_once_and_a_new_one_begins(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     file = JournalFile(path, 2000)
     for number in range(50):

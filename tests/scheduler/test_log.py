@@ -8,9 +8,10 @@ import re
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from nvshare.core.actions import GiveLock
+from nvshare.core.actions import AnnounceRoom, GiveLock
 from nvshare.core.events import LockRequested
 from nvshare.core.model import NO_MEMORY
 from nvshare.journal import Step
@@ -46,6 +47,18 @@ def test_a_step_is_a_line() -> None:
     log = log_of()
     log.observe(step())
     assert lines(log) == ["[NVSHARE][INFO]: Lock given to client 6ccb on GPU-1"]
+
+
+def test_room_is_a_line_of_its_own_only_if_the_lock_comes_later() -> None:
+    room = AnnounceRoom(0x6CCB, "GPU-1")
+    given = step()
+    log = log_of()
+    log.observe(msgspec.structs.replace(given, actions=(room, *given.actions)))
+    log.observe(msgspec.structs.replace(given, actions=(room,)))
+    assert lines(log) == [
+        "[NVSHARE][INFO]: Lock given to client 6ccb on GPU-1",
+        "[NVSHARE][INFO]: There is room for client 6ccb on GPU-1: its lock follows",
+    ]
 
 
 def test_lines_in_a_file_begin_with_the_time(tmp_path: Path) -> None:

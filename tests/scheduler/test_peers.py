@@ -63,7 +63,7 @@ def test_a_killed_holders_lock_is_free_at_once_although_a_child_keeps_its_socket
     holder.communicate()
 
 
-def test_a_holder_that_exits_without_a_word_frees_its_lock(daemon: Daemon) -> None:
+def test_a_holder_that_exits_without_a_message_frees_its_lock(daemon: Daemon) -> None:
     holder = script(HOLDER.replace("os.fork()", "1"), daemon.socket)
     first_line(holder)
     with daemon.client().register() as waits:

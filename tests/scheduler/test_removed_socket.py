@@ -21,7 +21,7 @@ def remove(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [clear, remove], ids=["cleared", "removed"])
-def test_a_removed_socket_is_made_anew_and_nobody_is_lost(daemon: Daemon, how: Callable[[Path], None]) -> None:
+def test_a_removed_socket_is_made_again_and_nobody_is_lost(daemon: Daemon, how: Callable[[Path], None]) -> None:
     path = Path(daemon.socket)
     with daemon.client().register() as client:
         for _ in range(3):

@@ -89,7 +89,7 @@ def test_a_kernel_touches_the_whole_working_set_unless_told_otherwise(make_node:
         worker.ask(f"managed {1 * GIB}")
         assert worker.simulated_s("spin 1000") == pytest.approx(0.371, rel=0.1)
         assert worker.simulated_s("spin 1000") == pytest.approx(0.001, rel=0.5)
-    with Worker(whole, checks, NVSHARE_SIM_TOUCH="stream") as worker:  # alone again: settings are read anew
+    with Worker(whole, checks, NVSHARE_SIM_TOUCH="stream") as worker:  # alone again: settings are read again
         worker.ask(f"managed {1 * GIB}")
         assert worker.simulated_s("spin 1000") < 0.1
         assert 0 < worker.used() - 256 * MIB < 200 * MIB

@@ -267,7 +267,7 @@ def test_a_fatal_xid_asks_for_a_reset_until_the_card_has_recovered(node: Node) -
     assert reader.returncode == 0
 
 
-def test_a_forked_child_starts_nvml_anew(node: Node) -> None:
+def test_a_forked_child_starts_nvml_again(node: Node) -> None:
     node.python("""
         import os
         from pynvml import *

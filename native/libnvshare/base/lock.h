@@ -21,7 +21,7 @@
  *   looks again later (nvs_pools_try_refresh, nvs_pools_have_slack, helper/drains.c).
  * - No thread waits for the helper while it holds a lock: an allocation from a pool releases POOLS before it asks for budget.
  * - After a fork, nvs_process_forked resets every lock, because the thread that held it does not exist in the child. The locks of
- *   the accounts are made anew with their GPUs (nvs_gpu_setup), before anything in the child takes one.
+ *   the accounts are made again with their GPUs (nvs_gpu_setup), before anything in the child takes one.
  *
  * Sanitizer builds (NVS_CHECK_LOCK_ORDER) check the order at every take and abort when it is violated. tests/house checks
  * that this table names every lock. */

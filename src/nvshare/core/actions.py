@@ -65,7 +65,7 @@ class AnnounceRoom(Action, frozen=True):
 class TellContended(Action, frozen=True):
     """Tell a holder whether the GPU is contended: whether it has to report its pauses (WorkFinished, WorkResumed).
 
-    A GPU is contended while a client waits for it, and in mode adaptive also while not all of its clients fit."""
+    A GPU is contended while somebody waits, or (mode adaptive) while not all clients fit together."""
 
     client: int
     gpu: str

@@ -35,8 +35,8 @@ class Admission:
                 and (first.gang is None or first.gang.may_enter)
                 and (is_empty or self._memory.fits(first.need))
             ):
-                starts_timer = starts_timer or turns.is_switching
-                turns.is_switching = False
+                starts_timer = starts_timer or turns.waits.is_switching
+                turns.waits.end_switch()
             elif first is not None and first.is_entering:
                 break  # Room is being made for it, here or at another GPU.
             else:
@@ -63,7 +63,7 @@ class Admission:
         if not turns.queue.order or not self._memory.fits(turns.queue.least_need):
             return None
         first = turns.queue.first()
-        if turns.dropping or turns.is_switching or (first is not None and first.is_entering):
+        if turns.dropping or turns.waits.is_switching or (first is not None and first.is_entering):
             return first
         return next((seat for seat in turns.queue if not self._may_be_passed(now, seat)), None)
 
@@ -75,7 +75,7 @@ class Admission:
         """The first client that fits although it is not first, if all before it can still be passed. Members of gangs
         can: their gang has a time of its own at which it comes in."""
         turns, memory = self._turns, self._memory
-        if turns.dropping or turns.is_switching:
+        if turns.dropping or turns.waits.is_switching:
             return None
         passed: list[Seat] = []
         for seat in turns.queue:

@@ -22,7 +22,7 @@ def check(turns: Turns, unheard: set[int]) -> None:
     assert by_state["silent"].keys() <= unheard
     assert turns.idle == {key: seat for key, seat in turns.staying.items() if seat.idle_since is not None}
     assert (turns.timer_ends is not None) == (not turns.is_empty)
-    assert not turns.newly_queued
-    assert not turns.late_claims
-    assert turns.unreported_waits.keys() <= by_state["waiting"].keys() | turns.blocked.keys()
+    assert not turns.waits.begun
+    assert not turns.waits.late_claims
+    assert turns.waits.unreported.keys() <= by_state["waiting"].keys() | turns.blocked.keys()
     turns.queue.check()

@@ -96,7 +96,7 @@ class Gpu:
         self._thrashing.slowed(self.turns.seats[event.client], event.factor)
 
     def reserved_for(self, now: int) -> Seat | None:
-        """Whom those who would fit must wait for."""
+        """The waiting client that nobody may pass, although others would fit."""
         return self._admission.reserved_for(now)
 
     def check(self) -> None:
@@ -127,9 +127,9 @@ class Gpu:
             self._adjust_timer()
         first = turns.queue.first()
         if first is None or (first.gang is not None and not first.is_entering):
-            turns.is_switching = False
+            turns.waits.end_switch()
             return
-        if turns.is_switching or (turns.timer_ends is not None and now >= turns.timer_ends):
+        if turns.waits.is_switching or (turns.timer_ends is not None and now >= turns.timer_ends):
             self._preemption.switch(now, first, out)
         if turns.idle and first.gang is None:
             self._idle_due = self._preemption.preempt_idle(now, first, out)
@@ -164,7 +164,12 @@ class Gpu:
             if first.drop_deadline < due:
                 due = first.drop_deadline
             break
-        if turns.timer_ends is not None and turns.timer_ends < due and not turns.is_switching and self._first_alone():
+        if (
+            turns.timer_ends is not None
+            and turns.timer_ends < due
+            and not turns.waits.is_switching
+            and self._first_alone()
+        ):
             due = turns.timer_ends
         return due
 
@@ -187,7 +192,7 @@ class Gpu:
         """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
         turns = self.turns
         self._adjust_timer()
-        if turns.timer_ends is None or turns.is_switching or self.memory.would_fit(seat.need):
+        if turns.timer_ends is None or turns.waits.is_switching or self.memory.would_fit(seat.need):
             return now
         return turns.timer_ends
 
@@ -197,7 +202,7 @@ class Gpu:
         return min(due, self._preemption.idle_deadline(now, seat)) if due > now else now
 
     def make_way(self, now: int, seat: Seat, out: list[Action]) -> None:
-        """Whoever has to go for it goes: if they are enough, those who are idle."""
+        """Preempt idle holders if they are enough, otherwise begin a switch."""
         if not self.has_room(seat):
             self._preemption.preempt_idle(now, seat, out)
-            self.turns.is_switching = True
+            self.turns.waits.begin_switch()

@@ -10,7 +10,7 @@ whose own memory is pinned runs: nobody is blocked for ever by somebody who is b
 
 from nvshare.core.actions import Action, ReportBlocked
 from nvshare.core.memory_planner import MemoryPlanner
-from nvshare.core.seat import TRANSITIONS, Seat
+from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
 
@@ -22,13 +22,13 @@ def _order(seat: Seat) -> tuple[int, int]:
 
 
 def who_blocks(turns: Turns, blocked: Seat) -> Seat:
-    """Of those who block a client, the one of whose memory the host lacks most."""
+    """The client with the most memory that the host cannot take, of those who block a client."""
     others = [seat for seat in turns.seats.values() if seat is not blocked]
     return max(others, key=lambda seat: seat.pinned)
 
 
 class HostMemory:
-    """Takes blocked clients out of one GPU's queue, and puts them back."""
+    """Decides who is blocked at one GPU; core.turns carries it out."""
 
     def __init__(self, turns: Turns, memory: MemoryPlanner) -> None:
         self._turns = turns
@@ -40,11 +40,11 @@ class HostMemory:
             return
         may_run = set(self._who_may_run())
         for seat in [seat for seat in turns.queue if seat not in may_run]:
-            self._block(seat)
+            turns.block(seat)
             holder = who_blocks(turns, seat)
             out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.pinned))
         for seat in sorted((seat for seat in turns.blocked.values() if seat in may_run), key=_order):
-            self._unblock(seat)
+            turns.unblock(seat)
 
     def _who_may_run(self) -> list[Seat]:
         """Those of the waiting and the blocked whose turn evicts nothing that the host cannot take."""
@@ -55,18 +55,3 @@ class HostMemory:
             return may_run
         pinned = [seat for seat in waiting if seat.pinned]
         return [min(pinned, key=_order)] if pinned else []
-
-    def _block(self, seat: Seat) -> None:
-        turns = self._turns
-        seat.kept_rank = seat.rank
-        turns.queue.remove(seat)
-        if not turns.queue.order:
-            turns.is_switching = False
-        seat.state = TRANSITIONS["block"][seat.state]
-        turns.blocked[seat.client] = seat
-
-    def _unblock(self, seat: Seat) -> None:
-        assert seat.kept_rank is not None, "a blocked client keeps its rank"
-        seat.state = TRANSITIONS["unblock"][seat.state]
-        del self._turns.blocked[seat.client]
-        self._turns.queue.push(seat, seat.kept_rank)

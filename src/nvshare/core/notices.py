@@ -3,7 +3,6 @@
 from nvshare.core.actions import (
     Action,
     AnnounceRoom,
-    DropLock,
     GiveLock,
     QueueClient,
     ReportLongWait,
@@ -12,7 +11,7 @@ from nvshare.core.actions import (
 )
 from nvshare.core.host_memory import who_blocks
 from nvshare.core.memory_planner import MemoryPlanner
-from nvshare.core.model import NEVER, Settings
+from nvshare.core.model import Settings
 from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
@@ -49,49 +48,42 @@ class Notices:
             for seat in turns.staying.values():
                 if seat not in admitted:
                     out.append(TellContended(seat.client, turns.uuid, contended))
-        if turns.late_claims:
-            self._refuse_claims(out)
-        if turns.newly_queued:
-            for seat in turns.newly_queued:
-                if not seat.follows and (seat.rank is not None or seat.state == "blocked"):
-                    seat.told_wait = True
-                    out.append(QueueClient(seat.client, turns.uuid, self._place(seat)))
-            turns.newly_queued.clear()
-        for seat in turns.unreported_waits.values():
-            due = seat.waited_since + self._long_wait_ns
-            return due if now < due else self._report_long_waits(now, out)
-        return NEVER
+        for seat, lock in turns.waits.take_late_claims():
+            turns.refuse_claim(seat, lock, out)
+        for seat in turns.waits.take_begun():
+            self._tell_wait(seat, out)
+        if turns.queue.order:
+            self._tell_entering(out)
+        for seat in turns.waits.take_long(now, self._long_wait_ns):
+            self._report_long_wait(now, seat, out)
+        return turns.waits.next_long(self._long_wait_ns)
 
-    def _refuse_claims(self, out: list[Action]) -> None:
-        """Tell those who claimed a lock late, and wait for one, to stop. What they claim counts like a revoked lock: it
-        takes nothing from the others, and its release says whether the client has more work."""
+    def _tell_wait(self, seat: Seat, out: list[Action]) -> None:
+        seat.told_wait = True
+        out.append(QueueClient(seat.client, self._turns.uuid, self._turns.waits.place(seat)))
+
+    def _tell_entering(self, out: list[Action]) -> None:
+        """A gang gets its locks together. A member at whose GPU there is room before there is at the others waits only
+        for its lock; if that room is used up again, for memory."""
         turns = self._turns
-        for seat, lock in turns.late_claims:
-            if seat.state in ("waiting", "blocked"):
-                seat.revoked = lock or turns.numbers.next()
-                if not lock:
-                    out.append(GiveLock(seat.client, turns.uuid, seat.revoked, True))
-                out.append(DropLock(seat.client, turns.uuid, seat.revoked, "claim"))
-        turns.late_claims.clear()
+        seat = turns.queue.first()
+        if seat is None or not seat.is_entering or seat.follows:
+            return
+        has_room = turns.is_empty or self._memory.fits(seat.memory.swappable)
+        if has_room and seat.told_wait:
+            seat.told_wait = False
+            out.append(AnnounceRoom(seat.client, turns.uuid))
+        elif not has_room and not seat.told_wait:
+            self._tell_wait(seat, out)
 
-    def _report_long_waits(self, now: int, out: list[Action]) -> int:
+    def _report_long_wait(self, now: int, seat: Seat, out: list[Action]) -> None:
         turns = self._turns
-        while turns.unreported_waits:
-            seat = next(iter(turns.unreported_waits.values()))
-            waited = now - seat.waited_since
-            if waited < self._long_wait_ns:
-                return seat.waited_since + self._long_wait_ns
-            del turns.unreported_waits[seat.client]
-            if seat.state == "blocked":
-                whose = who_blocks(turns, seat).client
-                out.append(ReportLongWait(seat.client, turns.uuid, 0, waited, 1, whose, 0))
-                continue
-            running = sorted(turns.running(), key=lambda holder: holder.held_since)
-            holder, held = (running[0].client, now - running[0].held_since) if running else (0, 0)
-            place = turns.queue.place(seat)
-            out.append(ReportLongWait(seat.client, turns.uuid, place, waited, len(running), holder, held))
-        return NEVER
-
-    def _place(self, seat: Seat) -> int:
-        """Who is blocked has no place in the queue; it is told the one behind the last."""
-        return self._turns.queue.place(seat) if seat.rank is not None else len(self._turns.queue) + 1
+        waited = now - seat.waited_since
+        if seat.state == "blocked":
+            whose = who_blocks(turns, seat).client
+            out.append(ReportLongWait(seat.client, turns.uuid, 0, waited, 1, whose, 0))
+            return
+        running = sorted(turns.running(), key=lambda holder: holder.held_since)
+        holder, held = (running[0].client, now - running[0].held_since) if running else (0, 0)
+        place = turns.queue.place(seat)
+        out.append(ReportLongWait(seat.client, turns.uuid, place, waited, len(running), holder, held))

@@ -40,10 +40,12 @@ class Preemption:
         turns, memory = self._turns, self._memory
         need = head.need
         if not memory.fits(need):
-            turns.is_switching = True
-        if turns.is_switching:
-            while turns.staying and not memory.would_fit(need):
-                turns.preempt(now, turns.mode.first_to_leave(now, turns.staying), "quantum", out)
+            turns.waits.begin_switch()
+        if turns.waits.is_switching:
+            for seat in turns.mode.leaving_order(now, turns.staying.values()):
+                if memory.would_fit(need):
+                    break
+                turns.preempt(now, seat, "quantum", out)
 
     def preempt_idle(self, now: int, head: Seat, out: list[Action]) -> int:
         """Preempt idle holders if that is due; when it will be, if it is not and time alone leads to it, or NEVER."""
@@ -59,10 +61,10 @@ class Preemption:
     def _idle_plan(self, now: int, head: Seat) -> tuple[int, list[Seat]]:
         """When idle holders make room for `head`, and which of them go if that time has come.
 
-        It is the earliest time at which those whose locks may be taken are enough. Of them go as many as are needed, in
-        the order in which they paused."""
+        The time is the earliest at which enough locks may be taken. As many holders leave as are needed, in the order in
+        which they paused."""
         turns, memory = self._turns, self._memory
-        if turns.is_switching or memory.would_fit(head.need):
+        if turns.waits.is_switching or memory.would_fit(head.need):
             return NEVER, []
         idle = [seat for seat in turns.idle.values() if not seat.is_needed_elsewhere]
         times = turns.mode.idle_preempt_times(now, head, idle)

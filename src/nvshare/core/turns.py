@@ -18,13 +18,13 @@ from nvshare.core.moves import Moves
 from nvshare.core.pauses import Pauses
 from nvshare.core.policies import POLICIES, FairClock
 from nvshare.core.seat import TRANSITIONS, Seat
-from nvshare.core.wait_queue import WaitQueue
+from nvshare.core.waits import Waits
 
 
 class Turns:
     """The seats of one GPU by state, their locks and the timer. `out` is the list of actions of the present step.
 
-    The other parts of a Gpu read the fields; they change only those whose comment names them."""
+    The other parts of a Gpu read the fields and change none."""
 
     def __init__(
         self, uuid: str, settings: Settings, numbers: LockNumbers, memory: MemoryPlanner, unheard: set[int]
@@ -37,28 +37,18 @@ class Turns:
         """In the order of their deadlines."""
         self.pauses = Pauses()
         self.idle = self.pauses.idle
-        self.queue = WaitQueue()
+        self.waits = Waits()
+        self.queue, self.blocked = self.waits.queue, self.waits.blocked
         self.reports = MemoryReports(memory, self.queue)
-        self.blocked: dict[int, Seat] = {}
-        """Those who wait for memory that the host cannot take; core.host_memory decides who and changes their state."""
-        self.newly_queued: list[Seat] = []
-        """Who started to wait in this step; core.notices empties it."""
-        self.late_claims: list[tuple[Seat, int]] = []
-        """Who claimed a lock in this step when the time for claims was over, and which; core.notices empties it."""
-        self.unreported_waits: dict[int, Seat] = {}
-        """Waiting clients in the order of their arrival; core.notices removes those whose long wait it reported."""
         self.is_contended = False
         """Holders report their pauses: somebody waits, or the mode wants to know before anybody does."""
-        self.is_switching = False
-        """The quantum is over, and room is being made for the first in the queue: core.preemption sets it,
-        core.admission resets it."""
         self.timer_started = 0
         self.timer_ends: int | None = None
         self.quantum_ns = self._least_quantum_ns = 0
         self.mode = make_mode(settings.quantum, settings, memory)
         self.moves = Moves(uuid, memory)
         self._settings = settings
-        self.numbers = numbers
+        self._numbers = numbers
         self._memory = memory
         self._unheard = unheard
         self._policy = POLICIES[settings.policy]
@@ -93,11 +83,11 @@ class Turns:
         lies. Then it asks like everybody; unless it comes in at once, core.notices tells it to stop."""
         if not is_settling:
             self._enqueue(now, seat, from_rest=True)
-            self.late_claims.append((seat, lock))
+            self.waits.late_claims.append((seat, lock))
             return
         is_first = self.is_empty
         seat.state = TRANSITIONS["claim"][seat.state]
-        self._begin_turn(now, seat, lock or self.numbers.next())
+        self._begin_turn(now, seat, lock or self._numbers.next())
         if is_first:
             self.start_timer(now)
         if not lock:
@@ -107,7 +97,7 @@ class Turns:
 
     def requested(self, now: int, seat: Seat) -> None:
         if seat.state != "rest":
-            # It asked before it heard that it has the lock. The client would take a second answer for a new lock.
+            # It asked before it knew that it has the lock. The client would take a second answer for a new lock.
             seat.follows = False
             return
         self.pauses.ended(now, seat, self.mode)
@@ -133,7 +123,7 @@ class Turns:
         else:
             seat.state = TRANSITIONS["request"][seat.state]
             seat.waited_since = now
-            self.queue.push(seat, seat.kept_rank)
+            self.waits.resume(seat)
 
     def fell_silent(self, now: int, seat: Seat, out: list[Action]) -> None:
         """The client counts as hung. A lock that nobody waits for it may keep."""
@@ -141,7 +131,7 @@ class Turns:
             self.withdraw(now, seat)
         elif seat.state == "waiting":
             seat.kept_rank = seat.rank
-            self._leave_queue(now, seat)
+            self.waits.end(now, seat)
             seat.state = TRANSITIONS["silence"][seat.state]
             self._unheard.add(seat.client)
         elif seat.state == "staying" and self.is_contended:
@@ -189,12 +179,29 @@ class Turns:
         """Another member of its gang waits."""
         self._enqueue(now, seat, from_rest=True)
         seat.follows = True
-        del self.unreported_waits[seat.client]
+        self.waits.hide(seat)
+
+    def block(self, seat: Seat) -> None:
+        """The host cannot take what its turn would evict."""
+        seat.state = TRANSITIONS["block"][seat.state]
+        self.waits.block(seat)
+
+    def unblock(self, seat: Seat) -> None:
+        seat.state = TRANSITIONS["unblock"][seat.state]
+        self.waits.resume(seat)
+
+    def refuse_claim(self, seat: Seat, lock: int, out: list[Action]) -> None:
+        """Tell a client that claimed a lock late, or (0) runs with none, to stop. What it claims counts like a revoked
+        lock: it takes nothing from the others, and its release says whether the client has more work."""
+        seat.revoked = lock or self._numbers.next()
+        if not lock:
+            out.append(GiveLock(seat.client, self.uuid, seat.revoked, True))
+        out.append(DropLock(seat.client, self.uuid, seat.revoked, "claim"))
 
     def admit(self, now: int, seat: Seat) -> None:
-        self._leave_queue(now, seat)
+        self.waits.end(now, seat)
         seat.state = TRANSITIONS["admit"][seat.state]
-        self._begin_turn(now, seat, self.numbers.next())
+        self._begin_turn(now, seat, self._numbers.next())
 
     def preempt(self, now: int, seat: Seat, cause: DropCause, out: list[Action]) -> None:
         """Tell a staying client to release its lock."""
@@ -225,7 +232,8 @@ class Turns:
 
     def set_timer(self) -> None:
         """By those who run and wait now, from when the timer was started."""
-        quantum_ns = self.mode.quantum_ns([*self.staying.values(), *self.dropping.values()], self.queue)
+        head = self.queue.head if self.queue.order else None
+        quantum_ns = self.mode.quantum_ns(self.running(), head, self.queue.newcomers)
         self.quantum_ns = max(quantum_ns, self._least_quantum_ns)
         self.timer_ends = self.timer_started + self.quantum_ns
 
@@ -249,23 +257,11 @@ class Turns:
         if self._clock is not None:
             self._clock.wait_began(now, seat, self.staying, from_rest=from_rest)
         rank = self._policy.rank(now, seat) + self.mode.lag_ns(seat)
-        self.queue.push(seat, rank if seat.gang is None else seat.gang.rank_of(rank))
-        self.newly_queued.append(seat)
-        self.unreported_waits[seat.client] = seat
-
-    def _leave_queue(self, now: int, seat: Seat) -> None:
-        self.queue.remove(seat)
-        self.unreported_waits.pop(seat.client, None)
-        seat.waited_total += now - seat.waited_since
-        if not self.queue.order:
-            self.is_switching = False
+        self.waits.begin(seat, rank if seat.gang is None else seat.gang.rank_of(rank))
 
     def withdraw(self, now: int, seat: Seat) -> None:
-        if seat.state == "waiting":
-            self._leave_queue(now, seat)
-        elif self.blocked.pop(seat.client, None) is not None:
-            self.unreported_waits.pop(seat.client, None)
-            seat.waited_total += now - seat.waited_since
+        if seat.state != "silent":
+            self.waits.end(now, seat)
         seat.follows = False
         seat.state = TRANSITIONS["withdraw"][seat.state]
 

@@ -145,7 +145,7 @@ class Machine:
             getattr(program if hasattr(program, method) else program.gate, method)()
 
     def _talk(self) -> None:
-        """Messages to and fro until nobody has anything to say."""
+        """Deliver messages in both directions until there are none."""
         while self._posted:
             event = self._posted.popleft()
             if isinstance(event, ev.ClientLeft):

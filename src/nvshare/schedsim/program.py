@@ -54,7 +54,7 @@ class Program:
     def has_work(self) -> bool:
         return self._work is not None
 
-    # What it does of its own accord.
+    # What the program does.
 
     def start(self) -> None:
         self.gate.start()

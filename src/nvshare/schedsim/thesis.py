@@ -2,7 +2,7 @@
 
 What is given: the card's size, each job's memory, its share of time on the GPU and how long it takes alone with plain
 CUDA (the first row, which is therefore no evidence). What is fitted, five numbers for all the rest: see Parameters.
-`calibrate` finds them anew by coordinate descent on the squared logarithms of the errors."""
+`calibrate` finds them again by coordinate descent on the squared logarithms of the errors."""
 
 from collections.abc import Callable
 from math import log

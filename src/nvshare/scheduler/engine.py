@@ -24,7 +24,7 @@ from nvshare.translation import FRAMES, Receiver
 COMPLAIN_NS = 60 * SECOND
 LATE_NS = 20 * MILLISECOND
 READ_FIRST_S = 0.001
-"""An alarm that is this late rings once more after this time: this process did not run, and answers that arrived before
+"""An alarm that is this late rings again after this time: this process did not run, and answers that arrived before
 the deadline are still to be read."""
 
 

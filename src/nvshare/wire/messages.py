@@ -161,7 +161,7 @@ class ReqLock(Message, frozen=True):
 
 
 class LockOk(Message, frozen=True):
-    """You may submit. `contended`: somebody waits already."""
+    """You may submit. `contended`: as in CONTENDED."""
 
     number = 5
     from_client = False
@@ -221,7 +221,7 @@ class WaitForMem(Message, frozen=True):
 
 
 class MemAvailable(Message, frozen=True):
-    """There is room again; LOCK_OK follows."""
+    """There is room again; LOCK_OK follows, for a gang once there is room at all its GPUs."""
 
     number = 11
     from_client = False
@@ -238,7 +238,7 @@ class UpdateLimit(Message, frozen=True):
 
 
 class Contended(Message, frozen=True):
-    """Somebody waits, or nobody waits any more, for a GPU whose lock you hold."""
+    """Whether holders report their pauses: somebody waits, or (mode adaptive) not all clients fit together."""
 
     number = 14
     from_client = False

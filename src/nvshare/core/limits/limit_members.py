@@ -20,7 +20,7 @@ class Share:
         self.client = client
         self.budget = budget
         self.used = self.reported = used
-        """What it uses as far as we can tell, and what it last said of it of its own accord."""
+        """What it uses as far as we can tell, and what it last reported of it unasked."""
         self.bound = self.foreseen = max(budget, used)
         """What must be set aside for this member (more than its budget if it uses more, however that came to be), and
         what will have to be once an unanswered recall is answered, as far as we know."""
@@ -37,7 +37,7 @@ class Share:
     @property
     def is_exact(self) -> bool:
         """True if the member has this very budget, or will when it has read what is on its way. With a `keep`, ours or
-        one of an earlier daemon, it may have less: each free lowers it before we hear of it."""
+        one of an earlier daemon, it may have less: each free lowers it before we know."""
         return self.keep is None and self.serial > 0
 
 
@@ -46,7 +46,7 @@ class Shares:
 
     | set          | the member                                              | leaves it for           |
     |--------------|---------------------------------------------------------|-------------------------|
-    | `loose`      | may use its budget without a word to us                 | awaited, when recalled  |
+    | `loose`      | may use its budget without asking us                    | awaited, when recalled  |
     | `awaited`    | is told to keep no more than it uses; has not answered  | tight, silent           |
     | `tight`      | has answered, or has nothing: it can only shrink        | confirming              |
     | `confirming` | tight, and asked again what it uses                     | tight, silent           |

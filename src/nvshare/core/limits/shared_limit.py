@@ -1,7 +1,7 @@
 """Memory limits: one group (a pod, a container, one `nvshare run`) on one GPU, shared exactly by its processes.
 
 Theory of operation. The limit is handed out as budgets, whose sum never exceeds it. A process alone has all of it. With
-several, each allocates within its budget without a word to us, and asks when it needs more. If what is not handed out
+several, each allocates within its budget without asking us, and asks when it needs more. If what is not handed out
 is too little, the others' unused budgets are recalled first.
 
 Upper bounds. What we count for a member is an upper bound of what it believes to have. A grant raises the bound before
@@ -13,7 +13,7 @@ answer that changes nothing has serial 0 and leaves recalls and `keep` as they a
 Refusals. A "no" is right if there was a moment, after the question, when the allocation did not fit. Bounds alone do
 not show that: they are of different moments, and memory that one member freed may be counted a second time where
 another took it. So a refusal needs a proof, in two rounds. First every member is made tight: it answers a recall with
-keep 0, and cannot grow from then on without a grant from us. Then all that have anything are asked once more. While
+keep 0, and cannot grow from then on without a grant from us. Then all that have anything are asked again. While
 that round runs everybody only shrinks, so at its beginning they used at least what they answer; what does not fit into
 those answers did not fit at that moment. Such a proof holds for every question that came before the second round began.
 A grant or a new member ends the round, and it is begun again. What another thread of the asking process freed meanwhile

@@ -15,7 +15,7 @@ client would use a GPU of its own.
     queue       lag = 12 * last turn * (duty / 0.6)², at most 3 * most_ns
     switch      the client that has worked longest in its turn leaves first"""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from nvshare.core.events import MemoryMoved
 from nvshare.core.memory_planner import MemoryPlanner
@@ -23,7 +23,6 @@ from nvshare.core.model import GIB, SECOND, QuantumRule, Settings
 from nvshare.core.modes.habits import FIRST_GUESS_DUTY, Habits
 from nvshare.core.modes.mode import Mode
 from nvshare.core.seat import Seat
-from nvshare.core.wait_queue import WaitQueue
 
 QUANTUM_TO_MOVE = 125
 NEWCOMERS_NS = 1000 * SECOND
@@ -52,25 +51,28 @@ class Adaptive(Mode):
 
     @property
     def longest_quantum_ns(self) -> int:
-        return max(self.rule.least_ns, self.rule.most_ns * 5 // 4)
+        return max(self.rule.least_ns, self._most_ns)
+
+    @property
+    def _most_ns(self) -> int:
+        return self.rule.most_ns * 5 // 4
 
     @property
     def longest_lag_ns(self) -> int:
         return MAX_LAG * self.rule.most_ns
 
-    def quantum_ns(self, running: Collection[Seat], queue: WaitQueue) -> int:
-        if not queue.order:
+    def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
+        if head is None:
             return self.rule.least_ns
-        habits, head = self.habits, queue.head
-        switch_ns = habits.cost.of(habits.evicted_bytes(head, self._memory.capacity))
-        return self.quantum_before(head, running, switch_ns=switch_ns, newcomers=queue.newcomers)
+        switch_ns = self.habits.cost.of(self.habits.evicted_bytes(head, self._memory.capacity))
+        return self.quantum_before(head, running, switch_ns=switch_ns, newcomers=newcomers)
 
     def quantum_before(self, head: Seat, running: Collection[Seat], *, switch_ns: int, newcomers: int) -> int:
         """The quantum of those who run while `head` is the first in the queue."""
         rule, habits = self.rule, self.habits
         gibs = sum(seat.need + seat.memory.unswappable for seat in running) // GIB or 1
         quantum: float = gibs * max(rule.multiplier * SECOND, QUANTUM_TO_MOVE * habits.cost.ns_per_gib)
-        quantum = min(quantum, rule.most_ns * 5 // 4)
+        quantum = min(quantum, self._most_ns)
         habit = habits.of(head)
         if habit is None:
             fair = NEWCOMERS_NS // max(1, newcomers)
@@ -89,8 +91,8 @@ class Adaptive(Mode):
             return 0
         return min(round(LAG_FACTOR * habit.last_turn * (habit.duty / FIRST_GUESS_DUTY) ** 2), self.longest_lag_ns)
 
-    def first_to_leave(self, now: int, staying: Mapping[int, Seat]) -> Seat:
-        return max(staying.values(), key=lambda seat: self.habits.busy_in_turn(now, seat))
+    def leaving_order(self, now: int, staying: Iterable[Seat]) -> list[Seat]:
+        return sorted(staying, key=lambda seat: self.habits.busy_in_turn(now, seat), reverse=True)
 
     def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
         evicted_bytes = self.habits.evicted_bytes(head, self._memory.capacity)

@@ -5,7 +5,6 @@ from collections.abc import Collection
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.mode import Mode
 from nvshare.core.seat import Seat
-from nvshare.core.wait_queue import WaitQueue
 
 
 class Auto(Mode):
@@ -15,7 +14,7 @@ class Auto(Mode):
     def longest_quantum_ns(self) -> int:
         return max(self.rule.least_ns, self.rule.most_ns)
 
-    def quantum_ns(self, running: Collection[Seat], queue: WaitQueue) -> int:
+    def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
         rule = self.rule
         used = 0
         for seat in running:

@@ -4,7 +4,6 @@ from collections.abc import Collection
 
 from nvshare.core.modes.mode import Mode
 from nvshare.core.seat import Seat
-from nvshare.core.wait_queue import WaitQueue
 
 
 class Fixed(Mode):
@@ -14,5 +13,5 @@ class Fixed(Mode):
     def longest_quantum_ns(self) -> int:
         return self.rule.fixed_ns
 
-    def quantum_ns(self, running: Collection[Seat], queue: WaitQueue) -> int:
+    def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
         return self.rule.fixed_ns

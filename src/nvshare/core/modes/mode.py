@@ -3,7 +3,7 @@
     quantum_ns          how long a running set keeps the GPU while clients wait
     idle_preempt_times  from when on taking an idle holder's lock pays
     lag_ns              by how much a client's rank is later than its policy says
-    first_to_leave      who goes first at a switch
+    leaving_order       who goes first at a switch
     longest_wait_ns     the bound on every wait:
 
         longest wait = horizon + longest lag + n * (longest quantum + grace)
@@ -17,14 +17,13 @@ With gangs (core.gangs) n is the number of clients of the node, and the other te
 gang waits for those before it at each of its GPUs, and once it is first at all of them for at most one quantum more."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from nvshare.core.events import MemoryMoved
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, QuantumRule, Settings
 from nvshare.core.modes.move_cost import MeasuredCost
 from nvshare.core.seat import Seat
-from nvshare.core.wait_queue import WaitQueue
 
 
 class TurnObserver:
@@ -91,15 +90,16 @@ class Mode(TurnObserver, ABC):
         return horizon_ns + self.longest_lag_ns + (clients + 1) * turn_ns
 
     @abstractmethod
-    def quantum_ns(self, running: Collection[Seat], queue: WaitQueue) -> int:
-        """For those who run now, counted from when the first of them came in."""
+    def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
+        """For those who run, counted from when the first of them came in, while `head` is the first in the queue and so
+        many in the queue never had a turn."""
 
     def lag_ns(self, seat: Seat) -> int:
         return 0
 
-    def first_to_leave(self, now: int, staying: Mapping[int, Seat]) -> Seat:
+    def leaving_order(self, now: int, staying: Iterable[Seat]) -> list[Seat]:
         """Of those who stay, in the order of their admission."""
-        return next(iter(staying.values()))
+        return list(staying)
 
     def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
         """For each idle holder the time from which taking its lock pays, if the first in the queue then comes in.

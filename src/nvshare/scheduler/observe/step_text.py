@@ -20,8 +20,10 @@ def clients_of(step: Step) -> frozenset[int]:
 def describe(step: Step, names: Ids = IDS) -> list[str]:
     """A step in sentences, one for each thing worth a line."""
     lines = _describe_event(step.event, names)
+    given = {(action.client, action.gpu) for action in step.actions if isinstance(action, ac.GiveLock)}
     for action in step.actions:
-        lines.extend(_describe_action(action, names))
+        if not (isinstance(action, ac.AnnounceRoom) and (action.client, action.gpu) in given):
+            lines.extend(_describe_action(action, names))
     return lines
 
 
@@ -74,6 +76,10 @@ def _describe_action(action: ac.Action, names: Ids) -> list[str]:
             ]
         case ac.QueueClient():
             return [f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}, place {action.place}"]
+        case ac.AnnounceRoom():
+            return [
+                f"There is room for client {names.client(action.client)} on {names.gpu(action.gpu)}: its lock follows"
+            ]
         case ac.ReportBlocked():
             waits = f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}"
             missing = f"{action.pinned / GIB:.2f} GiB of client {names.client(action.holder)}"

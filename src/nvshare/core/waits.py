@@ -1,0 +1,102 @@
+"""The waiting clients of one GPU: those in the queue, those who are blocked, and what is still to be told about them.
+
+core.turns changes their states and calls this. core.notices takes what is to be told; what is taken is told once."""
+
+from collections.abc import Sequence
+
+from nvshare.core.model import NEVER
+from nvshare.core.seat import Seat
+from nvshare.core.wait_queue import WaitQueue
+
+
+class Waits:
+    """Who waits, and how."""
+
+    def __init__(self) -> None:
+        self.queue = WaitQueue()
+        self.blocked: dict[int, Seat] = {}
+        """Those who wait for memory that the host cannot take (core.host_memory)."""
+        self.is_switching = False
+        """The quantum is over, and room is being made for the first in the queue: core.preemption begins a switch,
+        core.admission ends it."""
+        self.begun: list[Seat] = []
+        """Who started to wait in this step."""
+        self.late_claims: list[tuple[Seat, int]] = []
+        """Who claimed a lock in this step when the time for claims was over, and which."""
+        self.unreported: dict[int, Seat] = {}
+        """Whose wait has not been reported as long, in the order of arrival."""
+
+    def begin(self, seat: Seat, rank: int) -> None:
+        self.queue.push(seat, rank)
+        self.begun.append(seat)
+        self.unreported[seat.client] = seat
+
+    def end(self, now: int, seat: Seat) -> None:
+        if self.blocked.pop(seat.client, None) is None:
+            self.queue.remove(seat)
+        self.unreported.pop(seat.client, None)
+        seat.waited_total += now - seat.waited_since
+        self._end_switch_for_nobody()
+
+    def resume(self, seat: Seat) -> None:
+        """Back into the queue, with the rank it had."""
+        assert seat.kept_rank is not None, "who is to wait again keeps its rank"
+        self.blocked.pop(seat.client, None)
+        self.queue.push(seat, seat.kept_rank)
+
+    def block(self, seat: Seat) -> None:
+        """Out of the queue."""
+        seat.kept_rank = seat.rank
+        self.queue.remove(seat)
+        self.blocked[seat.client] = seat
+        self._end_switch_for_nobody()
+
+    def begin_switch(self) -> None:
+        self.is_switching = True
+
+    def end_switch(self) -> None:
+        self.is_switching = False
+
+    def _end_switch_for_nobody(self) -> None:
+        if not self.queue.order:
+            self.is_switching = False
+
+    def hide(self, seat: Seat) -> None:
+        """Its wait is not reported: another seat of its client waits for the same reason."""
+        del self.unreported[seat.client]
+
+    def place(self, seat: Seat) -> int:
+        """From 1. Who is blocked has no place in the queue; it is told the one behind the last."""
+        return self.queue.place(seat) if seat.rank is not None else len(self.queue) + 1
+
+    # What is to be told.
+
+    def take_begun(self) -> Sequence[Seat]:
+        if not self.begun:
+            return ()
+        taken, self.begun = self.begun, []
+        return [seat for seat in taken if not seat.follows and seat.state in ("waiting", "blocked")]
+
+    def take_late_claims(self) -> Sequence[tuple[Seat, int]]:
+        """Of those who have to wait."""
+        if not self.late_claims:
+            return ()
+        taken, self.late_claims = self.late_claims, []
+        return [(seat, lock) for seat, lock in taken if seat.state in ("waiting", "blocked")]
+
+    def take_long(self, now: int, long_ns: int) -> Sequence[Seat]:
+        """Those who have waited for so long."""
+        taken: list[Seat] = []
+        for seat in self.unreported.values():
+            if now - seat.waited_since < long_ns:
+                break
+            taken.append(seat)
+        for seat in taken:
+            del self.unreported[seat.client]
+        return taken
+
+    def next_long(self, long_ns: int) -> int:
+        """When the next wait will have lasted for so long, or NEVER."""
+        for seat in self.unreported.values():
+            return seat.waited_since + long_ns
+        return NEVER
