@@ -25,7 +25,7 @@ RUN = b"r" * 16
 
 
 def hand_over(one: WireClient, other: WireClient, times: int) -> float:
-    """Pass a lock between two clients; the usual time of a hand-over, in seconds. (The longest tells of the machine.)"""
+    """Pass a lock between two clients; the median time of a hand-over, in seconds."""
     lock, taken = one.take_lock(10 * GIB), []
     other.request(10 * GIB)
     other.hear_until(wire.WaitForMem)

@@ -85,7 +85,7 @@ class Gangs:
         for gang in list(self.all.values()):
             self.unlink(now, *next(iter(gang.seats.items())))
 
-    def note_pause(self, seat: Seat) -> None:
+    def member_paused(self, seat: Seat) -> None:
         """All its gang may be idle now."""
         for uuid in () if seat.gang is None else seat.gang.seats:
             self._touch(self._gpus[uuid])

@@ -231,7 +231,7 @@ class Node:
     def _note_finished(self, now: int, event: ev.WorkFinished, out: list[Action]) -> None:
         gpu, seat = self._at(event.client, event.gpu)
         gpu.turns.work_finished(now, seat)
-        self.gangs.note_pause(seat)
+        self.gangs.member_paused(seat)
 
     def _note_resumed(self, now: int, event: ev.WorkResumed, out: list[Action]) -> None:
         gpu, seat = self._at(event.client, event.gpu)

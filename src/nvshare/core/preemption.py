@@ -61,7 +61,7 @@ class Preemption:
     def _idle_plan(self, now: int, head: Seat) -> tuple[int, list[Seat]]:
         """When idle holders make room for `head`, and which of them go if that time has come.
 
-        The time is the earliest at which enough locks may be taken. As many holders leave as are needed, in the order in
+        The time is the earliest at which enough locks may be taken. As many holders leave as needed, in the order in
         which they paused."""
         turns, memory = self._turns, self._memory
         if turns.waits.is_switching or memory.would_fit(head.need):

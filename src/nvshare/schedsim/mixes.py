@@ -145,7 +145,7 @@ def compare(
     processes: int = 1,
     moves: Moves | None = None,
 ) -> list[Comparison]:
-    """In the order of the seeds, however many processes share the work; `tell` is called for each when its turn comes."""
+    """In the order of the seeds, however many processes share the work; `tell` is called for each in this order."""
     found = []
     for one in _each(
         seeds, partial(_compare_one, contenders=contenders, moves=moves or Moves()), min(processes, len(seeds))
