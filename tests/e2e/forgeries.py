@@ -2,10 +2,10 @@
 
 python - UUID < forgeries.py"""
 
+import contextlib
 import json
 import socket
 import sys
-import time
 import uuid
 
 from nvshare.wire import codec
@@ -20,12 +20,17 @@ class Forger:
 
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(5)
+        self.socket.settimeout(20)
         self.socket.connect(PATH)
         self.decoder = codec.Decoder(m.FROM_SCHEDULER)
 
     def send(self, message: m.Message) -> None:
         self.socket.sendall(codec.encode(message))
+
+    def ping(self) -> None:
+        """If the scheduler still listens, it answers."""
+        with contextlib.suppress(ConnectionError):
+            self.send(m.Ping(gpu=0))
 
     def register(self, *, limit: int, budget: int, run: bytes) -> None:
         entry = m.GpuEntry(
@@ -47,16 +52,12 @@ class Forger:
             )
         )  # fmt: skip
 
-    def hear(self, seconds: float) -> list[m.Message] | None:
-        """What the scheduler says for a while; None when it hangs up."""
+    def hear_until(self, kind: type[m.Message]) -> list[m.Message] | None:
+        """What the scheduler says up to the first message of a kind; None when it hangs up before."""
         heard: list[m.Message] = []
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            self.socket.settimeout(left)
+        while not any(isinstance(message, kind) for message in heard):
             try:
                 data = self.socket.recv(65536)
-            except TimeoutError:
-                break
             except ConnectionError:
                 return None
             if not data:
@@ -69,9 +70,12 @@ def lift_limit() -> dict[str, object]:
     """Claim that there is no limit, that the budget is endless, and ask for 100 GiB."""
     forger = Forger()
     forger.register(limit=0, budget=m.UNLIMITED, run=b"\1" * 16)
-    heard = forger.hear(2.5) or []
+    heard = forger.hear_until(m.SchedOn) or []
     forger.send(m.BudgetAsk(gpu=0, ask=1, need=100 << 30))
-    heard += forger.hear(2) or []
+    while not any(isinstance(message, m.Budget) and message.ask == 1 for message in heard):
+        more = forger.hear_until(m.Budget)
+        assert more is not None, "the question is answered"
+        heard += more
     return {
         "limits": [message.limit for message in heard if isinstance(message, m.UpdateLimit)],
         # Serial 0 is a refusal: whatever figure it carries is not a grant.
@@ -83,16 +87,17 @@ def order(message: m.Message) -> bool:
     """Send what only the scheduler or the operator may; whether it hung up."""
     forger = Forger()
     forger.register(limit=0, budget=0, run=bytes(16))
-    forger.hear(0.5)
+    forger.hear_until(m.SchedOn)
     forger.send(message)
-    return forger.hear(3) is None
+    forger.ping()
+    return forger.hear_until(m.Pong) is None
 
 
 def rubbish() -> bool:
     """Bytes that are no frame; whether it hung up."""
     forger = Forger()
     forger.socket.sendall(b"\xff" * 64)
-    return forger.hear(3) is None
+    return forger.hear_until(m.Pong) is None
 
 
 print(

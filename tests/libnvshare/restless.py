@@ -42,7 +42,8 @@ class Restless:
 
     def has_work(self, peer: Peer) -> bool:
         """A client that asks, or one that said it would go on."""
-        return self.goes_on or isinstance(peer.next(0.2), ReqLock)
+        return self.goes_on or isinstance(peer.next(), ReqLock)
 
     def pause(self, most_ms: float) -> None:
+        """A random time that the client works, so that the drop meets it at any point."""
         time.sleep(self.random.random() * most_ms / 1000)

@@ -49,7 +49,8 @@ RUN_ID = "01" * 16
 RUN = {"NVSHARE_RUN_ID": RUN_ID, "NVSHARE_GPU_MEMORY_LIMIT": LIMIT, "NVSHARE_RECONNECT_MS": "100"}
 OPTIONS = ["--nvml=off", "--kubernetes=off", "--settle-seconds=1", "--switch-time-mode=fixed", "--switch-time-fixed=1"]
 SETTLED_S = 0.3
-"""Between two commands: reports of memory come within 10 ms."""
+"""Between two commands, so that a report of memory (within 10 ms) is in the recording before the next command. An old
+library says nothing when it has nothing to report, so there is no event to wait for. No test waits here."""
 
 
 class Recorder:
