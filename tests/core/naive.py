@@ -199,7 +199,7 @@ class Naive(MemoryNotes):
 
     def _AnnounceRoom(self, now: int, action: ac.AnnounceRoom, node: Node) -> None:  # noqa: N802 - the same
         seat = self.seat(action.client, action.gpu)
-        assert (seat.state, seat.told_wait) == ("waiting", True), "room is announced once to those who were told to wait"
+        assert (seat.state, seat.told_wait) == ("waiting", True), "room is announced once to who was told to wait"
         seat.told_wait = False
 
     def _QueueClient(self, now: int, action: ac.QueueClient, node: Node) -> None:  # noqa: N802 - the same
