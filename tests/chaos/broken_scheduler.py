@@ -41,7 +41,7 @@ def queue_revoked_clients() -> None:
 
 
 def refuse_from_stale_bounds() -> None:
-    """A question about budget is refused by what was last heard of the others, which need not be so any more."""
+    """A question about budget is refused by the last report of the others, which may be out of date."""
 
     def has_proof(self: SharedLimit, question: Question, out: list[Action]) -> bool:
         self._proof_round, self._proof_spare = question.round + 1, self.limit - self.members.bound

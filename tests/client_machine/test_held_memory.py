@@ -1,6 +1,6 @@
 """Memory that the client machine keeps on the host."""
 
-from client_machine.test_machine import Helper
+from client_machine.helper import Helper
 from nvshare.core.model import GIB
 from nvshare.wire import messages as wire
 

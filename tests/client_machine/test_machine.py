@@ -2,94 +2,9 @@
 
 import pytest
 
-from nvshare.client_machine.library import Absence, ClientDo, TurnState, Wait
-from nvshare.client_machine.machine import ClientMachine
+from client_machine.helper import GIB, MILLISECOND, SECOND, Helper
+from nvshare.client_machine.library import TurnState, Wait
 from nvshare.wire import messages as wire
-from nvshare.wire.codec import Decoder, encode
-
-SECOND = 1_000_000_000
-MILLISECOND = 1_000_000
-GIB = 1 << 30
-
-
-class Helper:
-    """A process with one GPU, connected and registered; what its machine wants is noted."""
-
-    def __init__(self, version: int = wire.PROTOCOL_VERSION, *, is_answered: bool = True) -> None:
-        self.now = SECOND
-        self.sent: list[wire.Message] = []
-        self.done: list[str] = []
-        self.moves: list[tuple[str, int]] = []
-        self.machine = ClientMachine(self.now, [(bytes(16), 16 * GIB)], self)
-        self.is_away = False
-        self.tick()
-        if is_answered:
-            self.hear(wire.SchedOn(0, version, 1))
-        self.sent.clear()
-        self.done.clear()
-
-    def tick(self, later: int = 0) -> None:
-        self.now += later
-        self.machine.tick(self.now)
-
-    def pass_time(self, time_ns: int) -> None:
-        """As the helper thread does: a step at each deadline."""
-        end = self.now + time_ns
-        while (deadline := self.machine.next_deadline()) is not None and deadline <= end:
-            self.now = max(self.now, deadline)
-            self.tick()
-        self.now = end
-
-    def hear(self, message: wire.Message) -> None:
-        self.machine.receive(self.now, encode(message))
-
-    def want(self) -> None:
-        self.machine.seen[0].waiters = 1
-        self.tick()
-
-    def count(self, kind: type[wire.Message]) -> int:
-        return sum(isinstance(message, kind) for message in self.sent)
-
-    # client_machine.machine.Surroundings
-
-    def send(self, frames: bytes) -> None:
-        self.sent += Decoder(wire.FROM_CLIENT).feed(frames)
-
-    def connect(self) -> None:
-        if self.is_away:
-            self.machine.not_connected(self.now, Absence.AWAY)
-        else:
-            self.machine.connected()
-
-    def disconnect(self) -> None:
-        self.done.append("disconnect")
-
-    def gate_moved(self, gpu: int, is_open: bool) -> None:
-        self.done.append("open" if is_open else "close")
-
-    def start_drain(self, gpu: int) -> None:
-        self.done.append("drain")
-
-    def stop_drain(self, gpu: int) -> None:
-        self.done.append("stop draining")
-
-    def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
-        self.moves.append(("out" if to_host else "in", size))
-
-    def hold_memory(self, gpu: int, size: int) -> None:
-        self.moves.append(("hold", size))
-
-    def watch_changed(self, gpu: int) -> None:
-        self.done.append("watch")
-
-    def answer(self, ask: int, granted: int) -> None:
-        self.done.append(f"{ask}: {granted}")
-
-    def questions_lost(self) -> None:
-        self.done.append("unanswered")
-
-    def say(self, notices: int) -> None:
-        self.done.append("hung" if notices & ClientDo.SAY_HUNG else "say")
 
 
 def test_a_waiting_client_knows_what_it_waits_for() -> None:
@@ -300,29 +215,3 @@ def test_a_scheduler_that_does_not_know_working_sets_is_sent_none() -> None:
     holding(helper, 7)
     helper.machine.slowed(helper.now, 0, 8)
     assert reports_of(helper) == []
-
-
-def test_a_scheduler_that_went_away_is_expected_for_five_seconds() -> None:
-    helper = Helper()
-    helper.is_away = True
-    helper.machine.lost(helper.now)
-    expected = []
-    for time_ns in (0, 5 * SECOND - 1, 1):
-        helper.pass_time(time_ns)
-        expected.append(helper.machine.is_expected)
-    assert expected == [True, True, False]
-
-
-def test_a_scheduler_that_answers_is_no_longer_expected_but_there() -> None:
-    helper = Helper()
-    helper.machine.lost(helper.now)
-    helper.tick(SECOND)
-    helper.hear(wire.SchedOn(0, wire.PROTOCOL_VERSION, 2))
-    assert helper.machine.is_registered
-    assert not helper.machine.is_expected
-
-
-def test_a_scheduler_that_never_answered_is_not_expected() -> None:
-    helper = Helper(is_answered=False)
-    helper.machine.lost(helper.now)
-    assert not helper.machine.is_expected
