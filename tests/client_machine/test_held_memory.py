@@ -12,7 +12,7 @@ def test_what_is_kept_on_the_host_is_reported_when_it_has_changed_and_on_a_new_c
     for held in (GIB, GIB, 2 * GIB):
         helper.machine.held(0, held)
     helper.machine.lost(helper.now)
-    helper.machine.connected(helper.now)
+    helper.machine.connected()
     helper.hear(wire.SchedOn(0, wire.PROTOCOL_VERSION, 1))
     helper.hear(wire.SchedOff(0, wire.PROTOCOL_VERSION, 1))
     reports = [message for message in helper.sent if isinstance(message, wire.OnHost)]

@@ -74,27 +74,10 @@ def _describe_action(action: ac.Action, names: Ids) -> list[str]:
             return [
                 f"Lock of client {names.client(action.client)} on {names.gpu(action.gpu)} taken back ({action.cause})"
             ]
-        case ac.QueueClient():
-            return [f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}, place {action.place}"]
-        case ac.AnnounceRoom():
-            return [
-                f"There is room for client {names.client(action.client)} on {names.gpu(action.gpu)}: its lock follows"
-            ]
-        case ac.ReportBlocked():
-            waits = f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}"
-            missing = f"{action.pinned / GIB:.2f} GiB of client {names.client(action.holder)}"
-            return [f"{waits} until the host has room for {missing}"]
         case ac.EndTurn():
             held = _duration(action.held_ns)
             how = "did not give its lock back in time: revoked" if action.end == "revoked" else f"lock {action.end}"
             return [f"Client {names.client(action.client)} on {names.gpu(action.gpu)}: {how} after {held}"]
-        case ac.ReportLongWait(place=0):
-            waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"
-            return [f"Client {names.client(action.client)} {waited}: no host memory for {names.client(action.holder)}"]
-        case ac.ReportLongWait():
-            waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}, place {action.place}"
-            held = f"held by {names.client(action.holder)} for {_duration(action.held_ns)}"
-            return [f"Client {names.client(action.client)} {waited}, {held}"]
         case ac.KeepOnHost():
             kept = f"{action.keep / GIB:.2f} GiB of its memory on the host"
             return [f"Client {names.client(action.client)} on {names.gpu(action.gpu)} is told to keep {kept}"]
@@ -106,6 +89,29 @@ def _describe_action(action: ac.Action, names: Ids) -> list[str]:
             return [f"Sending UPDATE_LIMIT to client {names.client(action.client)}: {names.limit(action.limit)}"]
         case ac.Refuse():
             return [f"Refused: {action.reason}"]
+        case _:
+            return _describe_wait(action, names)
+
+
+def _describe_wait(action: ac.Action, names: Ids) -> list[str]:
+    match action:
+        case ac.QueueClient():
+            return [f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}, place {action.place}"]
+        case ac.AnnounceRoom():
+            return [
+                f"There is room for client {names.client(action.client)} on {names.gpu(action.gpu)}: its lock follows"
+            ]
+        case ac.ReportBlocked():
+            waits = f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}"
+            missing = f"{action.pinned / GIB:.2f} GiB of client {names.client(action.holder)}"
+            return [f"{waits} until the host has room for {missing}"]
+        case ac.ReportLongWait(place=0):
+            waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"
+            return [f"Client {names.client(action.client)} {waited}: no host memory for {names.client(action.holder)}"]
+        case ac.ReportLongWait():
+            waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}, place {action.place}"
+            held = f"held by {names.client(action.holder)} for {_duration(action.held_ns)}"
+            return [f"Client {names.client(action.client)} {waited}, {held}"]
         case _:
             return []
 
