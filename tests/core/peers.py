@@ -109,10 +109,10 @@ class Peer:
         self._machine.set_contexts(index, memory.contexts)
 
     def report_working_set(self, gpu: str, used: int | None) -> None:
-        self._machine.working_set(self.places[gpu].index, used)
+        self._machine.working_set(self.uses[gpu].index, used)
 
     def slow_down(self, gpu: str, factor: int) -> None:
-        self._machine.slowed(self._clock(), self.places[gpu].index, factor)
+        self._machine.slowed(self._clock(), self.uses[gpu].index, factor)
 
     def finish_work(self, gpu: str) -> None:
         """All that was submitted is done."""
