@@ -157,11 +157,11 @@ void world_thread_waits(int64_t timeout_ns)
 {
     uint8_t what = nvs_session_is_connected() && !end_ns ? next() : 0;
     if (nvs_session_is_connected())
-        nvs_asks_tick(world.now_ns);
+        nvs_asks_tick();
     if (what % 4 == 1)
         answer(what >> 2 & 1, next() | 128);
     else if (what % 4 == 2)
-        nvs_asks_lost(world.now_ns, false);
+        nvs_asks_lost();
     else
         world.now_ns += what % 4 == 3 ? timeout_ns / 2 + 1 : timeout_ns;
 }
