@@ -59,7 +59,7 @@ class MemoryReports:
         if before.unswappable != reported.unswappable or before.contexts != reported.contexts:
             self._set_fixed(seat)
             self._count(seat)
-        elif seat.memory is before and reported.swappable <= min(self._memory.size, seat.host_room):
+        elif seat.memory is before and not seat.kept and reported.swappable <= min(self._memory.size, seat.host_room):
             self._set_counted(seat, reported)  # The usual case, at once: all of it counted, and all of it does.
         else:
             self._count(seat)
