@@ -74,9 +74,9 @@ def _stop(world: World) -> None:
 
 
 def _hang(world: World) -> None:
-    """The scheduler takes a process for hung; its next PING says otherwise."""
+    """The scheduler takes a process for hung; its next PING says otherwise. It does not look while it hangs itself."""
     process = _someone(world)
-    if process is None or process.connection is None or world.node is None:
+    if process is None or process.connection is None or world.node is None or world.is_hung:
         return
     if process.connection.client in world.node.clients:
         world.tell_node(ev.ClientSilent(process.connection.client))
