@@ -76,7 +76,8 @@ def check_nobody_waits_for_the_hung(processes: list[Process], since: int) -> Non
         if process.is_stopped or process.went_on_at > since or connection is None or not process.machine.is_registered:
             continue
         for gpu, use in process.uses.items():
-            waits = use.waits_since is not None and use.waits_since <= since
+            drains = process.machine.state(use.index) is TurnState.DRAINING or use.drained_at > since
+            waits = use.waits_since is not None and use.waits_since <= since and not drains
             assert not waits, f"p{process.pid} waits for {gpu} and for a scheduler that hangs"
 
 

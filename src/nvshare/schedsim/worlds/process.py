@@ -29,7 +29,10 @@ class Connection:
 class GpuUse:
     """What a process's threads do at one GPU."""
 
-    __slots__ = ("account", "ask", "drains", "gpu", "has_work", "index", "is_open", "needs", "waits_since", "worked")
+    __slots__ = (
+        "account", "ask", "drained_at", "drains", "gpu", "has_work", "index", "is_open", "needs", "waits_since",
+        "worked",
+    )  # fmt: skip
 
     def __init__(self, gpu: str, index: int, account: Account) -> None:
         self.gpu = gpu
@@ -49,6 +52,8 @@ class GpuUse:
         """The number of its question about that, once it is sent."""
         self.drains = 0
         """Drains begun or given up; says whether one that ends is still wanted."""
+        self.drained_at = 0
+        """When the last drain ended: until then a thread at the gate waits for its own process."""
 
 
 class Outside(Protocol):
@@ -158,6 +163,7 @@ class Process:
     def drained(self, use: GpuUse, number: int) -> None:
         """The last kernels before a drop have finished."""
         if number == use.drains:
+            use.drained_at = self._world.now
             self.machine.drained(self._world.now, use.index, again=use.has_work)
             self.wake()
 
