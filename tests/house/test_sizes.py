@@ -21,7 +21,6 @@ CHECK = "a sequence of calls and their results, read from top to bottom"
 LONG_FILES = {
     "native/include/cuda_api.h": API,
     "native/include/cuda_types.h": API,
-    "src/nvshare/schedsim/worlds/world.py": "scheduler, processes and wires of a world share one heap",
     "src/nvshare/wire/messages.py": "the whole protocol is in one place",
     "tests/native/lib_client.c": "one command of the test program after the other",
     "tests/native/simgpu_graphs.c": CHECK,

@@ -17,6 +17,7 @@ from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
 from nvshare.core.preemption import Preemption
+from nvshare.schedsim.worlds import faults
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
 from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.week import Week
@@ -149,21 +150,23 @@ def test_a_machine_that_waits_for_a_hung_scheduler_is_found_out(broken_machine: 
 
 def test_a_lock_kept_while_the_scheduler_was_away_is_given_back_when_it_is_there_again() -> None:
     world = World(0)
+    for process in list(world.processes.values()):
+        world.kill(process)
     process = Process(99, "run/a", 0, [GPUS[0]], world)
-    world.processes = {99: process}
+    world.processes[99] = process
     process.work(GPUS[0])
-    world.is_calm = True
+    world.chance.is_calm = True
     world.play(until=world.now + 2 * SECOND)
     process.work(GPUS[0])
     world.play(until=world.now + SECOND)
     lock = process.machine.turns[0].lock
-    world.kill_daemon()
+    world.daemon.kill()
     process.end_contexts(GPUS[0])
     assert lock
     assert process.uses[GPUS[0]].is_open
-    world.start_daemon()
+    world.daemon.start()
     world.play(until=world.now + 5 * SECOND)
-    released = [event for _, event, _ in world.journal if isinstance(event, ev.LockReleased)]
+    released = [event for _, event, _ in world.daemon.journal if isinstance(event, ev.LockReleased)]
     assert [(event.lock, event.again) for event in released] == [(lock, False)]
     assert process.machine.state(0) is TurnState.NONE
 
@@ -184,12 +187,13 @@ def test_a_wait_of_an_hour_keeps_its_place() -> None:
         card = 80 * GIB
 
     world = Big(6)
-    world.is_calm = True
+    world.chance.is_calm = True
     for process in list(world.processes.values()):
         world.kill(process)
-    assert world.node is not None
-    world.tell_node(ev.GpuFound(GPUS[0], Big.card))
-    world.tell_node(ev.QuantumSet(LONG_QUANTUM_NS))
+    node = world.daemon.node
+    assert node is not None
+    world.daemon.tell(ev.GpuFound(GPUS[0], Big.card))
+    world.daemon.tell(ev.QuantumSet(LONG_QUANTUM_NS))
     processes = [Process(100 + number, f"run/{number}", 0, [GPUS[0]], world) for number in range(4)]
     for process in processes:
         world.processes[process.pid] = process
@@ -197,7 +201,7 @@ def test_a_wait_of_an_hour_keeps_its_place() -> None:
         process.work(GPUS[0])
     began = world.now
     turns = {process.pid: process.uses[GPUS[0]] for process in processes}
-    bound = world.node.gpus[GPUS[0]].longest_wait_ns(len(processes))
+    bound = node.gpus[GPUS[0]].longest_wait_ns(len(processes))
     assert bound > 3600 * SECOND
     connections = None
     longest = 0
@@ -222,19 +226,12 @@ def test_soak_plays_the_world_of_a_seed() -> None:
 def test_worlds_are_no_idle_ones() -> None:
     """Every kind of action is seen within a few worlds."""
     seen: set[str] = set()
-
-    class Watched(World):
-        def tell_node(self, event: object) -> None:
-            super().tell_node(event)  # type: ignore[arg-type]
-            if self.node is not None:
-                seen.update(type(action).__name__ for action in self.journal[-1][2])
-
-    from nvshare.schedsim.worlds import faults
-
     for seed in range(4):
-        world = Watched(seed)
+        world = World(seed)
         faults._fail_soon(world)
-        world.play(steps=1500)
+        while world.daemon.steps < 1500:
+            world.play(steps=world.daemon.steps + 1)
+            seen.update(type(action).__name__ for _, _, actions in world.daemon.journal for action in actions)
     wanted = {"GiveLock", "DropLock", "QueueClient", "AnnounceRoom", "TellContended", "UpdateLimit", "GiveBudget",
               "RecallBudget", "EndTurn", "SwitchScheduling", "ReportLimit"}  # fmt: skip
     assert wanted <= seen

@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND
@@ -23,15 +24,15 @@ class BrokenWorldError(Exception):
 
     def __init__(self, world: World, steps: int, error: Exception) -> None:
         last = "\n".join(
-            f"  {now / SECOND:.6f} {event}\n      {list(actions)}" for now, event, actions in world.journal
+            f"  {now / SECOND:.6f} {event}\n      {list(actions)}" for now, event, actions in world.daemon.journal
         )
         where = "".join(traceback.format_tb(error.__traceback__)[-3:])
         super().__init__(
-            f"the last steps:\n{last}\n{where}seed {world.seed}, step {world.steps} (of worlds with {steps} steps), at"
-            f" {world.now / SECOND:.6f} s: {type(error).__name__}: {error}"
+            f"the last steps:\n{last}\n{where}seed {world.seed}, step {world.daemon.steps} (of worlds with {steps}"
+            f" steps), at {world.now / SECOND:.6f} s: {type(error).__name__}: {error}"
         )
         self.seed = world.seed
-        self.step = world.steps
+        self.step = world.daemon.steps
 
 
 def play(seed: int, steps: int) -> Played:
@@ -43,17 +44,19 @@ def play(seed: int, steps: int) -> Played:
         world.calm_down()
     except Exception as error:
         raise BrokenWorldError(world, steps, error) from error
-    return Played(seed, world.steps, world.digest)
+    return Played(seed, world.daemon.steps, world.daemon.digest)
 
 
 def _fail_soon(world: World) -> None:
     def fail() -> None:
-        if not world.is_calm:
-            if not world.is_hung or world.chance.random() < 0.1:  # rarely two at once: the first one must be noticed
+        if not world.chance.is_calm:
+            if (
+                not world.daemon.is_hung or world.chance.random() < 0.1
+            ):  # rarely two at once: the first one must be noticed
                 world.chance.choices(list(FAULTS), list(FAULTS.values()))[0](world)
             _fail_soon(world)
 
-    world.at(world.chance.randrange(2 * SECOND) * world.pace, fail)
+    world.timeline.at(world.chance.randrange(2 * SECOND) * world.pace, fail)
 
 
 def _someone(world: World) -> Process | None:
@@ -62,24 +65,24 @@ def _someone(world: World) -> Process | None:
 
 def _lose_connection(world: World) -> None:
     if process := _someone(world):
-        world.cut(process)
+        world.daemon.cut(process)
 
 
 def _stop(world: World) -> None:
     """SIGSTOP, and SIGCONT a while later: shorter or longer than the grace time."""
     process = _someone(world)
     if process is not None and not process.is_stopped:
-        world.stop(process)
-        world.at(world.chance.randrange(world.chance.choice([SECOND, 30 * SECOND])), lambda: world.go_on(process))
+        process.stop()
+        world.timeline.at(world.chance.randrange(world.chance.choice([SECOND, 30 * SECOND])), process.go_on)
 
 
 def _hang(world: World) -> None:
     """The scheduler takes a process for hung; its next PING says otherwise. It does not look while it hangs itself."""
     process = _someone(world)
-    if process is None or process.connection is None or world.node is None or world.is_hung:
+    if process is None or process.connection is None or world.daemon.node is None or world.daemon.is_hung:
         return
-    if process.connection.client in world.node.clients:
-        world.tell_node(ev.ClientSilent(process.connection.client))
+    if process.connection.client in world.daemon.node.clients:
+        world.daemon.tell(ev.ClientSilent(process.connection.client))
 
 
 def _kill(world: World) -> None:
@@ -93,14 +96,16 @@ def _spawn(world: World) -> None:
 
 
 def _restart_daemon(world: World) -> None:
-    world.kill_daemon()
-    world.at(world.chance.randrange(world.chance.choice([SECOND, 10 * SECOND, 30 * SECOND])), world.start_daemon)
+    world.daemon.kill()
+    world.timeline.at(
+        world.chance.randrange(world.chance.choice([SECOND, 10 * SECOND, 30 * SECOND])), world.daemon.start
+    )
 
 
 def _hang_daemon(world: World) -> None:
     """For shorter or longer than clients take to notice."""
-    world.hang_daemon()
-    world.at(world.chance.randrange(world.chance.choice([SECOND, 100 * SECOND])), world.unhang_daemon)
+    world.daemon.hang()
+    world.timeline.at(world.chance.randrange(world.chance.choice([SECOND, 100 * SECOND])), world.daemon.go_on)
 
 
 def _storm_limits(world: World) -> None:
@@ -108,7 +113,8 @@ def _storm_limits(world: World) -> None:
     for _ in range(world.chance.randint(1, 20)):
         group = world.chance.choice(["run/a", "run/b"])
         limit = world.chance.choice([None, 0, GIB, 3 * GIB, 8 * GIB])
-        world.at(world.chance.randrange(20 * MILLISECOND), lambda g=group, n=limit: world.tell_node(ev.LimitSet(g, n)))  # type: ignore[misc]
+        change = ev.LimitSet(group, limit)
+        world.timeline.at(world.chance.randrange(20 * MILLISECOND), partial(world.daemon.tell, change))
 
 
 def _jump_clock(world: World) -> None:
@@ -117,38 +123,38 @@ def _jump_clock(world: World) -> None:
         world.sleep(world.chance.randrange(60 * SECOND))
         return
     back = world.chance.randrange(10 * SECOND)
-    world.clock_error += back
+    world.daemon.clock_error += back
 
     def correct() -> None:
-        world.clock_error -= back
+        world.daemon.clock_error -= back
 
-    world.at(world.chance.randrange(5 * SECOND), correct)
+    world.timeline.at(world.chance.randrange(5 * SECOND), correct)
 
 
 def _ring_for_nothing(world: World) -> None:
     """Alarms that nobody set, several at once."""
     for _ in range(3):
-        world.tell_node(ev.AlarmRang())
+        world.daemon.tell(ev.AlarmRang())
 
 
 def _measure(world: World) -> None:
     foreign = world.chance.choice([0, 0, GIB, 14 * GIB])
-    world.tell_node(ev.MemoryMeasured(world.chance.choice(GPUS), foreign, world.chance.choice([None, 300 * MIB])))
+    world.daemon.tell(ev.MemoryMeasured(world.chance.choice(GPUS), foreign, world.chance.choice([None, 300 * MIB])))
 
 
 def _switch_off(world: World) -> None:
-    world.tell_node(ev.SchedulingSwitched(False))
-    world.at(world.chance.randrange(5 * SECOND), lambda: world.tell_node(ev.SchedulingSwitched(True)))
+    world.daemon.tell(ev.SchedulingSwitched(False))
+    world.timeline.at(world.chance.randrange(5 * SECOND), lambda: world.daemon.tell(ev.SchedulingSwitched(True)))
 
 
 def _set_quantum(world: World) -> None:
     if world.pace != 1:
         return
     if world.settings.quantum.mode == "adaptive":
-        world.tell_node(ev.ModeSet(world.chance.choice(["auto", "adaptive"]), world.chance.choice([None, *GPUS])))
+        world.daemon.tell(ev.ModeSet(world.chance.choice(["auto", "adaptive"]), world.chance.choice([None, *GPUS])))
         return
     quantum = world.chance.choice([SECOND, 10 * SECOND])
-    world.tell_node(ev.QuantumSet(quantum, world.chance.choice([None, *GPUS])))
+    world.daemon.tell(ev.QuantumSet(quantum, world.chance.choice([None, *GPUS])))
 
 
 FAULTS: dict[Callable[[World], None], float] = {

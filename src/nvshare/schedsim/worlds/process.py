@@ -3,27 +3,17 @@
 The machine is the one that ships (nvshare.client_machine). What is played here is what lies around it: threads, kernels
 that take their time to drain, and the wires."""
 
+from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
 from nvshare.client_machine.library import Account, Config, Verdict
 from nvshare.client_machine.machine import ClientMachine
-from nvshare.schedsim.scheduler_end import SchedulerEnd
+from nvshare.schedsim.worlds.connection import Connection
+from nvshare.schedsim.worlds.timeline import Alarm, Timeline
 
 LINK_BYTES_PER_NS = 12
 """How fast memory moves in bulk."""
-
-
-class Connection:
-    """One connection's life. Messages on a closed one are lost."""
-
-    def __init__(self, epoch: int, scheduler: SchedulerEnd) -> None:
-        self.client = scheduler.who.client
-        self.epoch = epoch
-        self.scheduler = scheduler
-        self.is_open = True
-        self.said_at = 0
-        self.heard_at = 0
 
 
 class GpuUse:
@@ -59,7 +49,7 @@ class GpuUse:
 class Outside(Protocol):
     """What a process needs of its world."""
 
-    now: int
+    timeline: Timeline
     card: int
 
     def say(self, process: "Process", frames: bytes) -> None:
@@ -71,9 +61,6 @@ class Outside(Protocol):
     def drain_later(self, process: "Process", use: GpuUse) -> None:
         """Call `drained` when the kernels under way have finished."""
 
-    def wake_at(self, process: "Process", deadline: int | None) -> None:
-        """Call `wake` at that time."""
-
 
 class Process:
     """Everything between one program's threads and the scheduler."""
@@ -82,31 +69,64 @@ class Process:
         self.pid = pid
         self.group = group
         self.connection: Connection | None = None
+        self.is_alive = True
         self.is_stopped = False
         self.went_on_at = 0
         """When it last could do anything again."""
         self.asks = 0
         self._world = world
+        self._timeline = world.timeline
+        self._held: list[Callable[[], None]] = []
+        self._alarm = Alarm(world.timeline, self.wake, self.do)
         cards = [(UUID(gpu.removeprefix("GPU-")).bytes, world.card) for gpu in gpus]
-        self.machine = ClientMachine(world.now, cards, self, Config(own_limit=own_limit, name=f"p{pid}".encode()))
+        self.machine = ClientMachine(
+            world.timeline.now, cards, self, Config(own_limit=own_limit, name=f"p{pid}".encode())
+        )
         self.uses = {gpu: GpuUse(gpu, i, self.machine.accounts[i]) for i, gpu in enumerate(gpus)}
         self._by_index = list(self.uses.values())
 
     def wake(self) -> None:
         """One step of the helper thread: something may have changed, or time has passed."""
-        self.machine.tick(self._world.now)
+        self.machine.tick(self._timeline.now)
         self._look_at_needs()
-        self._world.wake_at(self, self.machine.next_deadline())
+        self._alarm.set(self.machine.next_deadline(), lambda deadline: max(0, deadline - self._timeline.now))
 
     def hear(self, frame: bytes) -> None:
-        self.machine.receive(self._world.now, frame)
+        self.machine.receive(self._timeline.now, frame)
         self.wake()
 
     def lose(self) -> None:
         """The connection is gone."""
         self.connection = None
-        self.machine.lost(self._world.now)
+        self.machine.lost(self._timeline.now)
         self.wake()
+
+    # What is done to it.
+
+    def do(self, what: Callable[[], None]) -> None:
+        """What happens to a stopped process happens when it goes on."""
+        if not self.is_alive:
+            return
+        if self.is_stopped:
+            self._held.append(what)
+        else:
+            what()
+
+    def stop(self) -> None:
+        """SIGSTOP."""
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self.is_stopped = False
+        self.went_on_at = self._timeline.now
+        held, self._held = self._held, []
+        for what in held:
+            what()
+
+    def die(self) -> None:
+        self.is_alive = False
+        self._held.clear()
 
     # What its threads do.
 
@@ -158,13 +178,13 @@ class Process:
         self.machine.working_set(self.uses[gpu].index, used)
 
     def slow_down(self, gpu: str) -> None:
-        self.machine.slowed(self._world.now, self.uses[gpu].index, 1000)
+        self.machine.slowed(self._timeline.now, self.uses[gpu].index, 1000)
 
     def drained(self, use: GpuUse, number: int) -> None:
         """The last kernels before a drop have finished."""
         if number == use.drains:
-            use.drained_at = self._world.now
-            self.machine.drained(self._world.now, use.index, again=use.has_work)
+            use.drained_at = self._timeline.now
+            self.machine.drained(self._timeline.now, use.index, again=use.has_work)
             self.wake()
 
     def _reserve(self, use: GpuUse) -> None:
@@ -199,7 +219,7 @@ class Process:
         if not is_waiting:
             use.waits_since = None
         elif use.waits_since is None:
-            use.waits_since = self._world.now
+            use.waits_since = self._timeline.now
 
     def _look_idle(self, use: GpuUse) -> None:
         if not use.has_work and self.machine.watches(use.index):

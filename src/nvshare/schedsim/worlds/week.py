@@ -63,53 +63,56 @@ class Week(World):
 
     def kill(self, process: Process) -> None:
         super().kill(process)
-        if not self.is_calm:
+        if not self.chance.is_calm:
             self.spawn()
 
     def hours(self, count: int) -> Iterator[Hour]:
         """Play so many hours; what each was like."""
         for hour in range(count):
-            before = self.steps
+            before = self.daemon.steps
             self.play(until=self.now + HOUR)
-            self._given.clear()  # or this record of all locks, which is ours, would grow
+            self.daemon.given.clear()  # or this record of all locks, which is ours, would grow
             waits = [wait for process in self.processes.values() for wait in self._waits(process)]
             self._check_waits(waits)
             longest_s = max(waits, default=0) / SECOND
-            clients = len(self.node.clients) if self.node else 0
-            yield Hour(hour, self.steps - before, clients, len(waits), longest_s, _memory_bytes(), _descriptors())
+            clients = len(self.daemon.node.clients) if self.daemon.node else 0
+            yield Hour(
+                hour, self.daemon.steps - before, clients, len(waits), longest_s, _memory_bytes(), _descriptors()
+            )
 
     def end(self) -> None:
         """Nobody computes any more: all agree, and nothing is left behind."""
-        self.is_calm = True
-        self.unhang_daemon()
-        self.start_daemon()
+        self.chance.is_calm = True
+        self.daemon.go_on()
+        self.daemon.start()
         processes = list(self.processes.values())
         for process in processes:
-            self.go_on(process)
+            process.go_on()
             for gpu in process.uses:
                 process.stop_working(gpu)
         self.play(until=self.now + 2 * (LONG_QUANTUM_NS + self.settings.grace_ns))
-        assert self.node is not None
-        laws.check_agreement(self.node, processes)
+        node = self.daemon.node
+        assert node is not None
+        laws.check_agreement(node, processes)
         for process in processes:
             self.kill(process)
-        assert not self.node.clients
-        assert all(not gpu.turns.seats and not gpu.turns.queue.order for gpu in self.node.gpus.values())
+        assert not node.clients
+        assert all(not gpu.turns.seats and not gpu.turns.queue.order for gpu in node.gpus.values())
 
     def _gpu(self) -> str:
         return self.chance.choice(GPUS)
 
     def _live(self, process: Process) -> None:
         """It computes with most of a GPU until that is done, frees it, and rests for hours."""
-        if self.is_calm or process.pid not in self.processes:
+        if self.chance.is_calm or not process.is_alive:
             return
         (use,) = process.uses.values()
         if use.has_work:
-            self._hold_or_do(process, lambda: self._finish(process, use))
+            process.do(lambda: self._finish(process, use))
         elif self.chance.random() < min(MAX_SHARE, BEGINNINGS_PER_PAUSE / self._population):
-            self._hold_or_do(process, lambda: self._begin(process, use))
+            process.do(lambda: self._begin(process, use))
         pause = COMPUTE_NS if use.has_work else 2 * PAUSE_NS
-        self.at(self.chance.randrange(pause), lambda: self._live(process))
+        self.timeline.at(self.chance.randrange(pause), lambda: self._live(process))
 
     def _begin(self, process: Process, use: GpuUse) -> None:
         process.allocate(use.gpu, 13 * GIB)
@@ -124,18 +127,19 @@ class Week(World):
         return [self.now - use.waits_since for use in process.uses.values() if use.waits_since is not None]
 
     def _check_waits(self, waits: list[int]) -> None:
-        if self.node is None:
+        node = self.daemon.node
+        if node is None:
             return
-        bound = max(gpu.longest_gang_wait_ns(len(self.processes)) for gpu in self.node.gpus.values())
+        bound = max(gpu.longest_gang_wait_ns(len(self.processes)) for gpu in node.gpus.values())
         assert max(waits, default=0) <= bound, "nobody waits longer than the core says"
 
     def _fail_soon(self) -> None:
         def fail() -> None:
-            if not self.is_calm:
+            if not self.chance.is_calm:
                 self.chance.choices(list(FAULTS), list(FAULTS.values()))[0](self)
                 self._fail_soon()
 
-        self.at(self.chance.randrange(2 * FAULT_NS), fail)
+        self.timeline.at(self.chance.randrange(2 * FAULT_NS), fail)
 
 
 def _memory_bytes() -> int:
