@@ -34,6 +34,7 @@ class FakeApiServer:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.events: list[dict[str, Any]] = []
         self.refuse: tuple[int, str] | None = None
+        """Status and message of every answer. Of 429 as a real server sends it: text, and with Retry-After."""
         self._changed = asyncio.Condition()
         self._end_streams = 0
         self._writers: set[asyncio.StreamWriter] = set()
@@ -141,7 +142,7 @@ class FakeApiServer:
             self.requests.append((request.method.decode(), target.path, query))
             self._changed.notify_all()
         if self.refuse is not None:
-            await self._send(http, writer, self.refuse[0], {"kind": "Status", "message": self.refuse[1]})
+            await self._refuse(http, writer, *self.refuse)
         elif request.method == b"POST":
             async with self._changed:
                 self.events.append(json.loads(body))
@@ -155,10 +156,21 @@ class FakeApiServer:
             metadata = {"resourceVersion": str(self.version)}
             await self._send(http, writer, 200, {"metadata": metadata, "items": list(self.pods.values())})
 
+    async def _refuse(self, http: Any, writer: asyncio.StreamWriter, status: int, message: str) -> None:
+        if status == 429:
+            await self._send_text(http, writer, status, f"{message}\n", [("Retry-After", "1")])
+        else:
+            await self._send(http, writer, status, {"kind": "Status", "message": message})
+
     async def _send(self, http: Any, writer: asyncio.StreamWriter, status: int, body: object) -> None:
-        data = json.dumps(body).encode()
-        headers = [("Content-Length", str(len(data))), ("Content-Type", "application/json")]
-        writer.write(http.send(h11.Response(status_code=status, headers=headers)))
+        await self._send_text(http, writer, status, json.dumps(body), [("Content-Type", "application/json")])
+
+    async def _send_text(
+        self, http: Any, writer: asyncio.StreamWriter, status: int, text: str, headers: list[tuple[str, str]]
+    ) -> None:
+        data = text.encode()
+        length = ("Content-Length", str(len(data)))
+        writer.write(http.send(h11.Response(status_code=status, headers=[length, *headers])))
         writer.write(http.send(h11.Data(data=data)) + http.send(h11.EndOfMessage()))
         await writer.drain()
 

@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from kube.fake_apiserver import FakeApiServer
 from kube.test_watch import GIB, changed, following, limited, not_older_than
 from nvshare.core.events import PodRemoved
@@ -84,5 +86,41 @@ def test_a_server_that_refuses_is_not_hammered() -> None:
                 await server.until(lambda: len(server.requests) >= 5)
             # Pauses of 0, 0.1, 0.2 and 0.4 s, each shortened to a half at most.
             assert time.monotonic() - began >= 0.35
+
+    asyncio.run(story())
+
+
+def test_a_watch_that_is_one_too_many_is_asked_for_again_when_the_server_says_and_nothing_is_listed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, following(server) as listener:
+            await listener.take(1)
+            await server.until_watched(1)
+            server.refuse = (429, "Too many requests, please try again later.")
+            await server.end_streams()
+            await server.until_watched(2)
+            began = time.monotonic()
+            server.refuse = None
+            await server.put(limited("a", "1Gi"))
+            assert await listener.take(1) == [changed("a", GIB)]
+            assert time.monotonic() - began >= 1.0
+            assert server.count(watch=False) == 1
+
+    asyncio.run(story())
+    assert "HTTP 429: Too many requests, please try again later.; the last limits stay in force" in caplog.text
+
+
+def test_a_list_that_is_one_too_many_is_asked_for_again_when_the_server_says() -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server:
+            server.refuse = (429, "Too many requests, please try again later.")
+            async with following(server) as listener:
+                await server.until(lambda: server.count(watch=False) == 1)
+                began = time.monotonic()
+                server.refuse = None
+                await listener.take(1)
+                assert time.monotonic() - began >= 1.0
+                assert server.count(watch=False) == 2
 
     asyncio.run(story())

@@ -38,10 +38,10 @@ class Listener:
         self.complaints.append(what)
         self._more.set()
 
-    async def _failed(self, why: str, *, at_once: bool = False) -> None:
+    async def _failed(self, why: str, *, at_once: bool = False, at_least_s: int = 0) -> None:
         self.tries += 1
         self._more.set()
-        await self._pause(why, at_once=at_once)
+        await self._pause(why, at_once=at_once, at_least_s=at_least_s)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):

@@ -24,14 +24,17 @@ _MAX_LINE_BYTES = 16 << 20
 """An object in etcd is at most 1.5 MiB; a line beyond this is not from an API server."""
 _CONNECT_S = 10.0
 _REPLY_S = 30.0
+_LONGEST_RETRY_AFTER_S = 60
 
 
 class ApiError(Exception):
     """The API server answered with an error."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, retry_after_s: int = 0) -> None:
         super().__init__(f"HTTP {status}: {message}")
         self.status = status
+        self.retry_after_s = retry_after_s
+        """How long the server wants to be left alone; 0 if it does not say."""
 
 
 class Server(Record, frozen=True):
@@ -141,7 +144,8 @@ class _Exchange:
         if not isinstance(event, h11.Response):
             raise ConnectionError(f"the API server did not answer: {event!r}")
         if not 200 <= event.status_code < 300:
-            raise ApiError(event.status_code, _message(await self.whole_body()))
+            message = _message(await self.whole_body())
+            raise ApiError(event.status_code, message, _retry_after_s(event))
 
     async def whole_body(self) -> bytes:
         return b"".join([data async for data in self._chunks(None)])
@@ -180,4 +184,10 @@ def _message(body: bytes) -> str:
     """The message of the server's Status object, or the body."""
     with contextlib.suppress(ValueError, AttributeError):
         return str(json.loads(body).get("message", ""))
-    return body[:200].decode(errors="replace")
+    return body[:200].decode(errors="replace").strip()
+
+
+def _retry_after_s(answer: h11.Response) -> int:
+    """The API server's header is in seconds."""
+    text = next((value for name, value in answer.headers if name == b"retry-after"), b"")
+    return min(int(text), _LONGEST_RETRY_AFTER_S) if text.isdigit() else 0

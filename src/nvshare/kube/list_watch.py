@@ -1,11 +1,12 @@
 """Lists and watches some objects of the API server: the state now, and every change after it.
 
 One list gives the present state and a version; one watch from that version gives every change after it. A watch ends in
-one of four ways, and the next step depends on it:
+one of five ways, and the next step depends on it:
 
     normally (the server's timeout)      watch again from the last version seen, at once
     410 Gone                             list again: the version is too old. It may come as the answer's status or,
                                          with status 200, as an ERROR event inside the stream
+    429 Too Many Requests                the same request again, after the time that the server says
     another HTTP error                   list again, after a pause
     no connection, connection lost       watch again from the last version, after a pause
 
@@ -31,6 +32,7 @@ from nvshare.record import Record
 log = logging.getLogger(__name__)
 
 _GONE = 410
+_TOO_MANY = 429
 _VERSION_TOO_LARGE = 504
 _WATCH_S = (240, 480)
 _SILENCE_GRACE_S = 30
@@ -96,8 +98,9 @@ class ListWatch(ABC):
                     await self._list()
                 await self._watch()
             except ApiError as error:
-                self._must_list = True
-                await self._pause(f"the API server refused: {error}", at_once=error.status == _GONE)
+                self._must_list = self._must_list or error.status != _TOO_MANY
+                why = f"the API server refused: {error}"
+                await self._pause(why, at_once=error.status == _GONE, at_least_s=error.retry_after_s)
             except (OSError, TimeoutError) as error:
                 await self._pause(f"no API server ({error or type(error).__name__})")
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -153,12 +156,13 @@ class ListWatch(ABC):
                 pass  # BOOKMARK: only a version
         self._version = _decode_version(item).metadata.resourceVersion
 
-    async def _pause(self, why: str, *, at_once: bool = False) -> None:
+    async def _pause(self, why: str, *, at_once: bool = False, at_least_s: int = 0) -> None:
         if why and why != self._last_warning:
             self._last_warning = why
             log.warning("Cannot watch %s: %s; %s", self._what, why, self._meanwhile)
         if self._pause_s or not at_once:
-            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, not for security
+            await asyncio.sleep(max(self._pause_s * jitter, at_least_s * 2 * jitter))
         self._pause_s = min(max(_FIRST_PAUSE_S, self._pause_s * 2), _LONGEST_PAUSE_S)
 
     def _recovered(self) -> None:
