@@ -6,7 +6,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test lint check-generated bench e2e simulate soak chaos sanitize fuzz torch numba release nightly generate clean
+.PHONY: help setup native demo test lint check-generated bench e2e scale simulate soak chaos sanitize fuzz torch numba release nightly generate clean
 
 help:  ## Lists the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
@@ -60,6 +60,10 @@ sanitize: native  ## Runs the library's tests under TSan, then under ASan and UB
 
 fuzz: setup  ## Fuzzes every parser, SECONDS=60 each: Python with atheris, the library with libFuzzer
 	@tools/fuzz.sh $(or $(SECONDS),60)
+
+scale: native  ## Measures the load of 1,000 nodes on a real API server (root; builds Kubernetes once)
+	@tools/cluster/build-kubernetes.sh && tools/cluster/build-runtime.sh
+	@PYTHONPATH=src $(BIN)/python bench/apiserver.py
 
 e2e: native  ## Runs the user's scenarios on a real Kubernetes node on this machine (root; builds Kubernetes once)
 	@tools/e2e.sh

@@ -31,6 +31,7 @@ TARGETS = (
     "e2e",
     "e2e-1.36",
     "e2e-1.34",
+    "scale",
 )
 VARIANTS = {f"e2e-{release}": ("e2e", f"KUBERNETES={release}") for release in ("1.36", "1.34")}
 """A target with other settings: what `make` is given."""

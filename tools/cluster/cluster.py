@@ -21,12 +21,26 @@ from images import import_image, pause_image
 from pki import make as make_pki
 from settings import BIN, CONTAINERD_SOCKET, KUBECONFIG, KUBELET_ROOT, LOGS, NODE, PKI, RUN, RUNTIME_BIN, SERVICE_IP
 
+RUNC = Path("/usr/sbin/runc")
 PIDS = RUN / "pids.json"
 _READY_S = 90.0
 
 
-def up(runtime: Path) -> None:
+def up(runtime: Path = RUNC) -> None:
     """Start everything and wait until the node is ready."""
+    up_api_server(runtime)
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    start("containerd")
+    wait_for("containerd", CONTAINERD_SOCKET.exists)
+    import_image(pause_image(PAUSE_IMAGE))
+    for name in ("kube-controller-manager", "kube-scheduler", "kubelet"):
+        start(name)
+    wait_for("the node", lambda: "True" in node_ready())
+    wait_for("the default service account", lambda: bool(kubectl("get", "sa", "default", "-o", "name", check=False)))
+
+
+def up_api_server(runtime: Path = RUNC) -> None:
+    """Start etcd and the API server only."""
     if PIDS.exists():
         down()
     for path in (RUN, LOGS):
@@ -34,17 +48,14 @@ def up(runtime: Path) -> None:
     make_pki(PKI)
     write_configuration(runtime)
     _run("ip", "address", "replace", f"{SERVICE_IP}/32", "dev", "lo")
-    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
-    for name in ("etcd", "containerd"):
+    for name in ("etcd", "kube-apiserver"):
         start(name)
-    wait_for("containerd", CONTAINERD_SOCKET.exists)
-    import_image(pause_image(PAUSE_IMAGE))
-    start("kube-apiserver")
     wait_for("kube-apiserver", lambda: kubectl("get", "--raw", "/readyz", check=False) == "ok")
-    for name in ("kube-controller-manager", "kube-scheduler", "kubelet"):
-        start(name)
-    wait_for("the node", lambda: "True" in node_ready())
-    wait_for("the default service account", lambda: bool(kubectl("get", "sa", "default", "-o", "name", check=False)))
+
+
+def pid_of(name: str) -> int:
+    """Of a component that runs."""
+    return _pids()[name]
 
 
 def start(name: str) -> None:
@@ -173,7 +184,7 @@ def main() -> None:
     match sys.argv[1:]:
         case ["up", *runtime]:
             began = time.monotonic()
-            up(Path(runtime[0]) if runtime else Path("/usr/sbin/runc"))
+            up(*map(Path, runtime))
             print(f"cluster: up in {time.monotonic() - began:.1f} s; KUBECONFIG={KUBECONFIG}")
         case ["down"]:
             down()
