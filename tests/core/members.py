@@ -98,6 +98,10 @@ class Member:
             else:  # Granted, or another thread has freed memory since: what is needed now is less than was refused.
                 self._try(question)
 
+    def hear_all(self) -> None:
+        while self.told:
+            self.hear()
+
     def lose_scheduler(self) -> None:
         """The daemon has gone: what is on its way is lost, and so are the questions."""
         self.told.clear()

@@ -166,7 +166,9 @@ class Pod:
         self._ring_until(self.now + pick([MILLISECOND, 100 * MILLISECOND, 300 * MILLISECOND, 3 * SECOND]))
 
     def restart_daemon(self, pick: Pick) -> None:
-        """Everybody registers again; the pods are listed before or after that."""
+        """Everybody registers again, a new process perhaps before all others; the pods are listed before or after that.
+        A process that has registered allocates at once, and may use what it believes to have: what those who are on
+        their way have is not handed out again."""
         self.epoch += 1
         self.asked.clear()
         self.settles_at = self.now + Settings().settle_ns
@@ -176,8 +178,16 @@ class Pod:
         is_early = pick([True, False])
         if is_early:
             self._list()
-        for member in self.members.values():
+        known = list(self.members.values())
+        if is_early and pick([True, False]):
+            self.join(pick)
+        most = max(self.annotation or UNLIMITED, sum(max(member.account.belief, member.used) for member in known))
+        for member in known:
             self._register(member)
+            for registered in self.node.clients if is_early else ():
+                self.members[registered].hear_all()
+                self.members[registered].allocate(pick(SIZES))
+            assert self._used() <= most, "what others have who have not registered yet was handed out again"
         if not is_early:
             self.wait(pick)
             self._list()

@@ -52,10 +52,9 @@ class SharedLimit:
         self._now = self._settled_at = 0
         self._is_settling = False
         self.has_rung = False  # Only then may somebody be called silent: before, answers may not have been read yet.
-        self._left = MAX_PER_STEP
+        self._left, self._round, self._is_round_on = MAX_PER_STEP, 0, False
         self._to_visit: dict[int, Share] = {}  # who may have to be told another limit
         self.questions = Questions()
-        self._round, self._is_round_on = 0, False
         self._to_confirm: deque[Share] = deque()
         self._proof_round = self._proof_spare = 0  # the last proof: which round, and what was free when it began
 
@@ -167,10 +166,11 @@ class SharedLimit:
 
     def _give_all(self, share: Share, out: list[Action]) -> None:
         limit = self._limit_of(share)
-        if share.budget < limit and not self._is_settling:
-            self._give(share, limit, 0, out)
-        elif share.budget > limit and (share.keep is None or share.keep > limit):
-            self._recall(share, limit, out)
+        most = 0 if self._is_settling else limit  # Others who have part of it may not have registered yet.
+        if share.budget < most:
+            self._give(share, most, 0, out)
+        elif share.budget > limit and (share.keep is None or share.keep > most):
+            self._recall(share, most, out)
 
     def _reduce(self, out: list[Action]) -> None:
         """Recall, beginning with who was given budget last, until the budgets will fit the limit."""
