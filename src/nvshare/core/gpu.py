@@ -13,7 +13,7 @@ The parts are handed to each other here; each uses only the public side of the o
 from nvshare.core.actions import Action
 from nvshare.core.admission import Admission
 from nvshare.core.consistency import check
-from nvshare.core.events import GpuFound, MemoryMeasured, MemoryMoved, WorkingSetReported, WorkSlowed
+from nvshare.core.events import GpuFound, MemoryMeasured, MemoryMoved, WorkingSetReported, WorkResumed, WorkSlowed
 from nvshare.core.host_memory import HostMemory
 from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
@@ -91,6 +91,9 @@ class Gpu:
 
     def working_set(self, event: WorkingSetReported) -> None:
         self.turns.reports.working_set_reported(self.turns.seats[event.client], event.used)
+
+    def work_resumed(self, now: int, event: WorkResumed) -> None:
+        self.turns.work_resumed(now, self.turns.seats[event.client])
 
     def work_slowed(self, event: WorkSlowed) -> None:
         self._thrashing.slowed(self.turns.seats[event.client], event.factor)

@@ -1,11 +1,16 @@
 """A limit that was lowered below use takes effect on what is there: the excess is kept on the host.
 
     over(group, GPU)    max(0, Σ used - limit)
-    keep(client)        its part of over, at most its swappable memory; those with most swappable memory first
+    keep(client)        its part of over, at most its swappable memory
+    over grows          those with most swappable memory keep more, one after the other
+    over shrinks        those with least swappable memory keep less, one after the other
 
-A client moves what it has used least recently to the host, and the GPU uses it from there, over the link. When the
-limit is raised, or memory is freed, it brings back what it need not keep. It says how much it keeps, and as far as it
-was asked to, that does not count as memory on the card (core.memory_reports). Memory that cannot move stays."""
+Nobody is asked anything for another reason: to take from one client what another could keep would move both. A client
+moves what it has used least recently to the host, and the GPU uses it from there, over the link. When the limit is
+raised, or memory is freed, it brings back what it need not keep. It says how much it keeps, and as far as it was asked
+to, that does not count as memory on the card (core.memory_reports). Memory that cannot move stays.
+
+Cost. A step asks at most MAX_PER_STEP clients; what is left is done in the next step, which `has_more` asks for."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,8 +18,12 @@ from nvshare.core.actions import Action, KeepOnHost
 from nvshare.core.client import Client
 from nvshare.core.events import MemoryHeld
 from nvshare.core.gpu import Gpu
+from nvshare.core.host_shares import HostShares
 from nvshare.core.limits.memory_limits import MemoryLimits
+from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.seat import Seat
+
+MAX_PER_STEP = 32
 
 
 class LiveShrink:
@@ -31,40 +40,65 @@ class LiveShrink:
         self._clients = clients
         self._gpus = gpus
         self._touch = touch
+        self._shares: dict[SharedLimit, HostShares] = {}
+        self.has_more = False
+        """There is more to ask for than one step does."""
+
+    def note_memory(self, shared: SharedLimit, seat: Seat) -> None:
+        """A member has joined, has other memory, or keeps other memory."""
+        shares = self._shares.get(shared)
+        if shares is None:
+            shares = self._shares[shared] = HostShares()
+        shares.put(seat)
+        if shares.kept or shared.members.is_over:
+            self._limits.over[shared] = None
 
     def note_held(self, event: MemoryHeld) -> None:
         """A client keeps memory on the host. If nobody asked it to, an earlier daemon did."""
-        client, gpu = self._clients[event.client], self._gpus[event.gpu]
+        client = self._clients[event.client]
         seat = client.seats[event.gpu]
         seat.keep_asked, seat.held = seat.keep_asked or event.held, event.held
-        self._count(gpu, seat)
-        self._limits.over[client.group.limits[event.gpu]] = None
+        self._count(event.gpu, seat)
+        self.note_memory(client.group.limits[event.gpu], seat)
+
+    def note_left(self, shared: SharedLimit, seat: Seat) -> None:
+        self._shares[shared].remove(seat)
+        if not self._shares[shared]:
+            del self._shares[shared]
 
     def decide(self, out: list[Action], *, is_settling: bool) -> None:
         """Not while clients may still claim what they have: an earlier daemon's orders stay in force."""
         self._limits.note_over(self._limits.touched)
+        self.has_more = False
         if not self._limits.over or is_settling:
             return
-        for shared in self._limits.over:
-            clients = [self._clients[member] for member in shared.shares]
-            over = max(0, shared.members.used - shared.limit) if shared.limit and self._shrinks(clients) else 0
-            self._divide(self._gpus[shared.gpu], [client.seats[shared.gpu] for client in clients], over, out)
-        self._limits.over.clear()
+        left = MAX_PER_STEP
+        for shared in list(self._limits.over):
+            left -= self._divide(shared, left, out)
+            if left <= 0:
+                self.has_more = True
+                return
+            del self._limits.over[shared]
 
-    def _divide(self, gpu: Gpu, seats: list[Seat], over: int, out: list[Action]) -> None:
-        for seat in sorted(seats, key=lambda seat: (-seat.reported.swappable, seat.client)):
-            keep = min(over, seat.reported.swappable) if seat.holds_memory else 0
-            over -= keep
-            if keep != seat.keep_asked:
-                seat.keep_asked = keep
-                self._count(gpu, seat)
-                out.append(KeepOnHost(seat.client, gpu.uuid, keep))
+    def _divide(self, shared: SharedLimit, most: int, out: list[Action]) -> int:
+        """Ask at most so many members; how many were asked."""
+        shares = self._shares.get(shared)
+        if shares is None:  # All members have left.
+            return 0
+        shrinks = self._limits.shrinks if shared.members.shrinks is None else shared.members.shrinks
+        over = max(0, shared.members.used - shared.limit) if shared.limit and shrinks else 0
+        asked = 0
+        while asked < most and (change := shares.next_change(over)) is not None:
+            self._ask(shared, *change, out)
+            asked += 1
+        return asked
 
-    def _count(self, gpu: Gpu, seat: Seat) -> None:
+    def _ask(self, shared: SharedLimit, seat: Seat, keep: int, out: list[Action]) -> None:
+        seat.keep_asked = keep
+        self._count(shared.gpu, seat)
+        self._shares[shared].put(seat)
+        out.append(KeepOnHost(seat.client, shared.gpu, keep))
+
+    def _count(self, uuid: str, seat: Seat) -> None:
+        self._touch(gpu := self._gpus[uuid])
         gpu.turns.reports.held(seat)
-        self._touch(gpu)
-
-    def _shrinks(self, clients: list[Client]) -> bool:
-        """Pods that share a claim shrink together, unless one of them says no."""
-        said = [client.group.shrinks for client in clients if client.group.shrinks is not None]
-        return all(said) if said else self._limits.shrinks

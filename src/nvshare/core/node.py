@@ -75,13 +75,11 @@ class Node:
             ev.WorkSlowed: lambda now, event, out: self._at(event.client, event.gpu)[0].work_slowed(event),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.WorkFinished: self._note_finished,
-            ev.WorkResumed: self._note_resumed,
+            ev.WorkResumed: lambda now, event, out: self._at(event.client, event.gpu)[0].work_resumed(now, event),
             ev.BudgetAsked: self._note_asked,
             ev.BudgetReturned: lambda now, event, out: self._limits.budget_returned(now, event),
-            ev.QuantumSet: lambda now, event, out: self._set_rule(
-                event.gpu, out, mode="fixed", fixed_ns=event.quantum_ns
-            ),
-            ev.ModeSet: lambda now, event, out: self._set_rule(event.gpu, out, mode=event.mode),
+            ev.QuantumSet: lambda now, event, out: self._set_rule(event, out, mode="fixed", fixed_ns=event.quantum_ns),
+            ev.ModeSet: lambda now, event, out: self._set_rule(event, out, mode=event.mode),
             ev.SchedulingSwitched: self._note_switched,
             ev.LimitSet: self._note_limit,
             ev.PodChanged: lambda now, event, out: self._limits.pod_changed(event, out),
@@ -115,6 +113,8 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """When something will follow from the passing of time alone; None: never."""
+        if self._live_shrink.has_more:
+            return self._now
         deadline = self._settles_at
         if self.gangs.deadline != NEVER and (deadline is None or self.gangs.deadline < deadline):
             deadline = self.gangs.deadline
@@ -188,6 +188,7 @@ class Node:
         gpu.turns.joined(seat, claim.memory)
         self._touch(gpu)
         self._limits.joined(client, claim)
+        self._live_shrink.note_memory(client.group.limits[claim.gpu], seat)
         if self.is_scheduling and (claim.lock or claim.unshared):
             gpu.turns.claimed(now, seat, claim.lock, out, is_settling=self.is_settling)
 
@@ -198,6 +199,7 @@ class Node:
             self._touch(gpu := self.gpus[uuid])
             self.gangs.unlink(now, uuid, seat)
             gpu.turns.left(now, seat, out)
+            self._live_shrink.note_left(client.group.limits[uuid], seat)
         self._limits.left(client)
 
     # Turns.
@@ -233,16 +235,13 @@ class Node:
         gpu.turns.work_finished(now, seat)
         self.gangs.member_paused(seat)
 
-    def _note_resumed(self, now: int, event: ev.WorkResumed, out: list[Action]) -> None:
-        gpu, seat = self._at(event.client, event.gpu)
-        gpu.turns.work_resumed(now, seat)
-
     def _note_used(self, gpu: Gpu, seat: Seat, event: ev.LockRequested | ev.MemoryChanged, out: list[Action]) -> None:
         if seat.reported != event.memory:
             if seat.reported.contexts and not event.memory.contexts:
                 self.gangs.unlink(self._now, event.gpu, seat)
             gpu.turns.reports.reported(seat, event.memory)
             gpu.notices.tell_capacity(seat, out)
+            self._live_shrink.note_memory(self.clients[event.client].group.limits[event.gpu], seat)
         self._limits.used(self._now, self.clients[event.client], event.gpu, event.memory.used)
 
     # Limits.
@@ -258,8 +257,8 @@ class Node:
 
     # The operator.
 
-    def _set_rule(self, uuid: str | None, out: list[Action], **changes: Any) -> None:
-        if uuid is not None and uuid not in self.gpus:
+    def _set_rule(self, event: ev.QuantumSet | ev.ModeSet, out: list[Action], **changes: Any) -> None:
+        if (uuid := event.gpu) is not None and uuid not in self.gpus:
             out.append(Refuse(f"no such GPU: {uuid}"))
             return
         if uuid is None:

@@ -151,10 +151,12 @@ class Groups:
     def apply(self, group: Group) -> Iterable[SharedLimit]:
         """Set the limit on every GPU that the group uses. Decide on the shared limits that it returns."""
         for gpu, shared in group.limits.items():
-            sharing = self.by_key.values() if group.claims.names_on(gpu) else (group,)
-            limits = [it.limit_on(gpu) for it in sharing if it.limits.get(gpu) is shared]
-            # The lowest counts for all pods that share a claim.
-            shared.set_limit(min(filter(None, limits), default=0))
+            groups = self.by_key.values() if group.claims.names_on(gpu) else (group,)
+            sharing = [it for it in groups if it.limits.get(gpu) is shared]
+            # Of pods that share a claim the lowest limit counts, and their memory stays if one of them says so.
+            shared.set_limit(min(filter(None, (it.limit_on(gpu) for it in sharing)), default=0))
+            said = [it.shrinks for it in sharing if it.shrinks is not None]
+            shared.members.shrinks = all(said) if said else None
         return group.limits.values()
 
     def claim_prepared(self, event: ClaimPrepared, out: list[Action]) -> list[Group]:

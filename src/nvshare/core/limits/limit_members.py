@@ -59,6 +59,8 @@ class Shares:
         self.used = self.bound = self.foreseen = 0
         self.is_over = False
         """They used more than the limit when core.limits.memory_limits last looked."""
+        self.shrinks: bool | None = None
+        """Whether their memory moves when the limit is lowered; None: as the scheduler is set."""
         self.loose: OrderedDict[int, Share] = OrderedDict()
         self.awaited: OrderedDict[int, Share] = OrderedDict()
         self.tight: OrderedDict[int, Share] = OrderedDict()

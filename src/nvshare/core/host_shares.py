@@ -1,0 +1,62 @@
+"""What the members of one shared limit keep on the host, in the order in which they are asked to keep more or less."""
+
+from bisect import bisect_left, insort
+
+from nvshare.core.seat import Seat
+
+
+class HostShares:
+    """Sorted lists, changed by one member at a time: a step costs the same for ten members and for a thousand."""
+
+    def __init__(self) -> None:
+        self.kept = 0
+        """What all were asked to keep, in all."""
+        self._seats: dict[int, tuple[Seat, tuple[int, int], int]] = {}
+        """With the key by which each is in the lists, and what it was asked to keep."""
+        self._able: list[tuple[int, int]] = []
+        """(-swappable memory, client) of those who could keep more."""
+        self._keeping: list[tuple[int, int]] = []
+        """The same of those who keep something."""
+        self._above: dict[int, Seat] = {}
+        """Those who were asked to keep more than they have."""
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def put(self, seat: Seat) -> None:
+        """A new member, or one that has other memory or was asked to keep another amount."""
+        self.remove(seat)
+        swappable, keep = seat.reported.swappable, seat.keep_asked
+        key = (-swappable, seat.client)
+        self._seats[seat.client] = seat, key, keep
+        self.kept += keep
+        if keep:
+            insort(self._keeping, key)
+        if seat.holds_memory and keep < swappable:
+            insort(self._able, key)
+        if keep > swappable:
+            self._above[seat.client] = seat
+
+    def remove(self, seat: Seat) -> None:
+        if seat.client not in self._seats:
+            return
+        _, key, keep = self._seats.pop(seat.client)
+        self.kept -= keep
+        self._above.pop(seat.client, None)
+        if keep:
+            del self._keeping[bisect_left(self._keeping, key)]
+        at = bisect_left(self._able, key)
+        if at < len(self._able) and self._able[at] == key:
+            del self._able[at]
+
+    def next_change(self, wanted: int) -> tuple[Seat, int] | None:
+        """Whom to ask next, and how much it should keep, so that all keep `wanted`; None if they do, or cannot."""
+        for seat in self._above.values():
+            return seat, seat.reported.swappable
+        if self.kept < wanted and self._able:
+            seat = self._seats[self._able[0][1]][0]
+            return seat, min(seat.reported.swappable, seat.keep_asked + wanted - self.kept)
+        if self.kept > wanted:
+            seat = self._seats[self._keeping[-1][1]][0]
+            return seat, max(0, seat.keep_asked - (self.kept - wanted))
+        return None

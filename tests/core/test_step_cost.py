@@ -1,0 +1,131 @@
+"""What a step costs does not grow with the number of clients: counted in lines of Python, so that a busy machine gives
+the same result."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from nvshare.core import events as ev
+from nvshare.core.limits.shared_limit import MAX_PER_STEP
+from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
+from nvshare.core.node import Node
+
+FEW, MANY = 4 * MAX_PER_STEP, 1000
+"""A step does at most MAX_PER_STEP things for a limit; with fewer members it does less."""
+MAX_RATIO = 2.0
+GPUS = ("g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7")
+
+
+def registration(client: int, gpus: tuple[str, ...]) -> ev.ClientRegistered:
+    claims = tuple(Claim(gpu, 16 * GIB) for gpu in gpus)
+    return ev.ClientRegistered(client, "run/1", "x", "x", claims, moves_memory=True, holds_memory=True)
+
+
+def do_all(node: Node) -> None:
+    """What is due at once."""
+    while (deadline := node.next_deadline()) is not None and deadline <= SECOND:
+        node.handle(SECOND, ev.AlarmRang())
+
+
+def crowd(
+    members: int, *, gpus: int = 1, per_client: int = 1, limit: int = 0, mode: ModeName = "auto", fixed: int = 0
+) -> Node:
+    """Clients that each use some memory of some GPUs, and wait for the locks of the first ones."""
+    node = Node(Settings(quantum=QuantumRule(mode=mode)), epoch=1)
+    for gpu in GPUS[:gpus]:
+        node.handle(0, ev.GpuFound(gpu, 16 * GIB))
+    for client in range(1, members + 1):
+        its = tuple(GPUS[(client + i) % gpus] for i in range(per_client))
+        node.handle(SECOND, registration(client, its))
+        for gpu in its:
+            node.handle(SECOND, ev.LockRequested(client, gpu, Memory(15 * GIB, fixed, int(fixed > 0))))
+    if limit:
+        node.handle(SECOND, ev.LimitSet("run/1", limit))
+    do_all(node)
+    return node
+
+
+CROWDS: dict[str, Callable[[int], Node]] = {
+    "without a limit": lambda n: crowd(n),
+    "under their limit": lambda n: crowd(n, limit=n * 16 * GIB),
+    "a little over their limit": lambda n: crowd(n, limit=n * 15 * GIB - GIB),
+    "far over their limit": lambda n: crowd(n, limit=8 * GIB),
+    "with unswappable memory": lambda n: crowd(n, fixed=GIB),
+    "in mode adaptive": lambda n: crowd(n, mode="adaptive"),
+    "of eight GPUs": lambda n: crowd(n, gpus=8, limit=8 * GIB),
+    "in gangs of two GPUs": lambda n: crowd(n, gpus=2, per_client=2, limit=8 * GIB),
+    "in gangs of many GPUs": lambda n: crowd(n, gpus=8, per_client=3),
+}
+
+STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
+    ("is there", lambda client, gpu, lock: ev.ClientHeard(client)),
+    ("reports more memory", lambda client, gpu, lock: ev.MemoryChanged(client, gpu, Memory(15 * GIB + MIB))),
+    ("reports no memory", lambda client, gpu, lock: ev.MemoryChanged(client, gpu, Memory(0))),
+    ("reports too much memory", lambda client, gpu, lock: ev.MemoryChanged(client, gpu, Memory(0, 200 * GIB, 1))),
+    ("asks for a lock", lambda client, gpu, lock: ev.LockRequested(client, gpu, Memory(15 * GIB))),
+    ("has finished its work", lambda client, gpu, lock: ev.WorkFinished(client, gpu)),
+    ("works again", lambda client, gpu, lock: ev.WorkResumed(client, gpu)),
+    ("has moved memory", lambda client, gpu, lock: ev.MemoryMoved(client, gpu, True, GIB, 1000)),
+    ("keeps memory on the host", lambda client, gpu, lock: ev.MemoryHeld(client, gpu, GIB)),
+    ("has a working set", lambda client, gpu, lock: ev.WorkingSetReported(client, gpu, GIB)),
+    ("has slow work", lambda client, gpu, lock: ev.WorkSlowed(client, gpu, 4)),
+    ("asks for budget", lambda client, gpu, lock: ev.BudgetAsked(client, gpu, 1, 5 * GIB)),
+    ("returns budget", lambda client, gpu, lock: ev.BudgetReturned(client, gpu, 1, 15 * GIB, 15 * GIB)),
+    ("releases its lock and wants another", lambda client, gpu, lock: ev.LockReleased(client, gpu, lock, True)),
+    ("is silent", lambda client, gpu, lock: ev.ClientSilent(client)),
+    ("ends", lambda client, gpu, lock: ev.ClientLeft(client)),
+    ("comes back", lambda client, gpu, lock: registration(client, (gpu,))),
+)
+
+
+def lines_of(step: Callable[[], object]) -> int:
+    """How many lines of Python a step executes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        step()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def costs_of(node: Node, client: int) -> dict[str, int]:
+    """What each kind of step costs, one after the other; what it leads to at once is done after each."""
+    costs = {}
+    gpu, seat = next(iter(node.clients[client].seats.items()))
+    for name, make in STEPS:
+        event = make(client, gpu, seat.lock)
+        costs[name] = lines_of(lambda it=event: (node.handle(SECOND, it), node.next_deadline()))  # type: ignore[misc]
+        do_all(node)
+    return costs
+
+
+def test_every_event_of_a_client_is_measured() -> None:
+    of_clients = {kind for kind in ev.Event.__subclasses__() if "client" in kind.__struct_fields__}
+    assert {type(make(1, "g0", 0)) for _, make in STEPS} == of_clients
+
+
+@pytest.mark.parametrize("client", [1, FEW], ids=["holder", "waiter"])
+@pytest.mark.parametrize("which", CROWDS)
+def test_a_step_costs_the_same_with_a_thousand_clients(which: str, client: int) -> None:
+    few, many = (costs_of(CROWDS[which](members), client) for members in (FEW, MANY))
+    assert {name: (few[name], many[name]) for name in few if many[name] > MAX_RATIO * few[name]} == {}
+
+
+def test_a_step_that_looks_at_everybody_is_found() -> None:
+    def look_at_all(members: int) -> None:
+        for _ in range(members):
+            pass
+
+    few, many = (lines_of(lambda n=members: look_at_all(n)) for members in (FEW, MANY))  # type: ignore[misc]
+    assert many > MAX_RATIO * few
