@@ -23,7 +23,7 @@ def render() -> str:
         "enum nvs_message_type {\n"
         + "".join(f"    NVS_{_upper(m.__name__)} = {m.number},\n" for m in messages.MESSAGES)
         + "};",
-        *(_enum(e) for e in (messages.GpuKind, messages.ClaimState, messages.DropReason)),
+        *(_enum(e) for e in (messages.GpuKind, messages.ClaimState, messages.DropReason, messages.MoverState)),
         "/* What every frame starts with. */\n"
         "struct nvs_head {\n    uint16_t length;\n    uint8_t type;\n    uint8_t gpu;\n};",
         _struct("gpu_entry", ENTRY_LAYOUT, messages.GpuEntry.__doc__),
@@ -39,6 +39,7 @@ def _constants() -> str:
         "MOVES_SINCE",
         "WORKING_SETS_SINCE",
         "HOLDS_SINCE",
+        "MOVER_SINCE",
         "MAX_FRAME",
         "MAX_GPUS",
         "NAME_BYTES",

@@ -11,10 +11,11 @@
 #define NVS_MOVES_SINCE 4
 #define NVS_WORKING_SETS_SINCE 5
 #define NVS_HOLDS_SINCE 5
+#define NVS_MOVER_SINCE 5
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
-#define NVS_LAST_NUMBER 31
+#define NVS_LAST_NUMBER 32
 #define NVS_MAX_BYTES UINT64_C(72057594037927936)
 #define NVS_UNLIMITED UINT64_MAX
 
@@ -49,6 +50,7 @@ enum nvs_message_type {
     NVS_SLOWED = 29,
     NVS_KEEP_ON_HOST = 30,
     NVS_ON_HOST = 31,
+    NVS_MOVER = 32,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -69,6 +71,15 @@ enum nvs_drop_reason {
     NVS_DROP_REASON_QUANTUM = 1,
     NVS_DROP_REASON_GROWTH = 2,
     NVS_DROP_REASON_IDLE = 3,
+};
+
+/* Whether a client moves its memory in bulk, or why not. */
+enum nvs_mover_state {
+    NVS_MOVER_STATE_MOVES = 0,
+    NVS_MOVER_STATE_SWITCHED_OFF = 1,
+    NVS_MOVER_STATE_NATIVE = 2,
+    NVS_MOVER_STATE_NO_PAGING = 3,
+    NVS_MOVER_STATE_NO_EFFECT = 4,
 };
 
 /* What every frame starts with. */
@@ -550,5 +561,18 @@ _Static_assert(offsetof(struct nvs_msg_on_host, length) == 0, "on_host.length");
 _Static_assert(offsetof(struct nvs_msg_on_host, type) == 2, "on_host.type");
 _Static_assert(offsetof(struct nvs_msg_on_host, gpu) == 3, "on_host.gpu");
 _Static_assert(offsetof(struct nvs_msg_on_host, held) == 8, "on_host.held");
+
+/* Whether I move my memory on this GPU in bulk: a MoverState. While I have sent none, I do. */
+struct nvs_msg_mover {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t state;
+};
+_Static_assert(sizeof(struct nvs_msg_mover) == 6, "mover");
+_Static_assert(offsetof(struct nvs_msg_mover, length) == 0, "mover.length");
+_Static_assert(offsetof(struct nvs_msg_mover, type) == 2, "mover.type");
+_Static_assert(offsetof(struct nvs_msg_mover, gpu) == 3, "mover.gpu");
+_Static_assert(offsetof(struct nvs_msg_mover, state) == 4, "mover.state");
 
 #endif

@@ -25,6 +25,14 @@ _REASONS = {
     "thrash": wire.DropReason.GROWTH,
 }
 
+_NOT_MOVING = {
+    wire.MoverState.MOVES: "",
+    wire.MoverState.SWITCHED_OFF: "switched off (NVSHARE_PREFETCH=0)",
+    wire.MoverState.NATIVE: "native memory",
+    wire.MoverState.NO_PAGING: "the GPU has no concurrent managed access",
+    wire.MoverState.NO_EFFECT: "prefetches have no effect",
+}
+
 EventOf = Callable[[int, str, Any], ev.Event]
 
 
@@ -93,6 +101,7 @@ EVENTS: dict[type[wire.Message], EventOf] = {
     wire.WorkingSet: lambda client, gpu, m: ev.WorkingSetReported(client, gpu, m.used if m.is_known else None),
     wire.Slowed: lambda client, gpu, m: ev.WorkSlowed(client, gpu, m.factor),
     wire.OnHost: lambda client, gpu, m: ev.MemoryHeld(client, gpu, m.held),
+    wire.Mover: lambda client, gpu, m: ev.MoverReported(client, gpu, _NOT_MOVING.get(m.state, "unknown reason")),
     wire.Idle: lambda client, gpu, m: ev.WorkFinished(client, gpu),
     wire.Busy: lambda client, gpu, m: ev.WorkResumed(client, gpu),
     wire.BudgetAsk: lambda client, gpu, m: ev.BudgetAsked(client, gpu, m.ask, m.need),

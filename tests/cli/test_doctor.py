@@ -89,6 +89,12 @@ def test_a_switched_off_library_is_pointed_out(tmp_path: Path) -> None:
     assert finding.remedy == "unset NVSHARE_DISABLE"
 
 
+def test_who_switches_bulk_moves_off_is_told_so(tmp_path: Path) -> None:
+    (finding,) = found(checks.check_environment, machine(tmp_path, NVSHARE_PREFETCH="0"))
+    assert (finding.level, "no bulk moves" in finding.text) == ("info", True)
+    assert found(checks.check_environment, machine(tmp_path, NVSHARE_PREFETCH="1")) == []
+
+
 def test_without_a_scheduler_a_private_one_is_promised(
     tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

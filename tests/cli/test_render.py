@@ -76,6 +76,17 @@ def test_a_client_whose_memory_the_host_cannot_take_is_named(width: int | None) 
     assert width is None or max(map(len, text.splitlines()[1:])) <= width
 
 
+def test_clients_without_bulk_moves_are_named_with_the_reason() -> None:
+    made = Node(Settings(), epoch=1)
+    for client, reason in enumerate(("switched off", "prefetches have no effect", "switched off", ""), 1):
+        made.handle(0, ev.ClientRegistered(client, f"run/{client}", "run", "one", (Claim("g", 16 * GIB),), pid=client))
+        made.handle(0, ev.MoverReported(client, "g", reason))
+    assert render.memory_notes(snapshot(made, 0)) == [
+        "0001, 0003: no bulk moves: switched off.",
+        "0002: no bulk moves: prefetches have no effect.",
+    ]
+
+
 def test_a_program_reads_everything() -> None:
     text = render.status_table(status(node()), is_wide=False)
     for word in (*CARDS, "A100-SXM4-40GB", "a-program-with-a-long-name.py", "TURNS", "USER", "OTHERS"):

@@ -215,3 +215,17 @@ def test_a_scheduler_that_does_not_know_working_sets_is_sent_none() -> None:
     holding(helper, 7)
     helper.machine.slowed(helper.now, 0, 8)
     assert reports_of(helper) == []
+
+
+def test_a_client_says_once_on_each_connection_that_it_does_not_move_memory() -> None:
+    helper = Helper()
+    for state in (wire.MoverState.MOVES, wire.MoverState.NO_EFFECT, wire.MoverState.NO_EFFECT):
+        helper.machine.mover(0, state)
+    helper.machine.lost(helper.now)
+    helper.machine.connected()
+    helper.hear(wire.SchedOn(0, wire.PROTOCOL_VERSION, 1))
+    helper.machine.mover(0, wire.MoverState.NO_EFFECT)
+    assert [one for one in helper.sent if isinstance(one, wire.Mover)] == [wire.Mover(0, 4)] * 2
+    old = Helper(wire.MOVER_SINCE - 1)
+    old.machine.mover(0, wire.MoverState.NO_EFFECT)
+    assert old.count(wire.Mover) == 0

@@ -282,6 +282,8 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (rf"{_WHO} moved {_SIZE} (?P<way>to|out of) {_AT} in (?P<time>\S+)",
      _event(lambda s, m: ev.MemoryMoved(s.ids[m["who"]], m["gpu"], m["way"] != "to", parse_size(m["size"]),
                                         parse_time(m["time"])))),
+    (rf"{_WHO} moves memory at {_AT}(?P<not> no more)?",
+     _event(lambda s, m: ev.MoverReported(s.ids[m["who"]], m["gpu"], "switched off" if m["not"] else ""))),
     (rf"{_WHO} keeps {_SIZE} of {_AT} on the host",
      _event(lambda s, m: ev.MemoryHeld(s.ids[m["who"]], m["gpu"], parse_size(m["size"])))),
     (rf"{_WHO} uses {_SIZE} on {_AT}",

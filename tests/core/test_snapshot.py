@@ -134,6 +134,15 @@ def test_a_gpu_is_reserved_for_the_first_in_the_queue_while_room_is_made_for_it(
     assert snapshot(node, at(30)).gpus[0].reserved_for == 2
 
 
+def test_a_client_that_does_not_move_memory_says_why() -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.ClientRegistered(1, "g", "g", "n", (Claim("G", 16 * GIB),), moves_memory=True))
+    node.handle(1, ev.MoverReported(1, "G", "prefetches have no effect"))
+    assert snapshot(node, 1).clients[0].seats[0].not_moving == "prefetches have no effect"
+    node.handle(2, ev.MoverReported(1, "G", ""))
+    assert snapshot(node, 2).clients[0].seats[0].not_moving == ""
+
+
 @pytest.mark.parametrize(("mode", "assumed_ns"), [("fixed", SECOND), ("adaptive", SECOND // 5)])
 def test_a_gpu_shows_what_a_move_costs_and_whether_that_is_measured(mode: ModeName, assumed_ns: int) -> None:
     node = Node(Settings(quantum=QuantumRule(mode)), epoch=1)

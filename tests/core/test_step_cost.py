@@ -69,6 +69,7 @@ STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
     ("has finished its work", lambda client, gpu, lock: ev.WorkFinished(client, gpu)),
     ("works again", lambda client, gpu, lock: ev.WorkResumed(client, gpu)),
     ("has moved memory", lambda client, gpu, lock: ev.MemoryMoved(client, gpu, True, GIB, 1000)),
+    ("says whether it moves memory", lambda client, gpu, lock: ev.MoverReported(client, gpu, "switched off")),
     ("keeps memory on the host", lambda client, gpu, lock: ev.MemoryHeld(client, gpu, GIB)),
     ("has a working set", lambda client, gpu, lock: ev.WorkingSetReported(client, gpu, GIB)),
     ("has slow work", lambda client, gpu, lock: ev.WorkSlowed(client, gpu, 4)),

@@ -190,6 +190,13 @@ void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
     moving = gpu;
 }
 
+/* Changes each second: the scheduler is told each time. */
+uint8_t nvs_mover_state(const struct nvs_gpu *gpu)
+{
+    (void)gpu;
+    return nvs_now_ns() / (1000 * NVS_MS) % 2 ? NVS_MOVER_STATE_NO_EFFECT : NVS_MOVER_STATE_MOVES;
+}
+
 void nvs_mover_stop(struct nvs_gpu *gpu) { moving = moving == gpu ? NULL : moving; }
 
 int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_moved)

@@ -96,6 +96,7 @@ static const uint16_t ours[] = {
     [NVS_BUDGET_RETURN] = sizeof(struct nvs_msg_budget_return), [NVS_PING] = sizeof(struct nvs_msg_ping),
     [NVS_MOVED] = sizeof(struct nvs_msg_moved),           [NVS_WORKING_SET] = sizeof(struct nvs_msg_working_set),
     [NVS_SLOWED] = sizeof(struct nvs_msg_slowed),         [NVS_ON_HOST] = sizeof(struct nvs_msg_on_host),
+    [NVS_MOVER] = sizeof(struct nvs_msg_mover),
 };
 
 static void check_release(int gpu, uint64_t lock)

@@ -132,6 +132,7 @@ def test_nothing_is_moved_if_the_user_says_so(tmp_path: Path) -> None:
         two_that_take_turns(machine, NVSHARE_PREFETCH="0")
         wait_until(lambda: turns(machine) >= 3, "each has had its turns", 60)
         assert [prefetches(trace) for trace in machine.traces()] == [[], []]
+        assert [one["not_moving"] for one in machine.clients()] == ["switched off (NVSHARE_PREFETCH=0)"] * 2
 
 
 def test_memory_that_the_program_advises_is_left_alone(tmp_path: Path) -> None:
@@ -154,6 +155,7 @@ def test_a_prefetch_that_does_nothing_is_noticed_and_said_once(tmp_path: Path) -
         wait_until(lambda: turns(machine) >= had + 2, "turns go on", 60)
         assert [len(prefetches(trace)) for trace in machine.traces()] == before
         assert [one.said().count(said) for one in both] == [1, 1]
+        assert [one["not_moving"] for one in machine.clients()] == ["prefetches have no effect"] * 2
 
 
 def test_a_card_without_concurrent_managed_access_has_no_mover(tmp_path: Path) -> None:
@@ -161,6 +163,8 @@ def test_a_card_without_concurrent_managed_access_has_no_mover(tmp_path: Path) -
         one, address = program(machine)
         one.do(f"touch {address} {SIZE} 1")
         assert [prefetches(trace) for trace in machine.traces()] == [[]]
+        (shown,) = machine.clients()
+        assert shown["not_moving"] == "the GPU has no concurrent managed access"
 
 
 def test_programs_that_all_fit_move_nothing(tmp_path: Path) -> None:

@@ -279,3 +279,13 @@ uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int index,
     }
     return client->out.todo;
 }
+
+uint32_t nvs_client_mover(struct nvs_client *client, int index, uint8_t state)
+{
+    struct nvs_client_gpu *gpu = &client->gpus[index];
+    if (client->is_registered && client->version >= NVS_MOVER_SINCE && !client->is_hung && state != gpu->told_mover) {
+        gpu->told_mover = state;
+        nvs_frames_mover(client, index, state);
+    }
+    return client->out.todo;
+}

@@ -112,6 +112,7 @@ struct nvs_client_gpu {
     uint64_t told_working_set;
     uint64_t keep_bytes; /* for NVS_DO_HOLD */
     uint64_t held_bytes; /* what is held on the host, as last told */
+    uint8_t told_mover; /* enum nvs_mover_state, as told on this connection; at its begin we move memory */
     int64_t slowed_ns;   /* when the scheduler was last told that our work goes on slowly */
 };
 
@@ -160,6 +161,8 @@ uint32_t nvs_client_busy(struct nvs_client *client, int gpu);
 uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
 /* What the process has used lately of its memory. Told if it is new to the scheduler. */
 uint32_t nvs_client_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
+/* Whether the process moves its memory in bulk, or why not (enum nvs_mover_state). Told if it is new to the scheduler. */
+uint32_t nvs_client_mover(struct nvs_client *client, int gpu, uint8_t state);
 /* Its work takes so many times longer than usual. Told at most once a second, while it holds the lock. */
 uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int gpu, uint32_t factor);
 /* So much is held on the host. */

@@ -82,6 +82,7 @@ void nvs_connection_lost(struct nvs_client *client, int64_t now_ns)
         client->gpus[i].owes_claim = client->gpus[i].owes_request = client->gpus[i].owes_report = false;
         client->gpus[i].is_told_known = false;
         client->gpus[i].told_working_set = 0;
+        client->gpus[i].told_mover = NVS_MOVER_STATE_MOVES;
         nvs_client_apply(client, i, nvs_turn_input(&client->gpus[i].turn, NVS_TURN_IN_LOST));
     }
     nvs_keepalive_update(client, now_ns);

@@ -148,6 +148,13 @@ void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor)
     put(client, &frame, sizeof frame);
 }
 
+void nvs_frames_mover(struct nvs_client *client, int gpu, uint8_t state)
+{
+    FRAME(nvs_msg_mover, NVS_MOVER, gpu);
+    frame.state = state;
+    put(client, &frame, sizeof frame);
+}
+
 void nvs_frames_bare(struct nvs_client *client, uint8_t type, int gpu)
 {
     FRAME(nvs_head, type, gpu);

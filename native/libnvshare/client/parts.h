@@ -39,6 +39,7 @@ void nvs_frames_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t
 void nvs_frames_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
 void nvs_frames_on_host(struct nvs_client *client, int gpu, uint64_t bytes);
 void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor);
+void nvs_frames_mover(struct nvs_client *client, int gpu, uint8_t state);
 void nvs_frames_bare(struct nvs_client *client, uint8_t type, int gpu);
 
 #endif

@@ -124,6 +124,7 @@ int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
 {
     int64_t turn = nvs_client_watches(&nvs_helper_client, gpu->index) ? tick_watch(gpu, now) : NVS_NEVER;
     int64_t reports = nvs_reports_tick(gpu, now);
+    nvs_client_mover(&nvs_helper_client, gpu->index, nvs_mover_state(gpu));
     return turn < reports ? turn : reports;
 }
 

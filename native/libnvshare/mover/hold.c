@@ -9,6 +9,7 @@
 #include "memory/memory.h"
 #include "mover/evidence.h"
 #include "mover/mover.h"
+#include "wire.h"
 
 enum { AT_ONCE = 4, MOST_SLICES = 1 << 14, MOST_BLOCKS = 1 << 16 };
 #define LOOK_NS (NVS_MS / 5)
@@ -28,7 +29,7 @@ static struct hold {
 void nvs_hold_want(struct nvs_gpu *gpu, uint64_t bytes)
 {
     struct hold *hold = &holds[gpu->index];
-    if (!nvs_options()->live_shrink || !nvs_mover_works(gpu))
+    if (!nvs_options()->live_shrink || nvs_mover_state(gpu) != NVS_MOVER_STATE_MOVES)
         return;
     hold->want = bytes;
     hold->is_due = true;

@@ -9,6 +9,7 @@
 #include "memory/memory.h"
 #include "mover/evidence.h"
 #include "mover/plan.h"
+#include "wire.h"
 
 enum { IN_FLIGHT = 4, MOST_SLICES = 1 << 14, MOST_BLOCKS = 1 << 16, EMPTY_MOVES = 2 };
 #define LOOK_NS (NVS_MS / 5)
@@ -57,9 +58,15 @@ static bool plan(struct mover *mover, const struct nvs_gpu *gpu, uint64_t bytes)
     return mover->count > 0;
 }
 
-bool nvs_mover_works(const struct nvs_gpu *gpu)
+uint8_t nvs_mover_state(const struct nvs_gpu *gpu)
 {
-    return gpu->can_be_managed && nvs_evidence.marks && !movers[gpu->index].is_off;
+    if (nvs_options()->native_memory)
+        return NVS_MOVER_STATE_NATIVE;
+    if (!gpu->can_be_managed)
+        return NVS_MOVER_STATE_NO_PAGING;
+    if (movers[gpu->index].is_off)
+        return NVS_MOVER_STATE_NO_EFFECT;
+    return nvs_evidence.marks ? NVS_MOVER_STATE_MOVES : NVS_MOVER_STATE_SWITCHED_OFF;
 }
 
 static void begin(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
@@ -74,7 +81,7 @@ static void begin(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
 void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
 {
     struct mover *mover = &movers[gpu->index];
-    if (!nvs_mover_works(gpu) || !bytes)
+    if (nvs_mover_state(gpu) != NVS_MOVER_STATE_MOVES || !bytes)
         return;
     nvs_mover_stop(gpu);
     if (mover->is_moving) {

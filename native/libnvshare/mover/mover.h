@@ -26,8 +26,8 @@ void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes);
 void nvs_mover_stop(struct nvs_gpu *gpu);
 /* Goes on with the move; when to call again. True in *has_moved if a move has ended: *moved says what it moved. */
 int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_moved);
-/* The process can move memory on this GPU. */
-bool nvs_mover_works(const struct nvs_gpu *gpu);
+/* Whether the process moves memory on this GPU, or why not: enum nvs_mover_state. */
+uint8_t nvs_mover_state(const struct nvs_gpu *gpu);
 void nvs_mover_forked(void);
 
 /* For mover/hold.c: the driver's call, and whether the slice is still part of an allocation. */

@@ -184,7 +184,8 @@ class Gpu(ctypes.Structure):
         ("idle_reported", c_bool), ("owes_claim", c_bool), ("owes_request", c_bool),
         ("owes_report", c_bool), ("had_contexts", c_bool), ("waiters", c_uint32), ("told_contexts", c_uint32),
         ("report_ns", c_int64), ("owed_bytes", c_uint64), ("move_bytes", c_uint64), ("is_told_known", c_bool),
-        ("told_working_set", c_uint64), ("keep_bytes", c_uint64), ("held_bytes", c_uint64), ("slowed_ns", c_int64),
+        ("told_working_set", c_uint64), ("keep_bytes", c_uint64), ("held_bytes", c_uint64), ("told_mover", c_uint8),
+        ("slowed_ns", c_int64),
     )  # fmt: skip
 
 
@@ -239,6 +240,7 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_client_moved": (c_uint32, [_client, c_int, c_bool, c_uint64, c_int64]),
     "nvs_client_working_set": (c_uint32, [_client, c_int, c_bool, c_uint64]),
     "nvs_client_held": (c_uint32, [_client, c_int, c_uint64]),
+    "nvs_client_mover": (c_uint32, [_client, c_int, c_uint8]),
     "nvs_client_slowed": (c_uint32, [_client, c_int64, c_int, c_uint32]),
     "nvs_client_ask": (c_uint32, [_client, c_int, c_uint32, c_uint64]),
     "nvs_client_watches": (c_bool, [_client, c_int]),

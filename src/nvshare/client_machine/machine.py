@@ -169,6 +169,10 @@ class ClientMachine:
         if LIBRARY.nvs_client_held(self._at, gpu, held):
             self._perform()
 
+    def mover(self, gpu: int, state: int) -> None:
+        if LIBRARY.nvs_client_mover(self._at, gpu, state):
+            self._perform()
+
     def slowed(self, now: int, gpu: int, factor: int) -> None:
         if LIBRARY.nvs_client_slowed(self._at, now, gpu, factor):
             self._perform()

@@ -90,6 +90,14 @@ class WorkingSetReported(Event, frozen=True):
     used: int | None
 
 
+class MoverReported(Event, frozen=True):
+    """Why a client does not move its memory in bulk, for people; empty: it does."""
+
+    client: int
+    gpu: str
+    not_moving: str
+
+
 class WorkSlowed(Event, frozen=True):
     """The work of a holder has taken `factor` times longer than usual for some seconds."""
 

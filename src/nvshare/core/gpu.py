@@ -13,7 +13,15 @@ The parts are handed to each other here; each uses only the public side of the o
 from nvshare.core.actions import Action
 from nvshare.core.admission import Admission
 from nvshare.core.consistency import check
-from nvshare.core.events import GpuFound, MemoryMeasured, MemoryMoved, WorkingSetReported, WorkResumed, WorkSlowed
+from nvshare.core.events import (
+    GpuFound,
+    MemoryMeasured,
+    MemoryMoved,
+    MoverReported,
+    WorkingSetReported,
+    WorkResumed,
+    WorkSlowed,
+)
 from nvshare.core.host_memory import HostMemory
 from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
@@ -24,6 +32,8 @@ from nvshare.core.preemption import Preemption
 from nvshare.core.seat import Seat
 from nvshare.core.thrashing import Thrashing
 from nvshare.core.turns import Turns
+
+REPORTS = (MemoryMoved, WorkingSetReported, WorkSlowed, MoverReported)
 
 
 class Gpu:
@@ -84,19 +94,22 @@ class Gpu:
         self.turns.reports.host_measured(seat, room)
         self._is_measured = True
 
-    def memory_moved(self, event: MemoryMoved) -> None:
+    def note(self, event: MemoryMoved | WorkingSetReported | WorkSlowed | MoverReported) -> None:
+        """What a client says about its memory and its work (REPORTS)."""
         seat = self.turns.seats[event.client]
-        seat.moved = seat.moved.plus(event.moved, event.took_ns, to_host=event.to_host)
-        self.turns.mode.memory_moved(event)
-
-    def working_set(self, event: WorkingSetReported) -> None:
-        self.turns.reports.working_set_reported(self.turns.seats[event.client], event.used)
+        match event:
+            case MemoryMoved():
+                seat.moved = seat.moved.plus(event.moved, event.took_ns, to_host=event.to_host)
+                self.turns.mode.memory_moved(event)
+            case WorkingSetReported():
+                self.turns.reports.working_set_reported(seat, event.used)
+            case WorkSlowed():
+                self._thrashing.slowed(seat, event.factor)
+            case _:
+                seat.not_moving, seat.moves_memory = event.not_moving, not event.not_moving
 
     def work_resumed(self, now: int, event: WorkResumed) -> None:
         self.turns.work_resumed(now, self.turns.seats[event.client])
-
-    def work_slowed(self, event: WorkSlowed) -> None:
-        self._thrashing.slowed(self.turns.seats[event.client], event.factor)
 
     def reserved_for(self, now: int) -> Seat | None:
         """The waiting client that nobody may pass, although others would fit."""

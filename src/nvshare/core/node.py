@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nvshare.core import events as ev
 from nvshare.core.actions import Action, AdmitClient, Refuse, SwitchScheduling
 from nvshare.core.client import Client
-from nvshare.core.gpu import Gpu
+from nvshare.core.gpu import REPORTS, Gpu
 from nvshare.core.gpu_decisions import GpuDecisions
 from nvshare.core.limits.groups import Group
 from nvshare.core.limits.memory_limits import MemoryLimits
@@ -70,9 +70,7 @@ class Node:
             ev.LockRequested: self._note_requested,
             ev.LockReleased: self._note_released,
             ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
-            ev.MemoryMoved: lambda now, event, out: self._at(event.client, event.gpu)[0].memory_moved(event),
-            ev.WorkingSetReported: lambda now, event, out: self._at(event.client, event.gpu)[0].working_set(event),
-            ev.WorkSlowed: lambda now, event, out: self._at(event.client, event.gpu)[0].work_slowed(event),
+            **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(event)),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.WorkFinished: self._note_finished,
             ev.WorkResumed: lambda now, event, out: self._at(event.client, event.gpu)[0].work_resumed(now, event),

@@ -71,8 +71,8 @@ class Seat:
         "asked_out", "client", "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group",
         "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_trusted", "keep_asked",
         "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory", "moved", "moves_memory", "need",
-        "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket",
-        "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "working_set",
+        "not_moving", "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings", "state",
+        "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -108,8 +108,8 @@ class Seat:
         lock: the pause ends when the client works again or asks for a lock."""
         self.pauses: tuple[int, ...] = ()
         """The lengths of the last pauses between two stretches of work."""
-        self.moves_memory, self.asked_out, self.moved = False, 0, Moved()
-        """It moves memory when asked; what it was asked for with the lock that it drops; what it has moved in all."""
+        self.moves_memory, self.not_moving, self.asked_out, self.moved = False, "", 0, Moved()
+        """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
         self.tag = 0

@@ -50,6 +50,8 @@ class SeatSnapshot(Record, frozen=True):
     need: int = 0
     """How much of its swappable memory must be on the card while it runs."""
     moved: Moved = Moved()
+    not_moving: str = ""
+    """Why page faults alone move its memory; empty: it moves it in bulk, or its library is too old to say."""
     expected_start_ns: int | None = None
     """Of the first waiting clients: they will probably start within this time (core.expected_start)."""
     together: tuple[str, ...] = ()
@@ -240,6 +242,7 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         working_set=seat.working_set,
         need=seat.need,
         moved=seat.moved,
+        not_moving=seat.not_moving,
         expected_start_ns=expected_starts(gpu, now).get(seat.client)
         if 0 < place <= MOST and seat.gang is None
         else None,

@@ -33,6 +33,8 @@ WORKING_SETS_SINCE = 5
 """The first version whose clients say what they use of their memory (WORKING_SET) and how it goes (SLOWED)."""
 HOLDS_SINCE = 5
 """The first version whose clients keep memory on the host (KEEP_ON_HOST) and say how much (ON_HOST)."""
+MOVER_SINCE = 5
+"""The first version whose clients say whether they move memory (MOVER)."""
 MAX_FRAME = 8192
 MAX_GPUS = 64
 NAME_BYTES = 48
@@ -84,6 +86,16 @@ class DropReason(IntEnum):
     QUANTUM = 1
     GROWTH = 2
     IDLE = 3
+
+
+class MoverState(IntEnum):
+    """Whether a client moves its memory in bulk, or why not."""
+
+    MOVES = 0
+    SWITCHED_OFF = 1
+    NATIVE = 2
+    NO_PAGING = 3
+    NO_EFFECT = 4
 
 
 class Message(Record, frozen=True):
@@ -425,10 +437,21 @@ class OnHost(Message, frozen=True):
     held: Bytes
 
 
+class Mover(Message, frozen=True):
+    """Whether I move my memory on this GPU in bulk: a MoverState. While I have sent none, I do.
+
+    A value that you do not know means no. From version 5 on: sent only to a scheduler that says it speaks it."""
+
+    number = 32
+    from_client = True
+    gpu: U8
+    state: U8
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
     UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
-    Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed, KeepOnHost, OnHost,
+    Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed, KeepOnHost, OnHost, Mover,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

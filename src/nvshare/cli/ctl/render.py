@@ -184,12 +184,18 @@ def claim_table(node: Snapshot, *, is_wide: bool = False, width: int | None = No
 
 
 def memory_notes(node: Snapshot) -> list[str]:
-    """What the tables have no column for: memory that is on the host by limit, or that the host cannot take."""
+    """What the tables have no column for: memory that is on the host by limit, that the host cannot take, or that only
+    page faults move."""
     kept = [
         f"{admin.client_name(client.id)}: {size(seat.on_host)} on the host by limit."
         for client, seat in in_order(node)
         if seat.on_host
     ]
+    by_faults: dict[str, list[str]] = {}
+    for client, seat in in_order(node):
+        if seat.not_moving:
+            by_faults.setdefault(seat.not_moving, []).append(admin.client_name(client.id))
+    kept += [f"{', '.join(names)}: no bulk moves: {reason}." for reason, names in by_faults.items()]
     return kept + [
         f"{admin.client_name(client.id)}: the host has no room for {size(seat.host_shortfall)} of its GPU memory;"
         " others wait. Raise its memory limit."

@@ -85,6 +85,10 @@ def check_environment(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "info", "NVSHARE_MEMORY_MODE=native: memory of programs started here cannot be moved out for others"
         )
+    if machine.environment.get("NVSHARE_PREFETCH", "1") in ("", "0", "false", "no", "off"):
+        yield Finding(
+            "info", "NVSHARE_PREFETCH is off: no bulk moves; page faults move memory of programs started here"
+        )
 
 
 def check_driver(machine: Machine) -> Iterator[Finding]:
@@ -127,7 +131,7 @@ def _unified(index: int, managed: bool, concurrent: bool) -> Finding:
         return Finding(
             "warn",
             f"device {index} does not support paging on demand (older than Pascal, or Windows/WSL)",
-            "all programs together must fit into the card's memory; set limits",
+            "no bulk moves; all programs together must fit into the card's memory; set limits",
         )
     return Finding("ok", f"device {index}: unified memory with paging on demand")
 
@@ -248,6 +252,8 @@ def _check_operator(machine: Machine) -> Iterator[Finding]:
                 f"the host has no room for {missing / GIB:.1f} GiB of GPU memory of {client.name} ({client.label})",
                 "raise its memory limit by that much; other programs wait instead of taking turns with it",
             )
+        for reason in sorted({seat.not_moving for seat in client.seats if seat.not_moving}):
+            yield Finding("info", f"{client.name} ({client.label}): no bulk moves: {reason}")
     mode = stat.S_IMODE(path.parent.stat().st_mode)
     if mode & 0o077:
         yield Finding("fail", f"{path.parent} is accessible to other users (mode {mode:o})", f"chmod 700 {path.parent}")

@@ -48,6 +48,9 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
             return [
                 f"Client {names.client(client)} moved {event.moved / GIB:.2f} GiB {way} in {_duration(event.took_ns)}"
             ]
+        case ev.MoverReported(client=client):
+            how = f"moves no memory in bulk: {event.not_moving}" if event.not_moving else "moves memory in bulk"
+            return [f"Client {names.client(client)} {how}{_on(event.gpu, names)}"]
         case ev.WorkSlowed(client=client):
             return [
                 f"Client {names.client(client)} works {event.factor} times slower than usual{_on(event.gpu, names)}"
