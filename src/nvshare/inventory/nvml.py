@@ -83,6 +83,10 @@ class Nvml:
             return Sample(processes=processes, used_bytes=sum(processes.values()), total_bytes=_machine_bytes())
         return Sample(processes=processes, used_bytes=int(memory.used), total_bytes=int(memory.total))
 
+    def computes(self, uuid: str) -> bool:
+        """Whether a process computes on the GPU; a display does not."""
+        return bool(_ask_optional(raw.nvmlDeviceGetComputeRunningProcesses, self._handle(uuid)))
+
     def driver_version(self) -> str:
         """Empty if the driver does not tell."""
         return _text(_ask_optional(raw.nvmlSystemGetDriverVersion) or "")

@@ -7,34 +7,32 @@ percent too much cost a few times the time, and not everything."""
 
 from nvshare.core.model import GIB, MIB
 from nvshare.schedsim.card import CardModel
+from nvshare.simgpu.cards import CARDS
 
-GB = 1e9
 RAMP = 0.25
 _SWEEP_S = 0.387
 _TOUCH_TO_BANDWIDTH = 15.3 / 0.387 / 89.5
 
 
-def _card(
-    size: int, *, bandwidth: float, link: float, faults: float, evicting: float = 0.0, gain: float = 1.0
-) -> CardModel:
-    """Speeds in GB/s. `evicting`: of faults on a full card; 0: pages go out at the link's speed before others come."""
-    evict = 1 / (1 / evicting - 1 / faults) if evicting else link
+def _card(name: str, size: int, *, gain: float = 1.0) -> CardModel:
+    figures = CARDS[name]
+    evict = 1 / (1 / figures.evicting - 1 / figures.faults) if figures.evicting else figures.link
     return CardModel(
         size,
-        faults * GB,
+        figures.faults,
         gain,
         _SWEEP_S,
-        touch=bandwidth * _TOUCH_TO_BANDWIDTH * GB,
+        touch=figures.bandwidth * _TOUCH_TO_BANDWIDTH,
         ramp=RAMP,
-        first_touch=faults * GB,
-        evict=evict * GB,
-        link=link * GB,
+        first_touch=figures.faults,
+        evict=evict,
+        link=figures.link,
     )
 
 
 PRESETS = {
-    "p100": _card(16_280 * MIB, bandwidth=89.5, link=12, faults=2.9, gain=1.19),
-    "t4": _card(15 * GIB, bandwidth=320, link=12, faults=5, evicting=0.35, gain=0.9),
-    "a100": _card(40 * GIB, bandwidth=1555, link=25, faults=8.2),
-    "h100": _card(80 * GIB, bandwidth=2000, link=50, faults=8.2),
+    "p100": _card("p100", 16_280 * MIB, gain=1.19),
+    "t4": _card("t4", 15 * GIB, gain=0.9),
+    "a100": _card("a100", 40 * GIB),
+    "h100": _card("h100", 80 * GIB),
 }

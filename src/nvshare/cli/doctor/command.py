@@ -1,9 +1,9 @@
 """`nvshare doctor`: checks this machine and prints the remedy of each problem."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,58 +12,91 @@ from nvshare.cli.errors import EXIT_FAILED
 from nvshare.printable import printable
 
 if TYPE_CHECKING:
+    from nvshare.cli.doctor.acceptance.results import Report, Row
     from nvshare.cli.doctor.checks import Finding
 
 
 @click.command(short_help="Check this machine.")
-@click.option("--gpu", "is_deep", is_flag=True, help="Also run programs on each GPU: allocate, launch, limit, switch.")
+@click.option("--gpu", "is_deep", is_flag=True, help="Also measure a GPU: the acceptance kit, about ten minutes.")
+@click.option("--device", default="0", metavar="GPU", show_default=True, help="GPU of --gpu: index, UUID, or `all`.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Directory for the report of --gpu [default: the current one].",
+)
+@click.option("--python", default=sys.executable, metavar="PATH", help="Interpreter with the frameworks for --gpu.")
 @click.option("--sim-gpus", type=click.IntRange(1, 16), metavar="N", help="Check N simulated GPUs instead.")
 @click.option("--json", "is_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(is_deep: bool, sim_gpus: int | None, is_json: bool) -> None:
+def doctor(is_deep: bool, device: str, out: Path, python: str, sim_gpus: int | None, is_json: bool) -> None:
     """Check the driver, the library, the scheduler and its sockets. Each problem is printed with its remedy.
 
-    With --gpu, test programs run on each GPU for about a minute, with a scheduler of their own. They use memory that
-    is free; other programs on the GPU continue.
+    With --gpu, test programs run on the GPU with a scheduler of their own. What they measure is compared with what
+    the simulated card predicts, printed, and written to nvshare-gpu-report.json and .html, to be attached to a report.
+    On a GPU that other programs use they take at most an eighth of what is free, and checks that need the whole card
+    are skipped.
 
     Exit codes: 0 no check failed, 1 a check failed.
     """
     if sim_gpus is not None:
-        _restart_on_simulated_gpus(sim_gpus, is_deep=is_deep, is_json=is_json)
+        _restart_on_simulated_gpus(sim_gpus)
     found: list[Finding] = []
-    for finding in _findings(is_deep=is_deep):
+    for finding in _findings():
         found.append(finding)
         if not is_json:
             _announce("")
             _print(finding.level, finding.text, finding.remedy)
     _announce("")
+    reports = _measure(device, out, python, is_json=is_json) if is_deep else []
     failures, warnings = (sum(finding.level == level for finding in found) for level in ("fail", "warn"))
+    failures += sum(report.count("failed") for report in reports)
+    warnings += sum(report.count("differs") for report in reports)
     if is_json:
-        _print_json(found, failures, warnings)
+        _print_json(found, reports, failures, warnings)
     else:
         click.echo(f"\n{failures} failed, {warnings} warnings" if failures or warnings else "\nno problems found")
     if failures:
         sys.exit(EXIT_FAILED)
 
 
-def _findings(*, is_deep: bool) -> Iterator["Finding"]:
+def _findings() -> Iterator["Finding"]:
     from nvshare.cli.doctor.checks import CHECKS, machine_of
 
     machine = machine_of(dict(os.environ))
     for check in CHECKS:
         _announce(f"checking the {check.__name__.removeprefix('check_').replace('_', ' ')} ...")
         yield from check(machine)
-    if is_deep:
-        from nvshare.cli.doctor.gpu_test import self_test
 
-        _announce("running programs on each GPU; this takes up to a minute ...")
-        tests = self_test(machine.environment)
 
-        async def following() -> "Finding | None":
-            return await anext(tests, None)
+def _measure(device: str, out: Path, python: str, *, is_json: bool) -> "list[Report]":
+    """The acceptance kit, on each GPU that is asked for; its rows are printed as they come."""
+    from nvshare.cli.doctor.acceptance import page, runner
 
-        with asyncio.Runner() as runner:
-            while (finding := runner.run(following())) is not None:
-                yield finding
+    page.prepare(out)
+    reports = []
+    for card in runner.cards(device):
+        if not is_json:
+            click.echo(f"\n{card.uuid}: {printable(card.name)}, {card.free_bytes / 2**30:.1f} GiB free")
+        rows = []
+        for row in runner.accept(card, python, _announce):
+            rows.append(row)
+            if not is_json:
+                _announce("")
+                _print_row(row)
+        _announce("")
+        reports.append(runner.report(card, tuple(rows)))
+    for path in page.write(out, reports):
+        click.echo(f"written: {path}", err=is_json)
+    return reports
+
+
+def _print_row(row: "Row") -> None:
+    colours = {"ok": "green", "differs": "yellow", "failed": "red"}
+    predicted = f" (predicted: {row.predicted})" if row.predicted and row.verdict != "skipped" else ""
+    verdict = click.style(f"{row.verdict:8}", fg=colours.get(row.verdict))
+    click.echo(f"{verdict} {row.source:9} {row.what}: {printable(row.measured)}{predicted}")
+    if row.remedy:
+        click.echo(f"      -> {row.remedy}")
 
 
 def _announce(text: str) -> None:
@@ -73,10 +106,10 @@ def _announce(text: str) -> None:
         sys.stderr.flush()
 
 
-def _print_json(found: "list[Finding]", failures: int, warnings: int) -> None:
+def _print_json(found: "list[Finding]", reports: "list[Report]", failures: int, warnings: int) -> None:
     import msgspec
 
-    values = {"schema_version": 1, "findings": found, "failed": failures, "warnings": warnings}
+    values = {"schema_version": 1, "findings": found, "gpus": reports, "failed": failures, "warnings": warnings}
     click.echo(msgspec.json.format(msgspec.json.encode(values), indent=2).decode())
 
 
@@ -87,7 +120,7 @@ def _print(level: str, text: str, remedy: str) -> None:
         click.echo(f"      -> {remedy}")
 
 
-def _restart_on_simulated_gpus(count: int, *, is_deep: bool, is_json: bool) -> None:
+def _restart_on_simulated_gpus(count: int) -> None:
     """Start this command again with the simulated libraries: a process loads NVML once."""
     from nvshare.cli.errors import EXIT_NVSHARE_FAILED, CommandError
     from nvshare.cli.run import private_scheduler
@@ -103,6 +136,11 @@ def _restart_on_simulated_gpus(count: int, *, is_deep: bool, is_json: bool) -> N
     except SimConfigError as error:
         raise CommandError(str(error), EXIT_NVSHARE_FAILED) from None
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    words = [sys.executable, "-P", "-m", "nvshare.cli.nvshare", "doctor"]
-    words += ["--gpu"] * is_deep + ["--json"] * is_json
+    words = [sys.executable, "-P", "-m", "nvshare.cli.nvshare", *_without_sim_gpus(sys.argv[1:])]
     os.execve(sys.executable, words, environment)  # noqa: S606 - this program
+
+
+def _without_sim_gpus(words: list[str]) -> list[str]:
+    """The command line without `--sim-gpus N`, in both spellings."""
+    at = next(at for at, word in enumerate(words) if word == "--sim-gpus" or word.startswith("--sim-gpus="))
+    return words[:at] + words[at + (1 if "=" in words[at] else 2) :]

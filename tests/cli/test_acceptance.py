@@ -1,0 +1,132 @@
+"""`nvshare doctor --gpu` on simulated cards: the whole kit, a card that differs, a check that hangs, a card in use."""
+
+import json
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from nvshare.cli.doctor.acceptance import runner
+from nvshare.cli.doctor.acceptance.kit import Check, checks
+from nvshare.cli.doctor.acceptance.results import Card
+from support.waiting import wait_until
+
+Front = Callable[..., subprocess.CompletedProcess[str]]
+FAST = "0.05"
+TIMED = ("a kernel launch", "an allocation of 2 MiB", "a free of 2 MiB", "a limit changes while its program runs")
+"""Their time is the machine's: other tests may run beside this one."""
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    (report,) = json.loads((folder / "nvshare-gpu-report.json").read_text())
+    rows: list[dict[str, str]] = report["rows"]
+    return rows
+
+
+def test_the_whole_kit_finds_a_simulated_card_as_predicted(environment: dict[str, str], tmp_path: Path) -> None:
+    words = ["doctor", "--gpu", "--sim-gpus", "1", "--out", str(tmp_path)]
+    result = subprocess.run(
+        [sys.executable, "-m", "nvshare.cli.nvshare", *words], env=environment | {"NVSHARE_SIM_SCALE": FAST},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    rows = rows_of(tmp_path)
+    assert {row["check"] for row in rows} == {check.name for check in checks(sys.executable)}
+    assert {row["source"] for row in rows} == {"simulated", "machine"}
+    unlike = [row for row in rows if row["verdict"] not in ("ok", "skipped") and row["what"] not in TIMED]
+    assert unlike == [], result.stdout + result.stderr
+    skipped = {row["check"] for row in rows if row["verdict"] == "skipped"}
+    assert skipped == {"torch", "cupy", "numba", "jax", "vllm", "nccl"}
+    assert "<table>" in (tmp_path / "nvshare-gpu-report.html").read_text()
+    assert "\x1b" not in result.stdout
+    for row in rows:
+        assert f"{row['source']:9} {row['what']}" in result.stdout
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(nvshare: Front) -> None:
+    began = time.monotonic()
+    result = nvshare("doctor", "--gpu", "--sim-gpus", "1", "--out", "/proc/nowhere")
+    assert result.returncode == 1
+    assert "--out names another directory" in result.stderr
+    assert time.monotonic() - began < 20
+
+
+@pytest.fixture
+def simulated(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Card:
+    """A simulated card for the checks that these tests start."""
+    from nvshare.simgpu.config import SimGpu
+
+    settings = SimGpu().with_values(directory=tmp_path, scale=FAST).environment(environment)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    asked = "from nvshare.cli.doctor.acceptance.runner import cards; print(cards('0')[0].uuid)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    return Card(done.stdout.strip(), "Simulated GPU", 16 << 30, 16 << 30, is_simulated=True, scale=float(FAST))
+
+
+def the(name: str, python: str = sys.executable) -> Check:
+    return next(check for check in checks(python) if check.name == name)
+
+
+def test_a_card_that_ignores_prefetches_and_has_a_slow_link_differs(
+    simulated: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVSHARE_SIM_PREFETCH", "ignored")
+    monkeypatch.setattr(runner, "checks", lambda python: (the("moves"),))
+    rows = {row.what: row for row in runner.accept(simulated, sys.executable, lambda text: None)}
+    assert rows["memory is there after a prefetch"].verdict == "ok"  # it never left
+    assert rows["page faults"].verdict == "differs"
+    assert rows["prefetch to the GPU"].verdict == "differs"
+
+
+def has_ended(pid: int) -> bool:
+    """Nobody may have waited for it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_check_that_hangs_is_ended_with_its_programs(simulated: Card, tmp_path: Path) -> None:
+    hanging = tmp_path / "python"
+    hanging.write_text(f"#!/bin/sh\nif [ ! -e {tmp_path}/asked ]; then touch {tmp_path}/asked; exit 0; fi\n"
+                       f"echo $$ > {tmp_path}/pid; exec sleep 1000\n")  # fmt: skip
+    hanging.chmod(hanging.stat().st_mode | stat.S_IXUSR)
+    check = structs.replace(the("torch", str(hanging)), limit_s=8)
+    outcome = runner._measured(check, simulated, str(hanging))
+    assert outcome.error == "not finished after 8 s"
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: has_ended(pid), "the program ends")
+
+
+def test_a_framework_that_fails_says_its_last_line(simulated: Card, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.99: cannot open')")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    outcome = runner._measured(the("torch", str(python)), simulated, str(python))
+    assert outcome.error == "ImportError: libcudart.so.99: cannot open"
+
+
+def test_a_card_that_others_use_is_not_filled(simulated: Card) -> None:
+    used = structs.replace(simulated, is_used=True)
+    for check in checks(sys.executable):
+        if check.needs_idle_card:
+            assert "other programs use this card" in runner._measured(check, used, sys.executable).skipped
+    assert {check.name for check in checks(sys.executable) if check.needs_idle_card} == {
+        "switch-in-bulk", "switch-by-faults", "reserve",
+    }  # fmt: skip
+
+
+def test_a_crash_of_the_driver_fails_one_check(
+    simulated: Card, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libcuda.so.1").write_text("not a library")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path / 'lib'}")
+    outcome = runner._measured(the("identity"), simulated, sys.executable)
+    assert "libcuda.so.1" in outcome.error
