@@ -99,8 +99,8 @@ def test_mixes_print_their_seeds_and_what_they_are_measured_against() -> None:
     assert all("of fcfs-30s" in line and "of auto" in line for line in shown[:2])
     assert shown[3].startswith("fixed's makespan against fcfs-30s's: geometric mean ")
     assert shown[4].startswith("fixed's makespan against auto's: geometric mean ")
-    assert shown[5].startswith("fixed: longest wait ")
-    assert shown[5].endswith("(seed 4)")
+    assert shown[6].split() == ["slowdown", "makespan", "bursts", "95", "%", "longest", "wait", "fairness"]
+    assert [line.split()[0] for line in shown[7:]] == ["fixed", "fcfs-30s", "auto"]
 
 
 def test_auto_is_not_measured_against_itself_unless_shaken() -> None:
@@ -109,5 +109,30 @@ def test_auto_is_not_measured_against_itself_unless_shaken() -> None:
     assert [(duel["name"], duel["against"]) for duel in values["duels"]] == [("auto", "fcfs-30s")]
     assert shaken["duels"][:1] == values["duels"]
     assert [(duel["name"], duel["against"]) for duel in shaken["duels"][1:]] == [("auto-shaken", "auto")]
-    assert [found["name"] for found in shaken["manners"]] == ["auto", "auto-shaken"]
+    assert [found["name"] for found in shaken["merits"]] == ["auto", "fcfs-30s", "auto-shaken"]
     assert values["mixes"][0]["ratios"][0]["ratio"] == values["duels"][0]["worst"]
+
+
+def test_interactive_mixes_show_how_soon_bursts_are_answered() -> None:
+    words = (
+        "mixes",
+        "--kind",
+        "interactive",
+        "--count",
+        "1",
+        "--move-cost",
+        "0.1",
+        "--against",
+        "adaptive",
+        "--jobs",
+        "1",
+    )
+    shown = run(*words).splitlines()
+    assert [line.split()[0] for line in shown[-3:]] == ["auto", "fcfs-30s", "adaptive"]
+    assert all(line.count(" s ") == 4 for line in shown[-3:])
+
+
+def test_the_oracle_is_for_small_mixes() -> None:
+    done = CliRunner().invoke(simulate, ["mixes", "--oracle"])
+    assert isinstance(done.exception, CommandError)
+    assert "--oracle needs --kind small" in str(done.exception)

@@ -46,11 +46,6 @@ def test_a_duel_names_the_worst_seed_and_all_that_are_worse_by_more_than_two_per
     assert found.mean == pytest.approx((1.03 * 0.5 * 1.02 * 1.5) ** 0.2)
 
 
-def test_manners_are_judged_on_equals_only_where_there_are_some() -> None:
-    assert mixes.manners([made(1, a=10), made(2, a=30)], "a") == mixes.Manners("a", 15, 2, None, None)
-    assert mixes.manners([made(1, a=10), made(4, are_equals=True, a=6)], "a") == mixes.Manners("a", 5, 1, 1, 4)
-
-
 def test_several_processes_find_what_one_finds() -> None:
     told: list[mixes.Comparison] = []
     alone = mixes.compare(range(8, 11), [mixes.AUTO])

@@ -9,6 +9,7 @@ none      no gate at all
 from typing import Literal, Protocol
 from uuid import UUID
 
+from nvshare.client_machine.library import Config
 from nvshare.client_machine.machine import ClientMachine
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
@@ -31,6 +32,10 @@ class Gated(Protocol):
     gpu: str
     memory: int
     card_size: int
+    priority: int
+    weight: int
+    moves_in_bulk: bool
+    """The card has a link, and this program's library uses it."""
 
     @property
     def has_work(self) -> bool:
@@ -76,6 +81,9 @@ class Gate:
 
     def hear(self, action: ac.Action) -> None:
         """What the scheduler says."""
+
+    def loaded(self, moved: int, took_ns: int) -> None:
+        """So much memory came back to the card, and work begins."""
 
     def _register(self, memory: Memory) -> None:
         program = self._program
@@ -158,7 +166,8 @@ class NvshareGate(Gate):
     def start(self) -> None:
         program = self._program
         uuid = UUID(program.gpu.removeprefix("GPU-")).bytes
-        self._client = ClientMachine(self._machine.now, [(uuid, program.card_size)], self)
+        config = Config(priority=program.priority, weight=program.weight)
+        self._client = ClientMachine(self._machine.now, [(uuid, program.card_size)], self, config)
         self._client.reserve(0, program.memory)
         self._client.set_contexts(0, 1)
         self.wake()
@@ -180,6 +189,10 @@ class NvshareGate(Gate):
         if frame is not None:
             self._client.receive(self._machine.now, frame)
             self.wake()
+
+    def loaded(self, moved: int, took_ns: int) -> None:
+        if self._program.moves_in_bulk:
+            self._client.moved(0, to_host=False, moved=moved, took_ns=took_ns)
 
     def drained(self) -> None:
         self._client.drained(self._machine.now, 0, again=self._program.has_work)
@@ -219,7 +232,7 @@ class NvshareGate(Gate):
         self._machine.call_at(self._machine.now + DRAIN_NS, (self._program.key, "drained"))
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
-        """Page faults move memory here: the model of the card has no bulk moves."""
+        """The model of the card moves memory when work begins; `loaded` says how long that took."""
 
     def hold_memory(self, gpu: int, size: int) -> None:
         """Nobody has a limit here."""

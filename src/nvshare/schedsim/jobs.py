@@ -1,5 +1,6 @@
 """Programs as a scheduler sees them: they start up, then compute on the GPU and think on the CPU by turns."""
 
+from nvshare.core.model import DEFAULT_WEIGHT
 from nvshare.record import Record
 
 
@@ -12,6 +13,10 @@ class Job(Record, frozen=True):
     phases: tuple[tuple[float, float], ...]
     gpu: str = "gpu0"
     arrives_s: float = 0.0
+    is_interactive: bool = False
+    """Somebody waits for the end of each GPU phase: the times of these responses are kept."""
+    priority: int = 0
+    weight: int = DEFAULT_WEIGHT
 
     @property
     def gpu_s(self) -> float:

@@ -3,6 +3,7 @@
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +41,8 @@ class Ended(Record, frozen=True):
     alone_s: float
     longest_wait_s: float
     turns: int
+    responses_s: tuple[float, ...] = ()
+    """Of each burst of an interactive job."""
 
     @property
     def slowdown(self) -> float:
@@ -112,10 +115,13 @@ class Machine:
 
     # The course of events.
 
-    def run(self) -> Outcome:
-        """Until every program has ended."""
+    def run(self, until_s: float = inf) -> Outcome:
+        """Until every program has ended, or until a time: quanta that are shorter than it takes to bring memory in get
+        no work done. Who has not ended then counts as if it ended then."""
         for _ in range(MAX_STEPS):
-            self._talk()
+            self.talk()
+            if self.now > until_s * SECOND:
+                self._ends |= {key: self.now for key in self.programs if key not in self._ends}
             if len(self._ends) == len(self.programs):
                 return self._outcome()
             self._step()
@@ -144,7 +150,7 @@ class Machine:
         if not program.is_finished:
             getattr(program if hasattr(program, method) else program.gate, method)()
 
-    def _talk(self) -> None:
+    def talk(self) -> None:
         """Deliver messages in both directions until there are none."""
         while self._posted:
             event = self._posted.popleft()
@@ -163,6 +169,7 @@ class Machine:
         for key, (_, doing) in list(self._doing.items()):
             if doing == "loading" and not self.cards[self.programs[key].job.gpu].is_loading(key):
                 self.note_doing(key, "computing")
+                self.programs[key].loaded()
 
     def _outcome(self) -> Outcome:
         jobs = tuple(
@@ -173,6 +180,7 @@ class Machine:
                 alone_s=program.job.alone_s,
                 longest_wait_s=program.longest_wait / SECOND,
                 turns=program.turns,
+                responses_s=tuple(response / SECOND for response in program.responses),
             )
             for key, program in self.programs.items()
         )

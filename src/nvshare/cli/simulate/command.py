@@ -1,38 +1,26 @@
 """`nvshare simulate`: scheduling on simulated cards, in seconds instead of hours."""
 
-import functools
-import itertools
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
 
 import click
-import msgspec
 from msgspec.structs import replace
 
 from nvshare.cli.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nvshare.cli.options import SIZE
 from nvshare.cli.simulate import formats
-from nvshare.core.model import SECOND, ModeName, QuantumRule, Settings
-from nvshare.core.policies import POLICIES
+from nvshare.cli.simulate.mixes_command import mixes_command
+from nvshare.cli.simulate.options import POSITIVE, Moves, moves_options, print_json, settings_options
+from nvshare.core.model import Settings
 from nvshare.journal import JournalError
-from nvshare.schedsim import mixes, picture, thesis
+from nvshare.schedsim import picture, thesis
 from nvshare.schedsim.card import CardModel
 from nvshare.schedsim.gates import GateName
 from nvshare.schedsim.machine import Machine, Outcome
 from nvshare.schedsim.presets import PRESETS
 from nvshare.schedsim.replay import replay
 
-Command = Callable[..., Any]
-POSITIVE = click.FloatRange(min=0, min_open=True)
 JOB_HELP = "A job: memory, seconds on the GPU, seconds on the CPU, number of repetitions, arrival in seconds."
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 @click.group(short_help="Simulate scheduling on simulated cards.")
@@ -47,45 +35,11 @@ def simulate() -> None:
     """
 
 
-def _settings_options(command: Command) -> Command:
-    """Options that say how to schedule, given to the command as `settings`."""
-
-    @click.option("--mode", type=click.Choice(get_args(ModeName)), default="auto", show_default=True)
-    @click.option("--quantum", type=click.IntRange(1), default=60, show_default=True, help="Mode fixed: seconds.")
-    @click.option(
-        "--multiplier", type=click.IntRange(1), default=5, show_default=True, help="Mode auto: seconds per GiB."
-    )
-    @click.option("--policy", type=click.Choice(sorted(POLICIES)), default="fcfs", show_default=True)
-    @click.option("--reserve-percent", type=click.IntRange(0, 90), default=10, show_default=True)
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any, mode: ModeName, quantum: int, multiplier: int, policy: str, reserve_percent: int, **kwargs: Any
-    ) -> Any:
-        rule = QuantumRule(mode=mode, fixed_ns=quantum * SECOND, multiplier=multiplier)
-        settings = Settings(quantum=rule, policy=policy, reserve_percent=reserve_percent)
-        return command(*args, settings=settings, **kwargs)
-
-    return wrapped
-
-
-def _moves_options(command: Command) -> Command:
-    """Options that say how our library moves memory, given to the command as `moves`."""
-
-    @click.option("--link", type=POSITIVE, help="Bandwidth of bulk moves in GB/s, each way. Default: page faults only.")
-    @click.option("--half-duplex", is_flag=True, help="The link does not carry both ways at the same time.")
-    @functools.wraps(command)
-    def wrapped(*args: Any, link: float | None, half_duplex: bool, **kwargs: Any) -> Any:
-        moves = mixes.Moves(None if link is None else link * thesis.GB, is_duplex=not half_duplex)
-        return command(*args, moves=moves, **kwargs)
-
-    return wrapped
-
-
 @simulate.command("thesis", short_help="Simulate the table of the thesis.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw which job ran when into this file.")
 @click.option("--calibrate", is_flag=True, help="Fit the five parameters again; takes minutes.")
-@_settings_options
+@settings_options
 def thesis_command(
     as_json: bool,
     svg: Path | None,
@@ -101,7 +55,7 @@ def thesis_command(
     if svg is not None:
         _draw(svg, [(f"two {name}, {mode}", outcome) for name, outcome in ours.items()])
     if as_json:
-        _print_json(formats.thesis_values(parameters, table, ours, mode))
+        print_json(formats.thesis_values(parameters, table, ours, mode))
         return
     for line in formats.thesis_lines(parameters, table, ours, mode):
         click.echo(line)
@@ -121,18 +75,18 @@ def thesis_command(
     type=click.Choice(sorted(PRESETS)),
     help="A known card, with bulk moves and costs of eviction, instead of --card, --bus and --gain.",
 )
-@_moves_options
+@moves_options
 @click.option("--gate", type=click.Choice(["nvshare", "classic", "none"]), default="nvshare", show_default=True)
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path))
-@_settings_options
+@settings_options
 def jobs_command(
     texts: tuple[str, ...],
     card_size: int,
     bus: float,
     gain: float,
     preset: str | None,
-    moves: mixes.Moves,
+    moves: Moves,
     gate: GateName,
     as_json: bool,
     svg: Path | None,
@@ -152,62 +106,10 @@ def jobs_command(
     if svg is not None:
         _draw(svg, [(f"{gate}, {settings.quantum.mode}", outcome)])
     if as_json:
-        _print_json(outcome)
+        print_json(outcome)
         return
     for line in [*formats.outcome_lines(outcome), "", *picture.lanes(outcome)]:
         click.echo(line)
-
-
-@simulate.command("mixes", short_help="Simulate random mixes of jobs.")
-@click.option("--count", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--first", type=int, default=0, show_default=True, help="First seed.")
-@click.option(
-    "--jobs", type=click.IntRange(1), default=_cores, help="Number of worker processes. Default: one per core."
-)
-@click.option(
-    "--shake", is_flag=True, help="Also compare auto with itself, programs started up to 1 s later: this is the noise."
-)
-@click.option("--json", "as_json", is_flag=True)
-@_moves_options
-@_settings_options
-def mixes_command(
-    count: int,
-    first: int,
-    jobs: int,
-    shake: bool,
-    as_json: bool,
-    moves: mixes.Moves,
-    settings: Settings,
-) -> None:
-    """Compare a mode with the original (first come, first served, 30 s) and with auto, on random mixes of jobs."""
-    ours = mixes.Contender(settings.quantum.mode, "nvshare", settings)
-    contenders, pairs = _contenders(ours, shake)
-    done = itertools.count(1)
-
-    def tell(one: mixes.Comparison) -> None:
-        if not as_json:
-            click.echo(f"{next(done):4d}/{count}  {formats.mix_line(one, pairs)}")
-        elif sys.stderr.isatty():
-            number = next(done)
-            click.echo(f"\r{number} of {count} mixes", err=True, nl=number == count)
-
-    compared = mixes.compare(range(first, first + count), contenders, tell, processes=jobs, moves=moves)
-    if as_json:
-        _print_json(formats.mixes_values(compared, pairs))
-        return
-    for line in formats.mixes_lines(compared, pairs):
-        click.echo(line)
-
-
-def _contenders(ours: mixes.Contender, shake: bool) -> tuple[list[mixes.Contender], list[tuple[str, str]]]:
-    """Which ways to schedule are run, and which pairs are compared."""
-    auto = ours if ours.name == mixes.AUTO.name else mixes.AUTO
-    others = [mixes.FCFS_30] if auto is ours else [mixes.FCFS_30, auto]
-    pairs = [(ours.name, other.name) for other in others]
-    if not shake:
-        return [*others, ours], pairs
-    late = mixes.shaken(auto)
-    return [*others, ours, late], [*pairs, (late.name, auto.name)]
 
 
 @simulate.command("replay", short_help="Replay a scheduler's journal.")
@@ -232,5 +134,4 @@ def _draw(path: Path, outcomes: list[tuple[str, Outcome]]) -> None:
         raise CommandError(f"cannot write the picture {path}: {error.strerror}", EXIT_USAGE) from None
 
 
-def _print_json(values: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(values), indent=2).decode())
+simulate.add_command(mixes_command)

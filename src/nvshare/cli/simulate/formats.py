@@ -10,6 +10,7 @@ from nvshare.quantity import QuantityError, parse_bytes
 from nvshare.schedsim import mixes, picture, thesis
 from nvshare.schedsim.jobs import Job
 from nvshare.schedsim.machine import Outcome
+from nvshare.schedsim.merits import Merits, merits
 from nvshare.schedsim.replay import Replayed
 
 JOB = re.compile(r"([^:]+):([\d.]+)/([\d.]+)x(\d+)(?:@([\d.]+))?")
@@ -113,14 +114,24 @@ def mixes_values(compared: Sequence[mixes.Comparison], pairs: Sequence[tuple[str
             for one in compared
         ],
         "duels": [mixes.duel(compared, *pair) for pair in pairs],
-        "manners": [mixes.manners(compared, name) for name in dict.fromkeys(name for name, _ in pairs)],
+        "merits": [merits(compared, name) for name in _names(pairs)],
     }
 
 
 def mixes_lines(compared: Sequence[mixes.Comparison], pairs: Sequence[tuple[str, str]]) -> list[str]:
     duels = [_duel_line(mixes.duel(compared, *pair), len(compared)) for pair in pairs]
-    names = dict.fromkeys(name for name, _ in pairs)
-    return ["", *duels, *(_manners_line(mixes.manners(compared, name)) for name in names)]
+    return ["", *duels, "", *merits_lines([merits(compared, name) for name in _names(pairs)])]
+
+
+def _names(pairs: Sequence[tuple[str, str]]) -> Sequence[str]:
+    return tuple(dict.fromkeys(name for pair in pairs for name in pair))
+
+
+def merits_lines(found: Sequence[Merits]) -> list[str]:
+    head = (
+        f"{'':14s}{'slowdown':>10s}{'makespan':>12s}{'bursts':>10s}{'95 %':>10s}{'longest wait':>14s}{'fairness':>10s}"
+    )
+    return [head, *map(_merits_line, found)]
 
 
 def _duel_line(found: mixes.Duel, count: int) -> str:
@@ -132,13 +143,17 @@ def _duel_line(found: mixes.Duel, count: int) -> str:
     )
 
 
-def _manners_line(found: mixes.Manners) -> str:
-    wait = f"{found.name}: longest wait {found.longest_wait_s:.0f} s (seed {found.longest_wait_seed})"
-    if found.least_fairness is None:
-        return wait
+def _merits_line(found: Merits) -> str:
+    bursts = [_seconds(found.mean_response_s), _seconds(found.p95_response_s)]
+    fairness = "-" if found.least_fairness is None else f"{found.least_fairness:.3f}"
     return (
-        f"{wait}, fairness among equals (Jain) at least {found.least_fairness:.3f} (seed {found.least_fairness_seed})"
+        f"{found.name:14s}{found.slowdown:10.2f}{found.makespan_s:10.0f} s{bursts[0]:>10s}{bursts[1]:>10s}"
+        f"{found.longest_wait_s:12.0f} s{fairness:>10s}"
     )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
 
 
 def replay_lines(played: Replayed) -> list[str]:

@@ -1,0 +1,101 @@
+"""`nvshare simulate mixes`: ways to schedule, compared on random mixes of jobs."""
+
+import itertools
+import os
+import sys
+from functools import partial
+
+import click
+
+from nvshare.cli.errors import EXIT_USAGE, CommandError
+from nvshare.cli.simulate import formats
+from nvshare.cli.simulate.options import POSITIVE, Moves, moves_options, print_json, settings_options
+from nvshare.core.model import Settings
+from nvshare.schedsim import mixes, oracle
+from nvshare.schedsim.distributions import DISTRIBUTIONS, Scene, make_mix
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@click.command("mixes", short_help="Simulate random mixes of jobs.")
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--first", type=int, default=0, show_default=True, help="First seed.")
+@click.option(
+    "--kind",
+    type=click.Choice(list(DISTRIBUTIONS)),
+    default="mixes",
+    show_default=True,
+    help="Any jobs, interactive ones beside batch jobs, many jobs on one card, or 2 to 4 jobs on one card.",
+)
+@click.option("--move-cost", type=POSITIVE, help="Seconds to move a GiB by page faults. Default: as the mix has it.")
+@click.option("--oracle", "with_oracle", is_flag=True, help="Also search for the best schedule; mixes of up to 4 jobs.")
+@click.option(
+    "--against",
+    type=click.Choice([mixes.ADAPTIVE.name]),
+    multiple=True,
+    help="Compare with this mode too.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1), default=_cores, help="Number of worker processes. Default: one per core."
+)
+@click.option(
+    "--shake", is_flag=True, help="Also compare auto with itself, programs started up to 1 s later: this is the noise."
+)
+@click.option("--json", "as_json", is_flag=True)
+@moves_options
+@settings_options
+def mixes_command(
+    count: int,
+    first: int,
+    kind: str,
+    move_cost: float | None,
+    with_oracle: bool,
+    against: tuple[str, ...],
+    jobs: int,
+    shake: bool,
+    as_json: bool,
+    moves: Moves,
+    settings: Settings,
+) -> None:
+    """Compare a mode with the original (first come, first served, 30 s) and with auto, on random mixes of jobs."""
+    ours = mixes.Contender(settings.quantum.mode, "nvshare", settings)
+    contenders, pairs = _contenders(ours, against, shake)
+    make = partial(make_mix, scene=Scene(kind, move_cost, moves.link, moves.is_duplex))
+    if with_oracle and kind != "small":
+        raise CommandError("--oracle needs --kind small: the search is for up to 4 jobs", EXIT_USAGE)
+    if with_oracle:
+        pairs.append((ours.name, oracle.NAME))
+    done = itertools.count(1)
+
+    def tell(one: mixes.Comparison) -> None:
+        if not as_json:
+            click.echo(f"{next(done):4d}/{count}  {formats.mix_line(one, pairs)}")
+        elif sys.stderr.isatty():
+            number = next(done)
+            click.echo(f"\r{number} of {count} mixes", err=True, nl=number == count)
+
+    more = oracle.as_contender if with_oracle else None
+    compared = mixes.compare(range(first, first + count), contenders, tell, processes=jobs, make=make, more=more)
+    if as_json:
+        print_json(formats.mixes_values(compared, pairs))
+        return
+    for line in formats.mixes_lines(compared, pairs):
+        click.echo(line)
+
+
+def _contenders(
+    ours: mixes.Contender, against: tuple[str, ...], shake: bool
+) -> tuple[list[mixes.Contender], list[tuple[str, str]]]:
+    """Which ways to schedule are run, and which pairs are compared."""
+    auto = ours if ours.name == mixes.AUTO.name else mixes.AUTO
+    others = [mixes.FCFS_30] if auto is ours else [mixes.FCFS_30, auto]
+    if mixes.ADAPTIVE.name in against and ours.name != mixes.ADAPTIVE.name:
+        others.append(mixes.ADAPTIVE)
+    pairs = [(ours.name, other.name) for other in others]
+    if not shake:
+        return [*others, ours], pairs
+    late = mixes.shaken(auto)
+    return [*others, ours, late], [*pairs, (late.name, auto.name)]

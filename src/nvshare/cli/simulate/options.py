@@ -1,0 +1,61 @@
+"""Options that several commands of `nvshare simulate` have, and how they print JSON."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from nvshare.core.model import SECOND, ModeName, QuantumRule, Settings
+from nvshare.core.policies import POLICIES
+from nvshare.record import Record
+from nvshare.schedsim import thesis
+
+Command = Callable[..., Any]
+POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+class Moves(Record, frozen=True):
+    """How our library moves memory: by faults, or in bulk over a link of so many bytes per second."""
+
+    link: float | None
+    is_duplex: bool
+
+
+def settings_options(command: Command) -> Command:
+    """Options that say how to schedule, given to the command as `settings`."""
+
+    @click.option("--mode", type=click.Choice(get_args(ModeName)), default="auto", show_default=True)
+    @click.option("--quantum", type=click.IntRange(1), default=60, show_default=True, help="Mode fixed: seconds.")
+    @click.option(
+        "--multiplier", type=click.IntRange(1), default=5, show_default=True, help="Mode auto: seconds per GiB."
+    )
+    @click.option("--policy", type=click.Choice(sorted(POLICIES)), default="fcfs", show_default=True)
+    @click.option("--reserve-percent", type=click.IntRange(0, 90), default=10, show_default=True)
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, mode: ModeName, quantum: int, multiplier: int, policy: str, reserve_percent: int, **kwargs: Any
+    ) -> Any:
+        rule = QuantumRule(mode=mode, fixed_ns=quantum * SECOND, multiplier=multiplier)
+        settings = Settings(quantum=rule, policy=policy, reserve_percent=reserve_percent)
+        return command(*args, settings=settings, **kwargs)
+
+    return wrapped
+
+
+def moves_options(command: Command) -> Command:
+    """Options that say how our library moves memory, given to the command as `moves`."""
+
+    @click.option("--link", type=POSITIVE, help="Bandwidth of bulk moves in GB/s, each way. Default: page faults only.")
+    @click.option("--half-duplex", is_flag=True, help="The link does not carry both ways at the same time.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, link: float | None, half_duplex: bool, **kwargs: Any) -> Any:
+        moves = Moves(None if link is None else link * thesis.GB, is_duplex=not half_duplex)
+        return command(*args, moves=moves, **kwargs)
+
+    return wrapped
+
+
+def print_json(values: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(values), indent=2).decode())

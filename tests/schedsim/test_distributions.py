@@ -1,0 +1,124 @@
+"""Kinds of mixes, figures of merit, and the search for the best schedule."""
+
+import pytest
+
+from nvshare.core.model import GIB
+from nvshare.schedsim import distributions, merits, mixes, oracle
+from nvshare.schedsim.card import CardModel
+from nvshare.schedsim.distributions import Scene, make_mix
+from nvshare.schedsim.jobs import Job
+from nvshare.schedsim.machine import Ended, Machine, Outcome
+from nvshare.schedsim.mixes import Mix
+
+CARD = CardModel(10 * GIB, GIB, gain=1.0, sweep_s=1.0)
+
+
+@pytest.mark.parametrize("kind", distributions.DISTRIBUTIONS)
+def test_a_seed_is_one_mix_of_its_kind(kind: str) -> None:
+    assert make_mix(5, Scene(kind)) == make_mix(5, Scene(kind))
+    assert make_mix(5, Scene(kind)) != make_mix(6, Scene(kind))
+
+
+def test_each_kind_is_what_it_says() -> None:
+    for seed in range(20):
+        interactive, small = make_mix(seed, Scene("interactive")), make_mix(seed, Scene("small"))
+        assert {job.is_interactive for job in interactive.jobs} == {True, False}
+        assert 2 <= len(small.jobs) <= oracle.MOST_JOBS
+        assert sum(job.memory for job in small.jobs) > small.cards["gpu0"].size
+        assert len(make_mix(seed, Scene("crowded")).jobs) >= 8
+
+
+def test_the_cost_of_a_move_and_the_link_are_those_of_the_scene() -> None:
+    (card,) = make_mix(1, Scene("small", cost_s=2.0, link=12e9, is_duplex=False)).cards.values()
+    assert (card.bus, card.link, card.is_duplex) == (GIB / 2, 12e9, False)
+    (card,) = make_mix(1, Scene("small", cost_s=0.02, link=12e9)).cards.values()
+    assert card.link == card.bus, "a link is no slower than faults"
+
+
+def test_the_response_of_a_burst_is_counted_from_when_there_is_work_until_it_is_done() -> None:
+    batch = Job("batch", 8 * GIB, 0.0, ((40.0, 0.0),))
+    bursts = Job("bursts", 8 * GIB, 5.0, ((1.0, 50.0), (1.0, 0.0)), is_interactive=True)
+    outcome = Machine({"gpu0": CARD}, [batch, bursts], mixes.AUTO.settings, gate="nvshare").run()
+    assert outcome.jobs[0].responses_s == ()
+    # It waits from 5 s until the quantum of 40 s is over, 8 s for its memory, and works for 1 s. In its pause the other
+    # one brings back what it lacks and evicts 6 GiB.
+    assert outcome.jobs[1].responses_s == pytest.approx((40 - 5 + 8 + 1, 6 + 1), abs=0.1)
+
+
+def test_the_mover_measures_what_a_gib_costs() -> None:
+    fast = CardModel(10 * GIB, GIB, gain=1.0, sweep_s=1.0, link=4 * GIB)
+    jobs = [Job(name, 8 * GIB, 0.0, ((120.0, 0.0),)) for name in "ab"]
+    machine = Machine({"gpu0": fast}, jobs, mixes.AUTO.settings, gate="nvshare")
+    machine.run()
+    (gpu,) = machine.node.gpus.values()
+    assert gpu.turns.mode.is_cost_measured
+    assert gpu.turns.mode.move_cost_ns == pytest.approx(0.25e9, rel=0.01)
+
+
+def made(
+    seed: int, *slowdowns: float, responses_s: tuple[float, ...] = (), are_equals: bool = False
+) -> mixes.Comparison:
+    jobs = tuple(Ended("one", "gpu0", slow, 1.0, slow / 2, 1, responses_s) for slow in slowdowns)
+    outcome = Outcome(max(slowdowns), jobs, 0.0, 0, max(slowdowns) / 2, (), 1.0)
+    return mixes.Comparison(seed, are_equals, {"a": outcome})
+
+
+def test_merits_are_of_all_jobs_of_all_mixes() -> None:
+    found = merits.merits([made(1, 2.0, 4.0), made(4, 8.0, 8.0, are_equals=True)], "a")
+    assert found.slowdown == pytest.approx((2 * 4 * 8 * 8) ** 0.25)
+    assert found.makespan_s == pytest.approx((4 * 8) ** 0.5)
+    assert (found.longest_wait_s, found.longest_wait_seed) == (4.0, 4)
+    assert (found.least_fairness, found.least_fairness_seed) == (1.0, 4)
+    assert (found.mean_response_s, found.p95_response_s) == (None, None)
+
+
+def test_merits_without_equals_have_no_fairness_and_with_bursts_have_responses() -> None:
+    found = merits.merits([made(3, 2.0, responses_s=tuple(map(float, range(1, 101))))], "a")
+    assert (found.least_fairness, found.least_fairness_seed) == (None, None)
+    assert (found.mean_response_s, found.p95_response_s) == (50.5, 95.0)
+
+
+def two_that_pause() -> Mix:
+    """Each computes while the other one pauses, if the lock is handed over in each pause."""
+    jobs = tuple(Job(name, 4 * GIB, 0.0, ((10.0, 10.0),) * 5) for name in "ab")
+    big = Job("c", 8 * GIB, 0.0, ((10.0, 0.0),))
+    return Mix(1, {"gpu0": CARD}, (*jobs, big), are_equals=False)
+
+
+def test_a_plan_decides_on_pauses_with_perfect_knowledge() -> None:
+    mix = two_that_pause()
+    at_once = oracle.run_plan(mix, oracle.Plan((1000.0,) * 3, (0.0,) * 3, (0.0,) * 3))
+    never = oracle.run_plan(mix, oracle.Plan((1000.0,) * 3, (1e9,) * 3, (0.0,) * 3))
+    assert at_once.makespan_s < never.makespan_s
+
+
+def test_the_oracle_is_at_least_as_good_as_every_contender() -> None:
+    make = two_that_pause
+    (one,) = mixes.compare([1], [mixes.FCFS_30, mixes.AUTO], make=lambda seed: make(), more=oracle.as_contender)
+    assert one.outcomes[oracle.NAME].makespan_s <= min(outcome.makespan_s for outcome in one.outcomes.values())
+
+
+def test_the_search_stops_when_no_neighbour_is_better_or_its_runs_are_used_up() -> None:
+    runs: list[oracle.Plan] = []
+
+    def run(mix: Mix, plan: oracle.Plan, until_s: float) -> Outcome:
+        """Best with the order c, b, a, and with 300 s for a."""
+        runs.append(plan)
+        badness = sum(abs(have - want) for have, want in zip(plan.quanta_s, (300.0, 100.0, 100.0), strict=True))
+        badness += sum(abs(have - want) for have, want in zip(plan.handicaps_s, (300.0, 30.0, 0.0), strict=True))
+        return Outcome(1000 + badness, (), 0.0, 0, 0.0, (), 1.0)
+
+    plan, outcome = oracle.best(two_that_pause(), 1000, run)
+    assert (plan.quanta_s, plan.handicaps_s) == ((300.0, 100.0, 100.0), (300.0, 30.0, 0.0))
+    assert (outcome.makespan_s, len(runs) < 1000) == (1000, True)
+    runs.clear()
+    oracle.best(two_that_pause(), 40, run)
+    assert len(runs) == 40
+
+
+def test_a_quantum_that_is_too_short_to_bring_memory_in_does_not_run_for_ever() -> None:
+    jobs = tuple(Job(name, 8 * GIB, 0.0, ((10.0, 0.0),)) for name in "ab")
+    mix = Mix(1, {"gpu0": CARD}, jobs, are_equals=False)
+    outcome = oracle.run_plan(mix, oracle.Plan((3.0,) * 2, (0.0,) * 2, (0.0,) * 2), 100)
+    assert outcome.makespan_s == pytest.approx(100, abs=3)
+    assert [job.finished_s for job in outcome.jobs] == [outcome.makespan_s] * 2
