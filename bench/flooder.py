@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -72,6 +73,61 @@ def connect_for_ever(path: Path, words: bytes, *, hears: bool) -> None:
                 peer.recv(1)
 
 
+def stay_for_ever(path: Path, words: bytes, connections: int) -> None:
+    """Connections that say something and then nothing, and read nothing. Those that are closed are made again."""
+    kept: list[socket.socket] = []
+    while True:
+        for _ in range(connections - len(kept)):
+            with contextlib.suppress(OSError):
+                peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                peer.connect(str(path))
+                peer.setblocking(False)
+                kept.append(peer)
+                peer.send(words)
+        if len(kept) == connections:
+            flooding()
+        kept = [peer for peer in kept if not _is_closed(peer)]
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    events = select.POLLRDHUP
+    poll = select.poll()
+    poll.register(peer, events)
+    return bool(poll.poll(0))
+
+
+def lingering_socket(seconds: int) -> tuple[socket.socket, socket.socket]:
+    """A connection whose close waits for so long, because the other end does not read; and that other end."""
+    one = socket.socket()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one.connect(server.getsockname())
+        other, _ = server.accept()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+    one.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            one.send(bytes(1 << 16))
+    one.setblocking(True)
+    return one, other
+
+
+def pass_descriptor(peer: socket.socket, passed: socket.socket) -> None:
+    """Who takes the byte and not the descriptor closes that, and waits if it lingers and nobody else has it."""
+    peer.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", passed.fileno()))])
+
+
+def pass_for_ever(path: Path) -> None:
+    others: list[socket.socket] = []
+    flooding()
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer, contextlib.suppress(OSError):
+            peer.connect(str(path))
+            passed, other = lingering_socket(1)
+            others = [*others[-100:], other]
+            with passed:
+                pass_descriptor(peer, passed)
+
+
 def scrape_for_ever(port: int, readers: int) -> None:
     def read() -> None:
         while True:
@@ -101,6 +157,10 @@ def main() -> None:
         "connections": lambda: connect_for_ever(path, b"", hears=False),
         "registrations": lambda: connect_for_ever(path, registration, hears=True),
         "broken frames": lambda: connect_for_ever(path, b"\0" * 64, hears=False),
+        "pings": lambda: send_for_ever(path, clients, [encode(wire.Ping(0))] * FRAMES),
+        "unread answers": lambda: stay_for_ever(path, registration + encode(wire.Ping(0)) * 30_000, clients),
+        "half frames": lambda: stay_for_ever(path, registration + registration[:9], clients),
+        "descriptors": lambda: pass_for_ever(path),
         "scrapes": lambda: scrape_for_ever(port, clients),
     }
     kinds[kind]()

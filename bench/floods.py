@@ -38,6 +38,10 @@ FLOODS = {
     "connections": 1,
     "registrations": 1,
     "broken frames": 1,
+    "pings": 900,
+    "unread answers": 200,
+    "half frames": 200,
+    "descriptors": 1,
     "scrapes": 32,
 }
 """How many clients or connections at a time take part in it."""

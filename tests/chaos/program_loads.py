@@ -19,6 +19,7 @@ from libnvshare.restless import Restless
 
 FLOODED = {"memory updates": 900, "lock requests": 900, "idle and busy": 900, "budget questions": 300}
 CONNECTING = {"connections": 1, "registrations": 1, "broken frames": 1}
+HOSTILE = {"pings": 900, "unread answers": 200, "half frames": 200, "descriptors": 1}
 QUIET_S = 1.0
 LIMIT = 4 * GIB
 CONTEXT = 1 * MIB
@@ -74,6 +75,11 @@ def floods_of_messages(place: Path, seconds: float) -> Result:
 def floods_of_connections(place: Path, seconds: float) -> Result:
     """13: connections, registrations and frames that are none."""
     return _floods(place, seconds / 3, CONNECTING)
+
+
+def hostile_peers(place: Path, seconds: float) -> Result:
+    """14: peers that do not read, stop in the middle of a frame, or pass descriptors whose close takes long."""
+    return _floods(place, seconds / 4, HOSTILE)
 
 
 def stopped_scheduler(place: Path, seconds: float) -> Result:
@@ -209,4 +215,5 @@ LOADS: dict[str, tuple[str, Load]] = {
     "7": ("an exit storm", exit_storm),
     "11": ("cancelled threads", cancelled_threads),
     "13": ("floods of connections", floods_of_connections),
+    "14": ("hostile peers", hostile_peers),
 }

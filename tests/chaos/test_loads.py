@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from bench.floods import verdict
 
-from chaos import loads, program_loads
+from chaos import loads, other_loads, program_loads
 from chaos.loads import judge
 from chaos.program_loads import _p99_ms
 from support import daemon
 
-LOADS = {**loads.LOADS, **program_loads.LOADS}
+LOADS = {**loads.LOADS, **program_loads.LOADS, **other_loads.LOADS}
 
 
-@pytest.mark.parametrize("row", ["1b", "12"])
+@pytest.mark.parametrize("row", ["1b", "12", "13c", "13d"])
 def test_a_load_is_borne(tmp_path: Path, row: str) -> None:
     result = LOADS[row][1](tmp_path / "d", 0.5)
     assert result.wrong == ""

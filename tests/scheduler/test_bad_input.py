@@ -243,3 +243,9 @@ def test_after_all_that_memory_and_descriptors_are_bounded(daemon: Daemon) -> No
         client.take_lock()
         assert daemon.descriptors() < 30
     assert "Traceback" not in daemon.log.text
+
+
+def test_a_flood_of_pings_is_no_flood_of_answers(daemon: Daemon, bystander: WireClient) -> None:
+    with daemon.client().register() as client:
+        client.send(*[wire.Ping(0)] * 2000)
+        assert 1 <= client.hear_all().count(wire.Pong(0)) < 100

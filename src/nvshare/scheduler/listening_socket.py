@@ -11,6 +11,8 @@ from nvshare.config import ConfigError
 from nvshare.setting_values import MAX_SOCKET_PATH
 
 BACKLOG = 1024
+SO_PASSRIGHTS = 83
+"""Linux 6.16; Python has no name for it yet."""
 
 
 class ListeningSocket:
@@ -93,6 +95,7 @@ def _check_unused(path: Path) -> None:
 def _bind(path: Path, mode: int) -> socket.socket:
     """Bind beside the path and rename: there is a socket at the path at every moment, and always one that listens."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    _refuse_descriptors(listening)
     fresh = path.with_name(f".{os.getpid()}.sock")
     if len(os.fsencode(fresh)) > MAX_SOCKET_PATH:
         fresh = path.with_name(path.name[:-1] + ("~" if path.name[-1] != "~" else "-"))
@@ -107,3 +110,11 @@ def _bind(path: Path, mode: int) -> socket.socket:
         fresh.unlink(missing_ok=True)
         raise ConfigError(f"cannot listen at {path}: {error.strerror or error}; choose another path") from None
     return listening
+
+
+def _refuse_descriptors(listening: socket.socket) -> None:
+    """Nobody passes descriptors to us (SCM_RIGHTS). Whoever reads bytes without taking the descriptors beside them
+    closes those, and waits for as long as SO_LINGER of a passed socket says: one peer could stop the scheduler.
+    Accepted connections inherit this. Kernels before 6.16 do not have it."""
+    with contextlib.suppress(OSError):
+        listening.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)

@@ -37,12 +37,10 @@ MAX_READ = 512
 """Bytes of one peer that are handled before other connections are served."""
 MAX_WORK_NS = 1_000_000
 """Time spent on one peer's messages before other connections are served."""
-
 ENDING_S = 30.0
 """How long the client of a process that ends stays at most."""
 STILL_ENDING_S = 0.1
 """Processes usually end faster than this; after it the client gets no lock, and loses one that others wait for."""
-
 _PONG = encode(wire.Pong(0))
 _read_buffer = memoryview(bytearray(MAX_READ))
 """Shared by all connections: it is emptied before the next connection is served."""
@@ -57,21 +55,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.grace_ms = grace_ms
         self.index_of: dict[str, int] = {}
         self._timeout_s = timeout_s
-        """How long a peer may take to register, or to finish a frame that it has begun."""
+        """How long a peer may take to register, or to finish a frame."""
         self._decoder = Decoder(wire.FROM_CLIENT)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._peer: Peer | None = None
-        self._client = 0
+        self._client = self.unheard_sweeps = self.untold_sweeps = 0
         self._gpus: tuple[str, ...] = ()
         self.out: list[bytes] = []
         self.sends_ping = False
-        self.unheard_sweeps = self.untold_sweeps = 0
         self._account: Account | None = None
         self._received = b""
         self._messages: deque[wire.Message] = deque()
         """What was read and not handled yet."""
-        self._is_lost = False
+        self._is_lost = self._was_pinged = False
         self._timeout: asyncio.TimerHandle | None = None
         self._reason = "closed"
 
@@ -142,6 +139,8 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._handle(self._messages.popleft())
                 if self._messages and time.monotonic_ns() > deadline_ns:
                     return False
+            if self._was_pinged:
+                self._answer_pings()
         except Exception as error:
             self._messages.clear()
             self.fail(error)
@@ -206,7 +205,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _handle(self, message: wire.Message) -> None:
         event_of = translation.EVENTS.get(type(message))
         if event_of is None:
-            self._answer_ping() if isinstance(message, wire.Ping) else self._handle_register(message)
+            if isinstance(message, wire.Ping) and self._client:
+                self._was_pinged = True
+            else:
+                self._handle_register(message)
             return
         if not self._client:
             raise WireError(f"{type(message).__name__} before Register")
@@ -215,9 +217,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise WireError(f"{type(message).__name__} for GPU {index}, but {len(self._gpus)} were registered")
         self._engine.post(event_of(self._client, self._gpus[index], message))
 
-    def _answer_ping(self) -> None:
-        if not self._client:
-            raise WireError("Ping before Register")
+    def _answer_pings(self) -> None:
+        """One answer for all that were read together."""
+        self._was_pinged = False
         self.out.append(_PONG)
         self.flush()
         if self._client in self._engine.node.unheard:
@@ -225,7 +227,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _handle_register(self, message: wire.Message) -> None:
         if not isinstance(message, wire.Register):
-            raise WireError(f"{type(message).__name__} is the operator's: use nvsharectl")
+            why = "before Register" if isinstance(message, wire.Ping) else "is the operator's: use nvsharectl"
+            raise WireError(f"{type(message).__name__} {why}")
         if self._client:
             raise WireError("second Register")
         assert self._peer is not None
@@ -234,8 +237,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         assert self._account is not None
         self._admission.admit_gpus(self._account, self._gpus, len(self._engine.node.gpus))
         self._admission.end_earlier(self._peer.pid)
-        client = self._admission.new_client_id()
-        self._client = client
+        client = self._client = self._admission.new_client_id()
         self.sends_ping = message.version >= 2
         self._engine.connections[client] = self
         registrant = registrant_of(client, self._peer, message.run)
