@@ -6,19 +6,23 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nvshare.client_machine.library import TurnState
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
+from nvshare.core.gpu import Gpu
 from nvshare.core.limits.limit_members import Share
 from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
 from nvshare.core.preemption import Preemption
 from nvshare.schedsim.worlds import faults
+from nvshare.schedsim.worlds.daemon import Daemon
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
+from nvshare.schedsim.worlds.mover import Mover
 from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.week import Week
 from nvshare.schedsim.worlds.world import GPUS, LONG_QUANTUM_NS, World
@@ -121,6 +125,44 @@ def test_a_core_that_tells_a_lock_twice_is_found_out(monkeypatch: pytest.MonkeyP
     error = broken(range(60))
     assert error is not None
     assert "was given twice" in str(error)
+
+
+def test_a_core_that_counts_a_move_twice_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = Gpu.note
+
+    def count_again(self: Gpu, event: ev.MemoryMoved) -> None:
+        note(self, event)
+        if isinstance(event, ev.MemoryMoved):
+            note(self, event)
+
+    monkeypatch.setattr(Gpu, "note", count_again)
+    error = broken(range(20))
+    assert error is not None
+    assert "counted were" in str(error)
+
+
+def test_worlds_fail_while_memory_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process dies while it moves out, a scheduler while somebody does, and memory is freed while it moves."""
+    seen: set[str] = set()
+
+    def watch(owner: type, name: str, moves: Callable[..., list[Mover]]) -> None:
+        real = getattr(owner, name)
+
+        def watched(self: Any, *args: Any) -> None:
+            seen.update(f"{owner.__name__} {name} {mover.to_host}" for mover in moves(self, *args) if mover.is_moving)
+            real(self, *args)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(World, "kill", lambda _, process: [use.mover for use in process.uses.values()])
+    watch(Process, "free", lambda process, gpu, _: [process.uses[gpu].mover])
+    worlds: list[World] = []
+    watch(Daemon, "kill", lambda _: [use.mover for one in worlds[-1].processes.values() for use in one.uses.values()])
+    for seed in range(6):
+        worlds.append(World(seed))
+        faults._fail_soon(worlds[-1])
+        worlds[-1].play(steps=1500)
+    assert {"World kill True", "Daemon kill True", "Process free True", "Process free False"} <= seen
 
 
 def test_a_machine_that_keeps_what_it_never_claimed_is_found_out(broken_machine: BrokenMachine) -> None:
@@ -233,5 +275,5 @@ def test_worlds_are_no_idle_ones() -> None:
             world.play(steps=world.daemon.steps + 1)
             seen.update(type(action).__name__ for _, _, actions in world.daemon.journal for action in actions)
     wanted = {"GiveLock", "DropLock", "QueueClient", "AnnounceRoom", "TellContended", "UpdateLimit", "GiveBudget",
-              "RecallBudget", "EndTurn", "SwitchScheduling", "ReportLimit"}  # fmt: skip
+              "RecallBudget", "EndTurn", "SwitchScheduling", "ReportLimit", "MoveIn", "MoveOut"}  # fmt: skip
     assert wanted <= seen

@@ -141,6 +141,7 @@ class Daemon:
         if actions:
             laws.check_numbers(self.given, actions)
             laws.check_budgets(self.node, actions)
+            laws.check_moves(self.node, actions)
         for part in (event, *actions):
             process = self._by_client.get(getattr(part, "client", None))
             if process is not None:

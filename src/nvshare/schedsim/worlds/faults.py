@@ -90,6 +90,42 @@ def _kill(world: World) -> None:
         world.kill(process)
 
 
+def _while_it_moves(world: World, *, to_host: bool) -> tuple[Process, str] | None:
+    """Some process that moves memory now, and where."""
+    moving = [
+        (process, gpu)
+        for process in world.processes.values()
+        for gpu, use in process.uses.items()
+        if use.mover.is_moving and use.mover.to_host >= to_host
+    ]
+    return world.chance.choice(moving) if moving else None
+
+
+def _kill_while_it_moves_out(world: World) -> None:
+    if found := _while_it_moves(world, to_host=True):
+        world.kill(found[0])
+
+
+def _free_while_it_moves(world: World) -> None:
+    if found := _while_it_moves(world, to_host=False):
+        process, gpu = found
+        share = world.chance.choice([1, 2])
+        process.do(lambda: process.free(gpu, share))
+
+
+def _stop_moving(world: World) -> None:
+    """A process notices that its prefetches have no effect."""
+    if process := _someone(world):
+        gpu = world.chance.choice(list(process.uses))
+        process.do(lambda: process.stop_moving(gpu))
+
+
+def _restart_between_the_halves_of_a_switch(world: World) -> None:
+    """The scheduler is killed while one moves out and the other comes in."""
+    if _while_it_moves(world, to_host=True):
+        _restart_daemon(world)
+
+
 def _spawn(world: World) -> None:
     if len(world.processes) < MAX_PROCESSES:
         world.spawn()
@@ -162,8 +198,12 @@ FAULTS: dict[Callable[[World], None], float] = {
     _stop: 4,
     _hang: 2,
     _kill: 2,
+    _kill_while_it_moves_out: 1,
+    _free_while_it_moves: 2,
+    _stop_moving: 0.5,
     _spawn: 4,
     _restart_daemon: 1,
+    _restart_between_the_halves_of_a_switch: 1,
     _hang_daemon: 1,
     _storm_limits: 2,
     _jump_clock: 1,

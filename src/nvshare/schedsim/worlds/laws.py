@@ -29,6 +29,16 @@ def check_budgets(node: Node, actions: list[ac.Action]) -> None:
                 assert total <= shared.limit, f"budgets of {group.key} reach {total}, over {shared.limit}"
 
 
+def check_moves(node: Node, actions: list[ac.Action]) -> None:
+    """Nobody is asked to move more than it has, or although it said that it moves nothing."""
+    for action in actions:
+        if isinstance(action, ac.MoveOut | ac.MoveIn):
+            seat = node.clients[action.client].seats[action.gpu]
+            asked = action.need if isinstance(action, ac.MoveOut) else action.most
+            assert asked <= seat.memory.swappable, f"{asked} bytes shall move of {seat.memory.swappable}"
+            assert not seat.not_moving, f"memory shall move although {seat.not_moving}"
+
+
 def check_process(node: Node, process: Process) -> None:
     """What the core counts for a process is never less than what the process believes to have."""
     connection = process.connection
@@ -49,6 +59,9 @@ def check_agreement(node: Node, processes: list[Process]) -> None:
         for gpu, use in process.uses.items():
             seat = node.clients[connection.client].seats[gpu]
             state, lock = process.machine.state(use.index), process.machine.turns[use.index].lock
+            assert not use.mover.is_moving, f"p{process.pid} still moves memory of {gpu}"
+            counted = [seat.moved.in_bytes, seat.moved.out_bytes]
+            assert counted == use.told_moved, f"p{process.pid} moved {use.told_moved} at {gpu}, counted were {counted}"
             who = f"p{process.pid} at {gpu}: {state.name} {lock:#x}, lock {seat.lock:#x}, rank {seat.rank}"
             if state is TurnState.HOLDING:
                 assert seat.lock == lock, who

@@ -10,24 +10,26 @@ from uuid import UUID
 from nvshare.client_machine.library import Account, Config, Verdict
 from nvshare.client_machine.machine import ClientMachine
 from nvshare.schedsim.worlds.connection import Connection
+from nvshare.schedsim.worlds.mover import Mover
 from nvshare.schedsim.worlds.timeline import Alarm, Timeline
-
-LINK_BYTES_PER_NS = 12
-"""How fast memory moves in bulk."""
+from nvshare.wire.messages import MoverState
 
 
 class GpuUse:
     """What a process's threads do at one GPU."""
 
     __slots__ = (
-        "account", "ask", "drained_at", "drains", "gpu", "has_work", "index", "is_open", "needs", "waits_since",
-        "worked",
+        "account", "ask", "drained_at", "drains", "gpu", "has_work", "index", "is_open", "mover", "needs", "told_moved",
+        "waits_since", "worked",
     )  # fmt: skip
 
-    def __init__(self, gpu: str, index: int, account: Account) -> None:
+    def __init__(self, gpu: str, index: int, account: Account, mover: Mover) -> None:
         self.gpu = gpu
         self.index = index
         self.account = account
+        self.mover = mover
+        self.told_moved = [0, 0]
+        """Bytes to the GPU and to the host that it has reported on its present connection."""
         self.is_open = False
         """The gate."""
         self.has_work = False
@@ -82,12 +84,23 @@ class Process:
         self.machine = ClientMachine(
             world.timeline.now, cards, self, Config(own_limit=own_limit, name=f"p{pid}".encode())
         )
-        self.uses = {gpu: GpuUse(gpu, i, self.machine.accounts[i]) for i, gpu in enumerate(gpus)}
+        self.uses = {gpu: self._use_of(gpu, i) for i, gpu in enumerate(gpus)}
         self._by_index = list(self.uses.values())
+
+    def _use_of(self, gpu: str, index: int) -> GpuUse:
+        account = self.machine.accounts[index]
+
+        def report(to_host: bool, moved: int, took_ns: int) -> None:
+            self.uses[gpu].told_moved[to_host] += moved if self.machine.is_registered else 0
+            self.machine.moved(index, to_host=to_host, moved=moved, took_ns=took_ns)
+
+        return GpuUse(gpu, index, account, Mover(self._timeline, self.do, lambda: account.used, report))
 
     def wake(self) -> None:
         """One step of the helper thread: something may have changed, or time has passed."""
         self.machine.tick(self._timeline.now)
+        for use in self._by_index:
+            self.machine.mover(use.index, MoverState.NO_EFFECT if use.mover.is_off else MoverState.MOVES)
         self._look_at_needs()
         self._alarm.set(self.machine.next_deadline(), lambda deadline: max(0, deadline - self._timeline.now))
 
@@ -98,6 +111,8 @@ class Process:
     def lose(self) -> None:
         """The connection is gone."""
         self.connection = None
+        for use in self._by_index:
+            use.told_moved = [0, 0]
         self.machine.lost(self._timeline.now)
         self.wake()
 
@@ -177,6 +192,11 @@ class Process:
         """So much of what is allocated counts as used from now on; None: it is not known."""
         self.machine.working_set(self.uses[gpu].index, used)
 
+    def stop_moving(self, gpu: str) -> None:
+        """It has noticed that prefetches have no effect."""
+        self.uses[gpu].mover.is_off = True
+        self.wake()
+
     def slow_down(self, gpu: str) -> None:
         self.machine.slowed(self._timeline.now, self.uses[gpu].index, 1000)
 
@@ -240,6 +260,7 @@ class Process:
     def gate_moved(self, gpu: int, is_open: bool) -> None:
         use = self._by_index[gpu]
         was_open, use.is_open = use.is_open, is_open
+        use.mover.stop()
         if use.has_work and is_open and not was_open:
             use.worked += 1
             self._enter(use)
@@ -255,7 +276,7 @@ class Process:
         self._by_index[gpu].drains += 1
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
-        self.machine.moved(gpu, to_host=to_host, moved=size, took_ns=size // LINK_BYTES_PER_NS)
+        self._by_index[gpu].mover.start(size, to_host=to_host)
 
     def hold_memory(self, gpu: int, size: int) -> None:
         self.machine.held(gpu, size)
