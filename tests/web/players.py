@@ -56,6 +56,9 @@ class Player:
     def ask(self) -> None:
         self._send(wire.ReqLock(0, 1, self.memory, 0))
 
+    def report_move(self, gib: float, seconds: float, *, to_host: bool) -> None:
+        self._send(wire.Moved(0, to_host, int(gib * GIB), int(seconds * 1e9)))
+
     def leave(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -94,6 +94,32 @@ def test_pointing_at_a_lane_tells_what_it_is(page: Any, scheduler: Scheduler) ->
         raise AssertionError("the pointer tells nothing")
 
 
+def test_moves_are_drawn_and_told(page: Any, scheduler: Scheduler) -> None:
+    with Player(scheduler.socket, "mover", gib=4) as mover:
+        mover.ask()
+        assert mover.runs.wait(30)
+        mover.report_move(3, 10, to_host=False)
+        mover.report_move(2, 10, to_host=True)
+        page.locator("#log li", has_text="moved 2.00 GiB").wait_for()
+        assert "memory moves" in page.locator(".legend").inner_text()
+        page.wait_for_function(
+            """() => {
+                const canvas = document.querySelector("canvas");
+                const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+                const rows = new Set();
+                for (let i = 0; i < data.length; i += 4) {
+                    if (data[i] === 0x0b && data[i + 1] === 0x3d) rows.add(Math.floor(i / 4 / canvas.width));
+                }
+                return rows.size === 6;
+            }""",
+            timeout=15_000,
+        )
+        box = page.locator("canvas").bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.98, box["y"] + 22)
+        page.locator("#tip", has_text="moved 3.0 GiB to the GPU in 10 s (0.3 GB/s)").wait_for()
+        assert "moved 2.0 GiB to the host in 10 s (0.2 GB/s)" in page.locator("#tip").inner_text()
+
+
 def test_a_name_with_markup_in_it_is_only_text(page: Any, scheduler: Scheduler) -> None:
     with Player(scheduler.socket, HOSTILE, gib=1) as hostile:
         hostile.ask()

@@ -40,7 +40,7 @@ ALIVE_EVERY = 150
 """Ticks without a message after which `: alive` is sent."""
 
 _NO_CLIENTS = b'"clients":[]'
-_SHOWN_EVENTS = (ev.ClientRegistered, ev.ClientLeft)
+_SHOWN_EVENTS = (ev.ClientRegistered, ev.ClientLeft, ev.MemoryMoved)
 _SHOWN_ACTIONS = (ac.GiveLock, ac.DropLock, ac.QueueClient, ac.EndTurn, ac.ReportLimit)
 
 

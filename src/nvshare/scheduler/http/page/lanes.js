@@ -1,10 +1,11 @@
 // The picture of one GPU: a row for each client, time to the right, now at the right edge.
 
-import { clientName, clock, size, span } from "./words.js";
+import { clientName, clock, rate, size, span } from "./words.js";
 
 const ROW = 34;
 const LABEL = 15;
 const RUN = 12;
+const MOVE = 3;
 const AXIS = 20;
 const MAX_ROWS = 40;
 const TICKS = { 60: 10, 300: 60, 900: 180 };
@@ -14,7 +15,7 @@ function colours(canvas) {
   const style = getComputedStyle(canvas);
   const get = (name) => style.getPropertyValue(name).trim();
   return {
-    running: get("--run"), dropping: get("--drop"), waiting: get("--wait"), mark: get("--mark"),
+    running: get("--run"), dropping: get("--drop"), waiting: get("--wait"), mark: get("--mark"), move: get("--move"),
     ink: get("--ink"), faint: get("--faint"), line: get("--line"),
   };
 }
@@ -80,6 +81,11 @@ function drawLane(pen, colour, lane, { x, now, seconds, width, top }) {
     pen.fillStyle = colour[stretch.state];
     pen.fillRect(x(stretch.from), middle - tall / 2, Math.max(1, x(to) - x(stretch.from)), tall);
   }
+  for (const move of lane.moves) {
+    if (move.to < now - seconds) continue;
+    pen.fillStyle = colour.move;
+    pen.fillRect(x(move.from), moveTop(move, middle), Math.max(2, x(move.to) - x(move.from)), MOVE);
+  }
   for (const mark of lane.marks) {
     if (mark.time < now - seconds) continue;
     pen.fillStyle = colour.mark;
@@ -90,6 +96,11 @@ function drawLane(pen, colour, lane, { x, now, seconds, width, top }) {
   pen.fillStyle = lane.left === null ? colour.ink : colour.faint;
   const text = `${lane.name || "?"}  ${clientName(lane.client)}  ${lane.label}${lane.left === null ? "" : "  (ended)"}`;
   pen.fillText(fitted(pen, text, width), 0, top + LABEL - 3);
+}
+
+// Memory that comes in is above the line of its program, memory that goes out below it.
+function moveTop(move, middle) {
+  return move.toHost ? middle + RUN / 2 - MOVE : middle - RUN / 2;
 }
 
 function fitted(pen, text, width) {
@@ -109,12 +120,15 @@ export function at(lanes, now, seconds, { px, py, width }) {
   const mark = lane.marks.find((one) => Math.abs(one.time - time) <= slack);
   if (mark) return `${lane.name}: limit ${limit(mark.old)} → ${limit(mark.now)} at ${clock(mark.time)}`;
   const found = lane.stretches.findLast((s) => s.from - slack / 3 <= time && time <= (s.to ?? now) + slack / 3);
-  if (!found) return null;
+  const moves = lane.moves
+    .filter((one) => one.from - slack <= time && time <= one.to + slack)
+    .map((one) => `moved ${size(one.bytes)} ${one.toHost ? "to the host" : "to the GPU"} in ${span(one.to - one.from)}${rate(one)}`);
+  if (!found) return moves.length ? [`${lane.name} ${clientName(lane.client)} (${lane.label})`, ...moves].join("\n") : null;
   const verb = { running: "ran", waiting: "waited", dropping: "finished its work" }[found.state];
   const lines = [
     `${lane.name} ${clientName(lane.client)} (${lane.label})`,
     `${verb} for ${span((found.to ?? now) - found.from)} from ${clock(found.from)}`,
-    found.why, found.end,
+    found.why, found.end, ...moves,
   ];
   return lines.filter(Boolean).join("\n");
 }

@@ -4,6 +4,7 @@
 // tell (those from before the journal began, or lost because there were too many). Nothing here touches the page.
 
 const MAX_STRETCHES = 4000;
+const MAX_MOVES = 1000;
 const MAX_LINES = 300;
 const KEEP_S = 1000;
 
@@ -30,6 +31,7 @@ class Lane {
     this.group = "";
     this.stretches = [];
     this.marks = [];
+    this.moves = [];
     this.left = null;
   }
 
@@ -45,6 +47,12 @@ class Lane {
     }
     if (state) this.stretches.push({ state, from: last ? Math.max(at, last.from) : at, to: null, why, end: "" });
     if (this.stretches.length > MAX_STRETCHES) this.stretches.splice(0, MAX_STRETCHES / 2);
+  }
+
+  // A move is reported when it has ended.
+  move(ended, { to_host: toHost, moved, took_ns: took }) {
+    this.moves.push({ from: ended - took / 1e9, to: ended, toHost, bytes: moved });
+    if (this.moves.length > MAX_MOVES) this.moves.splice(0, MAX_MOVES / 2);
   }
 
   explain(end) {
@@ -103,6 +111,8 @@ export class Model {
   _takeStep({ time, text, event, actions }) {
     const came = event.ClientRegistered;
     if (came) this._clients.set(came.client, came);
+    const moved = event.MemoryMoved;
+    if (moved) this._lane(moved.gpu, moved.client).move(time, moved);
     for (const action of actions) {
       const [[kind, values]] = Object.entries(action);
       this[`_on${kind}`]?.(time, values);
@@ -160,6 +170,7 @@ export class Model {
     for (const lanes of this.lanes.values()) {
       for (const [client, lane] of lanes) {
         while (lane.stretches.length && (lane.stretches[0].to ?? now) < now - KEEP_S) lane.stretches.shift();
+        while (lane.moves.length && lane.moves[0].to < now - KEEP_S) lane.moves.shift();
         if (lane.left !== null && !lane.stretches.length) lanes.delete(client);
       }
     }

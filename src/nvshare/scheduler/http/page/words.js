@@ -13,6 +13,11 @@ export function span(seconds) {
   return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds % 3600 / 60)} min`;
 }
 
+// At what rate a move went, in brackets; nothing if it took no time.
+export function rate({ bytes, from, to }) {
+  return to > from ? ` (${(bytes / (to - from) / 1e9).toFixed(1)} GB/s)` : "";
+}
+
 export function clock(seconds) {
   const time = new Date(seconds * 1000);
   return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
