@@ -106,7 +106,7 @@ static void submits(int number)
         bool entered = nvs_enter((uintptr_t)(FIRST_STREAM + number));
         explore_require(entered, "a thread gets in");
         submit(number);
-        nvs_leave(entered);
+        nvs_leave(nvs_thread_self);
     }
 }
 
@@ -216,7 +216,7 @@ static void reset(void)
     let_through = 0;
     is_empty = is_shut = is_woken = has_told_idle = has_worked_after_idle = is_list_locked = false;
     nvs_threads_forked();
-    nvs_enter_mode = NVS_ENTER_FENCED;
+    nvs_enter_mode.bits = NVS_ENTER_FENCED;
     nvs_enter_setup();
     nvs_gate_open(gpu);
     for (int i = 0; i < workers; i++) {
@@ -246,7 +246,7 @@ static bool is_constant(const void *at)
     bool is_record = (const char *)at >= arena && (const char *)at < arena + sizeof arena;
     for (int i = 0; i < workers; i++)
         is_record = is_record && at != (const void *)&records[i]->inside;
-    return is_record || at == (const void *)&nvs_enter_mode;
+    return is_record || at == (const void *)&nvs_enter_mode.bits;
 }
 
 static void ended(void) { explore_require(!has_worked_after_idle || is_woken, "work after IDLE wakes the helper"); }

@@ -23,8 +23,8 @@ SCENARIOS = {
 }
 
 RECHECK = "if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {"
-COMPARISON = "atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word && --cached->left"
-RELEASE = "atomic_store_explicit(&nvs_thread_self->inside, 0, memory_order_release);"
+COMPARISON = "atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word"
+RELEASE = "atomic_store_explicit(&self->inside, 0, memory_order_release);\n}"
 OPENED = "    atomic_fetch_or(&gpu->gate->word, NVS_WORD_OPEN);\n    nvs_gate_call_waiters(gpu);\n"
 CLOSED = "~(NVS_WORD_OPEN | NVS_WORD_WATCH));\n    barrier_all_threads();"
 WATCHED = "word | NVS_WORD_WATCH))\n        ;\n    barrier_all_threads();"
@@ -42,7 +42,7 @@ BROKEN = {
         "close 1 2 3 fenced",
     ),
     "no second look at the word": ("enter.c", RECHECK, "if (word) {", "close 1 1 3"),
-    "no look at the word": ("enter.h", COMPARISON, "--cached->left", "close 1 2 3"),
+    "no look at the word": ("enter.h", COMPARISON, "cached->word", "close 1 2 3"),
     "leaving without release": ("enter.h", RELEASE, RELEASE.replace("release", "relaxed"), "close 1 2 3"),
     "no new generation": ("gate.c", "word + NVS_WORD_GENERATION", "word", "close 1 2 3"),
     "a new generation after work came in": (

@@ -116,6 +116,8 @@ static unsigned looks_at(struct nvs_sampling *sampling, int64_t *now, int64_t ea
         if (nvs_sampling_is_due(sampling)) {
             nvs_sampling_looked(sampling, *now);
             looks++;
+        } else {
+            nvs_sampling_passed(sampling);
         }
     return looks;
 }

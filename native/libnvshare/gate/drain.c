@@ -132,7 +132,7 @@ bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures)
 }
 
 /* The generation changes before the list is cleared: a thread that noted its stream under the old word finds the word changed and
- * notes it again (nvs_enter_slow). */
+ * notes it again (enter_slow in gate/enter.c). */
 bool nvs_drain_finish(struct nvs_gpu *gpu)
 {
     if (!nvs_gate_new_generation(gpu))

@@ -7,22 +7,22 @@
 #include "lookup/symbols.h"
 #include "process.h"
 
-_Atomic unsigned nvs_enter_mode = NVS_ENTER_FENCED;
+struct nvs_enter_mode nvs_enter_mode = {.bits = NVS_ENTER_FENCED};
 
 void nvs_enter_setup(void)
 {
     nvs_threads_setup();
     if (nvs_barrier_setup())
-        atomic_fetch_and(&nvs_enter_mode, ~(unsigned)NVS_ENTER_FENCED);
+        atomic_fetch_and(&nvs_enter_mode.bits, ~(unsigned)NVS_ENTER_FENCED);
 }
 
 void nvs_enter_forked(void)
 {
     nvs_threads_forked();
-    atomic_store(&nvs_enter_mode, NVS_ENTER_FENCED); /* the child must register for membarrier again */
+    atomic_store(&nvs_enter_mode.bits, NVS_ENTER_FENCED); /* the child must register for membarrier again */
 }
 
-void nvs_enter_by_context(void) { atomic_fetch_or(&nvs_enter_mode, NVS_ENTER_BY_CONTEXT); }
+void nvs_enter_by_context(void) { atomic_fetch_or(&nvs_enter_mode.bits, NVS_ENTER_BY_CONTEXT); }
 
 static uintptr_t key_by_context(uintptr_t stream)
 {
@@ -38,37 +38,37 @@ static uintptr_t key_of(uintptr_t stream, unsigned mode)
 }
 
 /* Between the store of `inside` and the load of the word. Pairs with barrier_all_threads in gate/gate.c, which takes the same
- * branch; see nvs_enter for what breaks without it. */
+ * branch; see nvs_enter_fast for what breaks without it. */
 static void fence_after_store(void)
 {
-    if (atomic_load_explicit(&nvs_enter_mode, memory_order_relaxed) & NVS_ENTER_FENCED)
+    if (atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed) & NVS_ENTER_FENCED)
         atomic_thread_fence(memory_order_seq_cst);
     else
         atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* The orders are those of nvs_enter. */
-bool nvs_enter_with_mode(uintptr_t stream, unsigned mode)
+/* The fast path for a mode other than 0. The orders are those of nvs_enter_fast. */
+static bool enter_with_mode(uintptr_t stream, unsigned mode)
 {
     struct nvs_thread *self = nvs_thread_self;
     uintptr_t key = nvs_thread_has_record() ? key_of(stream, mode) : stream;
     struct nvs_cached_stream *cached = nvs_thread_cached(self, key);
-    if (NVS_UNLIKELY(cached->key != key || atomic_load_explicit(&self->inside, memory_order_relaxed)))
-        return nvs_enter_slow(stream);
+    if (NVS_UNLIKELY(cached->key != key || cached->left <= 1 || atomic_load_explicit(&self->inside, memory_order_relaxed)))
+        return false;
     atomic_store_explicit(&self->inside, cached->inside, memory_order_relaxed);
     fence_after_store();
-    if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word && --cached->left))
+    if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word)) {
+        cached->left--;
         return true;
+    }
     atomic_store_explicit(&self->inside, 0, memory_order_release);
-    return nvs_enter_slow(stream);
+    return false;
 }
 
 /* How many submissions the entry stands for that the stream's pacing has not counted yet. */
 static uint32_t spent(const struct nvs_cached_stream *cached, uintptr_t key)
 {
-    if (cached->key != key)
-        return 1;
-    return cached->left ? cached->granted - cached->left + 1 : cached->granted; /* the first of them entered slowly */
+    return cached->key == key ? cached->granted - cached->left + 1 : 1; /* the first of them entered slowly */
 }
 
 /* Takes an offer at each closed gate of the mask; false if one has none. An offer that was taken in vain is made again. */
@@ -97,13 +97,13 @@ static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nv
 
 /* The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
  * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again. */
-bool nvs_enter_slow(uintptr_t handle)
+static bool enter_slow(uintptr_t handle)
 {
     NVS_NO_CANCELLATION;
     struct nvs_thread *self;
     if (!nvs_process_ready() || !(self = nvs_thread_record()) || atomic_load_explicit(&self->inside, memory_order_relaxed))
         return false;
-    uintptr_t key = key_of(handle, atomic_load(&nvs_enter_mode));
+    uintptr_t key = key_of(handle, atomic_load(&nvs_enter_mode.bits));
     struct nvs_cached_stream *cached = nvs_thread_cached(self, key);
     struct nvs_stream_use use;
     if (!nvs_stream_use(handle, spent(cached, key), &use))
@@ -132,6 +132,12 @@ bool nvs_enter_slow(uintptr_t handle)
     }
 }
 
+bool nvs_enter(uintptr_t stream)
+{
+    unsigned mode = atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed);
+    return (mode ? enter_with_mode(stream, mode) : nvs_enter_fast(nvs_thread_self, stream)) || enter_slow(stream);
+}
+
 static struct nvs_gpu *first_not_open(uint64_t mask)
 {
     for (int i = 0; i < nvs_gpu_count; i++)
@@ -140,7 +146,7 @@ static struct nvs_gpu *first_not_open(uint64_t mask)
     return NULL;
 }
 
-/* As nvs_enter_slow, with several gates. Only the GPU of `handle` has a list that the stream is noted in, so only its word has to
+/* As enter_slow, with several gates. Only the GPU of `handle` has a list that the stream is noted in, so only its word has to
  * be the same; the other gates have to be open. */
 bool nvs_enter_several(uint64_t mask, uintptr_t handle)
 {

@@ -14,47 +14,51 @@ enum {
     NVS_ENTER_BY_CONTEXT = 1, /* default streams must be told apart by context: there are several GPUs or contexts */
     NVS_ENTER_FENCED = 2,     /* membarrier does not work here: each thread executes a fence */
 };
-/* Written by nvs_enter_setup, nvs_enter_by_context and nvs_enter_forked. */
-extern _Atomic unsigned nvs_enter_mode;
+/* Written by nvs_enter_setup, nvs_enter_by_context and nvs_enter_forked. Alone on its cache line: every thread reads it at every
+ * launch, and a store to a neighbour would take the line away from the other threads. */
+struct nvs_enter_mode {
+    _Atomic unsigned bits;
+    char rest_of_line[60];
+} __attribute__((aligned(64)));
+extern struct nvs_enter_mode nvs_enter_mode;
 
-/* Waits for the gate, notes the stream and caches the word. */
-bool nvs_enter_slow(uintptr_t stream);
-/* The fast path for a mode other than 0. */
-bool nvs_enter_with_mode(uintptr_t stream, unsigned mode);
-
-/* True if the thread is now inside and must call nvs_leave after the driver's call. False if the call needs no gate: the library
- * is not at work, there is no context, the stream captures, or the thread is inside already (the driver called back). */
-static inline bool nvs_enter(uintptr_t stream)
+/* The fast path, with the thread's own record. True: the thread is inside and must call nvs_leave after the driver's call. False:
+ * nothing has changed; call nvs_enter. */
+static inline bool nvs_enter_fast(struct nvs_thread *self, uintptr_t stream)
 {
-    struct nvs_thread *self = nvs_thread_self;
     struct nvs_cached_stream *cached = nvs_thread_cached(self, stream);
     /* Relaxed: FENCED is cleared before the helper exists (nvs_enter_setup); a stale FENCED costs a fence, nothing more.
      * BY_CONTEXT is set before the second context's handle is returned to the program (nvs_enter_by_context), and a thread
      * can use that context only after it has learned the handle. Without the bit, a default stream of the second context
      * would match the entry of the first, pass the wrong gate and not be drained. */
-    unsigned mode = atomic_load_explicit(&nvs_enter_mode, memory_order_relaxed);
-    if (NVS_UNLIKELY(mode))
-        return nvs_enter_with_mode(stream, mode);
+    if (NVS_UNLIKELY(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed)))
+        return false;
     /* Relaxed: only this thread writes its record. */
-    if (NVS_UNLIKELY(cached->key != stream || atomic_load_explicit(&self->inside, memory_order_relaxed)))
-        return nvs_enter_slow(stream);
+    if (NVS_UNLIKELY(cached->key != stream || cached->left <= 1 || atomic_load_explicit(&self->inside, memory_order_relaxed)))
+        return false;
     /* Store, then load: the thread's half of the store-buffering pattern. Pairs with barrier_all_threads in gate/gate.c. The
      * signal fence keeps the compiler from swapping the two; the processor is kept from it by membarrier in the helper.
      * Without it the thread could pass a gate that the helper has closed and found empty. */
     atomic_store_explicit(&self->inside, cached->inside, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word && --cached->left))
+    if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word)) {
+        cached->left--;
         return true;
+    }
     atomic_store_explicit(&self->inside, 0, memory_order_release); /* nothing was submitted: order does not matter here */
-    return nvs_enter_slow(stream);
+    return false;
 }
 
-static inline void nvs_leave(bool entered)
+/* Any path: it may wait for the gate. True if the thread is now inside and must call nvs_leave after the driver's call. False if the
+ * call needs no gate: the library is not at work, there is no context, the stream captures, or the thread is inside already (the
+ * driver called back). */
+bool nvs_enter(uintptr_t stream);
+
+static inline void nvs_leave(struct nvs_thread *self)
 {
     /* Release pairs with the acquire in nvs_threads_any_inside: the submission comes before the helper's drain events. Without
      * it a drain could end before work that was submitted inside the gate. */
-    if (NVS_LIKELY(entered))
-        atomic_store_explicit(&nvs_thread_self->inside, 0, memory_order_release);
+    atomic_store_explicit(&self->inside, 0, memory_order_release);
 }
 
 /* Enters the gates of every GPU in `mask` (work that spans GPUs); never waits at one while inside another. */

@@ -9,12 +9,12 @@
 #include "process.h"
 
 /* The helper's half of the store-buffering pattern: every store to the word before this call is visible to every thread that
- * is not seen inside after it. Pairs with the signal fence in nvs_enter and with fence_after_store in gate/enter.c.
+ * is not seen inside after it. Pairs with the signal fence in nvs_enter_fast and with fence_after_store in gate/enter.c.
  * Without it a thread could still read the old word while the helper reads its old "not inside": work would be submitted
  * after the lock was given back. */
 static void barrier_all_threads(void)
 {
-    if (atomic_load(&nvs_enter_mode) & NVS_ENTER_FENCED)
+    if (atomic_load(&nvs_enter_mode.bits) & NVS_ENTER_FENCED)
         atomic_thread_fence(memory_order_seq_cst); /* the threads execute their own */
     else
         nvs_barrier();
@@ -77,7 +77,7 @@ bool nvs_gate_is_taken(const struct nvs_gpu *gpu, uint32_t offer) { return atomi
  * Otherwise the drain could end without that work. */
 bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) { return atomic_compare_exchange_strong(&gpu->let_one, &offer, 0); }
 
-/* Pairs with the comparison in nvs_enter and nvs_enter_slow: a stream that was noted under the old generation is noted again.
+/* Pairs with the comparison in nvs_enter_fast and enter_slow: a stream that was noted under the old generation is noted again.
  * The swap fails if a thread has cleared the watch bit since the word was read: that thread may have submitted, so the
  * drained list is no longer complete. */
 bool nvs_gate_new_generation(struct nvs_gpu *gpu)
@@ -90,7 +90,7 @@ bool nvs_gate_new_generation(struct nvs_gpu *gpu)
     return true;
 }
 
-/* Pairs with the comparison in nvs_enter. A thread that uses a new stream with the old handle has learned the handle from
+/* Pairs with the comparison in nvs_enter_fast. A thread that uses a new stream with the old handle has learned the handle from
  * the thread that destroyed the old stream, so it reads this word or a later one. */
 void nvs_gate_forget_streams(struct nvs_gpu *gpu) { atomic_fetch_add(&gpu->gate->word, NVS_WORD_GENERATION); }
 

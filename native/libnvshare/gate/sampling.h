@@ -16,15 +16,11 @@ struct nvs_sampling {
     int64_t looked_ns;
 };
 
-/* For each launch: at most one store, to a line that the thread has written to anyway. */
-static inline bool nvs_sampling_is_due(struct nvs_sampling *sampling)
-{
-    if (__builtin_expect(sampling->left > 1, 1)) {
-        sampling->left--;
-        return false;
-    }
-    return true;
-}
+/* The next launch is to be looked at. */
+static inline bool nvs_sampling_is_due(const struct nvs_sampling *sampling) { return sampling->left <= 1; }
+
+/* A launch was not looked at: one store, to a line that the thread has written to anyway. */
+static inline void nvs_sampling_passed(struct nvs_sampling *sampling) { sampling->left--; }
 
 /* It was looked at. */
 void nvs_sampling_looked(struct nvs_sampling *sampling, int64_t now_ns);

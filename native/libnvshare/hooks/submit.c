@@ -1,4 +1,8 @@
-/* Every call that submits work enters the gate of the GPU it runs on. Most bodies are generated from symbols.def. */
+/* Every call that submits work enters the gate of the GPU it runs on. Most bodies are generated from symbols.def.
+ *
+ * Each has two. The one that the program calls is the fast path: it calls nothing before the driver, so its arguments stay where they
+ * are and hardly any register has to be saved. The rest is in a function of its own, with the same arguments. It must not be a tail
+ * call: the compiler would give up the stack as the place of arguments, and save more registers (module.mk). */
 #include "base/cancellation.h"
 #include "gate/enter.h"
 #include "gate/streams.h"
@@ -7,12 +11,29 @@
 #include "process.h"
 
 #define NVS_STREAM(name, symbol, since, variant, stream, params, args) \
-    CUresult symbol params \
+    static __attribute__((noinline)) CUresult symbol##_slowly params \
     { \
         bool entered = nvs_enter(nvs_stream_handle(stream, variant)); \
+        struct nvs_thread *self = nvs_thread_self; \
+        NVS_USES(symbol); \
+        if (entered && NVS_LOOK_IS_DUE(symbol)) \
+            NVS_LOOK(symbol); \
+        else if (entered) \
+            NVS_PASS(symbol); \
+        CUresult result = nvs_real.symbol args; \
+        if (entered) \
+            nvs_leave(self); \
+        return result; \
+    } \
+    CUresult symbol params \
+    { \
+        struct nvs_thread *self = nvs_thread_self; \
+        if (NVS_UNLIKELY(NVS_LOOK_IS_DUE(symbol) || !nvs_enter_fast(self, nvs_stream_handle(stream, variant)))) \
+            return symbol##_slowly args; \
+        NVS_PASS(symbol); \
         NVS_USES(symbol); \
         CUresult result = nvs_real.symbol args; \
-        nvs_leave(entered); \
+        nvs_leave(self); \
         return result; \
     }
 #define NVS_SYNC(name, symbol, since, variant, params, args) \
@@ -42,7 +63,8 @@ static bool enter_both(CUcontext one, CUcontext other, uintptr_t stream)
         bool entered = enter_both(one, other, nvs_stream_handle(stream, variant)); \
         NVS_USES(symbol); \
         CUresult result = nvs_real.symbol args; \
-        nvs_leave(entered); \
+        if (entered) \
+            nvs_leave(nvs_thread_self); \
         return result; \
     }
 
@@ -74,6 +96,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(struct nvs_launch_params *list, un
         entered = nvs_enter_several(mask, (uintptr_t)list[0].stream);
     }
     CUresult result = nvs_real.cuLaunchCooperativeKernelMultiDevice(list, count, flags);
-    nvs_leave(entered);
+    if (entered)
+        nvs_leave(nvs_thread_self);
     return result;
 }

@@ -1,7 +1,8 @@
 /* What each submission shows about the memory that it uses; for the bodies that hooks/submit.c generates from symbols.def.
  *
  * NVS_USES(symbol) is the statement of that symbol's line below, or nothing. It uses the names of the parameters in symbols.def.
- * Of launches one in many is looked at (gate/sampling.h). */
+ * Of launches one in many is looked at (gate/sampling.h): NVS_LOOK_IS_DUE(symbol) says whether, NVS_LOOK(symbol) looks, and
+ * NVS_PASS(symbol) does not. */
 #ifndef NVS_USES_H
 #define NVS_USES_H
 
@@ -11,11 +12,16 @@
 #define NVS_SECOND_OF(...) NVS_SECOND(__VA_ARGS__)
 #define NVS_USES(symbol) NVS_SECOND_OF(NVS_USES_##symbol, (void)0, ~)
 
+#define NVS_THIRD(first, second, third, ...) third
+#define NVS_THIRD_OF(...) NVS_THIRD(__VA_ARGS__)
+#define NVS_FOURTH(first, second, third, fourth, ...) fourth
+#define NVS_FOURTH_OF(...) NVS_FOURTH(__VA_ARGS__)
+#define NVS_LOOK_IS_DUE(symbol) NVS_SECOND_OF(NVS_LOOK_##symbol, false, (void)0, (void)0, ~)
+#define NVS_LOOK(symbol) NVS_THIRD_OF(NVS_LOOK_##symbol, false, (void)0, (void)0, ~)
+#define NVS_PASS(symbol) NVS_FOURTH_OF(NVS_LOOK_##symbol, false, (void)0, (void)0, ~)
+
 #define NVS_LAUNCHES(other) \
-    ~, do { \
-        if (entered && NVS_UNLIKELY(nvs_sampling_is_due(&nvs_thread_self->sampling))) \
-            nvs_evidence_launch(f, p, other); \
-    } while (0)
+    ~, nvs_sampling_is_due(&self->sampling), nvs_evidence_launch(f, p, other), nvs_sampling_passed(&self->sampling)
 /* Nothing is known of what it uses. */
 #define NVS_BLIND ~, nvs_usage_blind(&nvs_evidence)
 #define NVS_COPIES(to, from) ~, nvs_evidence_copy((CUdeviceptr)(uintptr_t)(to), (CUdeviceptr)(uintptr_t)(from), n)
@@ -27,12 +33,12 @@
 /* CUDA_MEMCPY3D_PEER differs from CUDA_MEMCPY3D only in the fields that are reserved there. */
 #define NVS_COPIES_3D ~, nvs_evidence_copy_3d((const CUDA_MEMCPY3D *)c)
 
-#define NVS_USES_cuLaunchKernel NVS_LAUNCHES(extra)
-#define NVS_USES_cuLaunchKernel_ptsz NVS_LAUNCHES(extra)
-#define NVS_USES_cuLaunchKernelEx NVS_LAUNCHES(extra)
-#define NVS_USES_cuLaunchKernelEx_ptsz NVS_LAUNCHES(extra)
-#define NVS_USES_cuLaunchCooperativeKernel NVS_LAUNCHES(NULL)
-#define NVS_USES_cuLaunchCooperativeKernel_ptsz NVS_LAUNCHES(NULL)
+#define NVS_LOOK_cuLaunchKernel NVS_LAUNCHES(extra)
+#define NVS_LOOK_cuLaunchKernel_ptsz NVS_LAUNCHES(extra)
+#define NVS_LOOK_cuLaunchKernelEx NVS_LAUNCHES(extra)
+#define NVS_LOOK_cuLaunchKernelEx_ptsz NVS_LAUNCHES(extra)
+#define NVS_LOOK_cuLaunchCooperativeKernel NVS_LAUNCHES(NULL)
+#define NVS_LOOK_cuLaunchCooperativeKernel_ptsz NVS_LAUNCHES(NULL)
 #define NVS_USES_cuGraphLaunch NVS_BLIND
 #define NVS_USES_cuGraphLaunch_ptsz NVS_BLIND
 #define NVS_USES_cuLaunch NVS_BLIND

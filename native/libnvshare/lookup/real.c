@@ -8,7 +8,8 @@
 #include "base/cancellation.h"
 #include "lookup/elf.h"
 
-struct nvs_real nvs_real;
+/* Aligned: launches read its first line, which must not be shared with anything that is written. */
+struct nvs_real nvs_real __attribute__((aligned(64)));
 
 static const struct { const char *symbol; void **slot; } functions[] = {
 #define ROW(symbol) {#symbol, (void **)&nvs_real.symbol},
