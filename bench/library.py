@@ -2,17 +2,19 @@
 
     make -C native bench
     python -m bench library
+    python -m bench.library --against LIBRARY    this build and another one, in the same run
 
 Bare and preloaded runs take turns, and the best of several counts: what is left is the cost, not the neighbours'.
 The bound is a multiple of the bare call; the goal is in nanoseconds more than the bare call."""
 
+import argparse
 import os
 import socket
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +29,43 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "native"
 PROGRAM = BUILD / "bench" / "lib_cost"
 LIBRARY = ROOT / "src" / "nvshare" / "_native" / "libnvshare.so"
-ROUNDS = 10
-LAUNCHES = "5000000"
+LAUNCHES = "500000"
+"""So few that some of the runs are not interrupted."""
 PROCESSES = 300
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is measured: the words of the program, and a name, goal and bound for each number that it prints."""
+
+    words: tuple[str, ...]
+    names: tuple[str, ...]
+    wanted_more: float
+    max_ratios: tuple[float | None, ...]
+    """None: it depends so much on the load of the machine that it is only reported."""
+    gpus: str = "1"
+    rounds: int = 10
+
+
+def launch(threads: str, name: str, wanted_more: float, max_ratio: float, gpus: str = "1") -> Call:
+    return Call(("launch", threads, LAUNCHES), (f"launch, lock held, {name}",), wanted_more, (max_ratio,), gpus, 60)
+
+
+def allocate(live: str, max_allocate: float, max_free: float) -> Call:
+    names = f"allocate, {live} live", f"free, {live} live"
+    return Call(("alloc", live, "640000"), names, 300, (max_allocate, max_free))
+
+
+CALLS = (
+    launch("1", "1 thread", 5, 5),
+    launch("2", "2 threads", 5, 5),
+    launch("1", "4 visible GPUs", 30, 9, gpus="4"),
+    allocate("10", 9, 7),
+    allocate("20000", 15, 11),
+    allocate("1000000", 33, 11),
+    Call(("start",), ("from cuInit to the first launch",), 3e6, (None,)),
+)
+FENCED = launch("1", "without membarrier", 40, 7)
 
 
 @dataclass(frozen=True)
@@ -41,7 +77,6 @@ class Figure:
     ours: float
     wanted_more: float
     max_ratio: float | None
-    """None: it depends so much on the load of the machine that it is only reported."""
 
     @property
     def more(self) -> float:
@@ -63,17 +98,13 @@ def run(path: str, *words: str, library: Path | None = None, gpus: str = "1") ->
     return [float(word) for word in done.stdout.split()]
 
 
-def best(one: Callable[[], list[float]], other: Callable[[], list[float]]) -> tuple[list[float], list[float]]:
-    """The least of several runs of each, taken in turns."""
-    firsts, seconds = [], []
-    for _ in range(ROUNDS):
-        firsts.append(one())
-        seconds.append(other())
-    return [min(column) for column in zip(*firsts, strict=True)], [min(column) for column in zip(*seconds, strict=True)]
-
-
-def against_bare(path: str, *words: str, library: Path = LIBRARY, gpus: str = "1") -> tuple[list[float], list[float]]:
-    return best(lambda: run(path, *words, gpus=gpus), lambda: run(path, *words, library=library, gpus=gpus))
+def best(path: str, call: Call, *libraries: Path | None) -> list[list[float]]:
+    """For each library (None: without one) the least of several runs, taken in turns."""
+    runs: list[list[list[float]]] = [[] for _ in libraries]
+    for _ in range(call.rounds):
+        for library, found in zip(libraries, runs, strict=True):
+            found.append(run(path, *call.words, library=library, gpus=call.gpus))
+    return [[min(column) for column in zip(*found, strict=True)] for found in runs]
 
 
 def serve(connection: socket.socket) -> None:
@@ -105,28 +136,9 @@ def generous_scheduler(directory: Path) -> Iterator[str]:
         yield str(path)
 
 
-def launches(path: str) -> Iterator[Figure]:
-    for threads in ("1", "2"):
-        (bare,), (ours,) = against_bare(path, "launch", threads, LAUNCHES)
-        yield Figure(f"launch, lock held, {threads} thread(s)", bare, ours, 5, 5)
-    (bare,), (ours,) = against_bare(path, "launch", "1", LAUNCHES, gpus="4")
-    yield Figure("launch, lock held, 4 visible GPUs", bare, ours, 30, 9)
-    fenced = BUILD / "lib_fenced" / "libnvshare.so"
-    if fenced.exists():
-        (bare,), (ours,) = against_bare(path, "launch", "1", LAUNCHES, library=fenced)
-        yield Figure("launch, lock held, without membarrier", bare, ours, 40, 7)
-
-
-def allocations(path: str) -> Iterator[Figure]:
-    for live, max_allocate, max_free in (("10", 9, 7), ("20000", 15, 11), ("1000000", 33, 11)):
-        bare, ours = against_bare(path, "alloc", live, "640000")
-        yield Figure(f"allocate, {live} live", bare[0], ours[0], 300, max_allocate)
-        yield Figure(f"free, {live} live", bare[1], ours[1], 300, max_free)
-
-
-def start(path: str) -> Figure:
-    (bare,), (ours,) = against_bare(path, "start")
-    return Figure("from cuInit to the first launch", bare, ours, 3e6, None)
+def figures(path: str, call: Call, library: Path) -> Iterator[Figure]:
+    for name, max_ratio, bare, ours in zip(call.names, call.max_ratios, *best(path, call, None, library), strict=True):
+        yield Figure(name, bare, ours, call.wanted_more, max_ratio)
 
 
 def many_starts(path: str, library: Path | None) -> float:
@@ -153,7 +165,30 @@ def storm() -> Figure:
 
 
 def rows() -> Iterator[dict[str, Any]]:
+    fenced = BUILD / "lib_fenced" / "libnvshare.so"
     with tempfile.TemporaryDirectory() as name, generous_scheduler(Path(name)) as path:
-        for figure in (*launches(path), *allocations(path), start(path)):
-            yield figure.row()
+        for call in CALLS:
+            yield from (figure.row() for figure in figures(path, call, LIBRARY))
+        if fenced.exists():
+            yield from (figure.row() for figure in figures(path, FENCED, fenced))
     yield storm().row()
+
+
+def against(other: Path) -> Iterator[str]:
+    """Each call without a library, with this build and with another one; ours divided by the other."""
+    yield f"{'call':36} {'bare ns':>12} {'this ns':>12} {'other ns':>12} {'this/other':>10}"
+    with tempfile.TemporaryDirectory() as directory, generous_scheduler(Path(directory)) as path:
+        for call in CALLS:
+            for name, bare, ours, theirs in zip(call.names, *best(path, call, None, LIBRARY, other), strict=True):
+                yield f"{name:36} {bare:12.1f} {ours:12.1f} {theirs:12.1f} {ours / theirs:10.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", type=Path, required=True, metavar="LIBRARY", help="another build of libnvshare.so")
+    for line in against(parser.parse_args().against.resolve(strict=True)):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
