@@ -41,6 +41,39 @@ class SetLimit(Request, frozen=True, tag="limit"):
     limit: int | None
 
 
+class SetPolicy(Request, frozen=True, tag="set-policy"):
+    policy: str
+
+
+class SetWeight(Request, frozen=True, tag="set-weight"):
+    """`target` as in SetLimit; None removes the operator's weight."""
+
+    target: str
+    weight: int | None
+
+
+class SetPriority(Request, frozen=True, tag="set-priority"):
+    """`target` as in SetLimit; None removes the operator's priority."""
+
+    target: str
+    priority: int | None
+
+
+class SetPause(Request, frozen=True, tag="pause"):
+    """Of a target as in SetLimit, or of a GPU; `on` is false to resume."""
+
+    on: bool
+    target: str | None = None
+    gpu: str | None = None
+
+
+class YieldTurn(Request, frozen=True, tag="yield"):
+    """A client, named as in GetStory, gives its locks back to those who wait; or all holders of a GPU do."""
+
+    client: str | None = None
+    gpu: str | None = None
+
+
 class GetLimits(Request, frozen=True, tag="limits"):
     pass
 
@@ -62,7 +95,8 @@ class GetStory(Request, frozen=True, tag="story"):
     last: int | None = None
 
 
-AnyRequest = GetStatus | SetQuantum | SetMode | SetScheduling | SetLimit | GetLimits | GetEvents | GetStory
+AnyOrder = SetQuantum | SetMode | SetPolicy | SetScheduling | SetLimit | SetWeight | SetPriority | SetPause | YieldTurn
+AnyRequest = GetStatus | GetLimits | GetEvents | GetStory | AnyOrder
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field="answer"):

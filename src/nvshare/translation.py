@@ -23,6 +23,7 @@ _REASONS = {
     "claim": wire.DropReason.GROWTH,
     "silent": wire.DropReason.QUANTUM,
     "thrash": wire.DropReason.GROWTH,
+    "operator": wire.DropReason.QUANTUM,
 }
 
 _NOT_MOVING = {

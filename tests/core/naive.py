@@ -9,29 +9,27 @@ checks that it is within its bound. So are the members of gangs (core.gangs)."""
 from core import gangs, held
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from core.naive_memory import MemoryNotes
+from core.naive_orders import NaiveOrders
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import SECOND, Memory, ModeName, Settings
+from nvshare.core.model import Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.turns import Turns
 
-_PRIORITY_STEP = 30 * SECOND
 _UNKNOWN = 1 << 200
 
 
-class Naive(MemoryNotes):
+class Naive(NaiveOrders, MemoryNotes):
     """The whole node. Call `before` with each event, then `after` with the actions it led to."""
 
     def __init__(self, settings: Settings, settles_at: int | None) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self.settles_at = settles_at
-        self.gpus: dict[str, NaiveGpu] = {}
         self.is_scheduling = True
         self.given: dict[int, tuple[int, str]] = {}
-        self.mode: ModeName = settings.quantum.mode
         self.refused: set[tuple[int, str]] = set()
         """Whose late claims the present step refuses."""
-        self._orders = self.slowness = 0
+        self.slowness = 0
         self.has_gangs, self.most_clients = False, 0
         """There has been a gang; how many clients there were at most."""
 
@@ -62,6 +60,7 @@ class Naive(MemoryNotes):
             if not gpu.measured:
                 gpu.size = min(gpu.size or claim.size, claim.size)
             seat = gpu.seats[event.client] = NaiveSeat(event.client, event.priority)
+            seat.group, seat.own_priority = event.group, event.priority
             gpu.most_clients = max(gpu.most_clients, len(gpu.seats))
             self._resize(gpu, seat, claim.memory)
             if self.is_scheduling and (claim.lock or claim.unshared) and now >= (self.settles_at or 0):
@@ -122,18 +121,6 @@ class Naive(MemoryNotes):
                 for seat in gpu.seats.values():
                     seat.state = "rest"
 
-    def _QuantumSet(self, now: int, event: ev.QuantumSet) -> None:  # noqa: N802 - the event's own name
-        self._set_mode(event.gpu, "fixed")
-
-    def _ModeSet(self, now: int, event: ev.ModeSet) -> None:  # noqa: N802 - the event's own name
-        self._set_mode(event.gpu, event.mode)
-
-    def _set_mode(self, uuid: str | None, mode: ModeName) -> None:
-        for gpu in self.gpus.values() if uuid is None else [self.gpus[uuid]]:
-            gpu.mode = mode
-        if uuid is None:
-            self.mode = mode
-
     def be_late(self, late_ns: int) -> None:
         for gpu in self.gpus.values():
             self.allow(gpu, late_ns)
@@ -149,8 +136,8 @@ class Naive(MemoryNotes):
             self.allow(gpu, self.settings.grace_ns)
 
     def start_wait(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
-        self._orders += 1
-        seat.state, seat.since, seat.order = "waiting", now, self._orders
+        self.order_number += 1
+        seat.state, seat.since, seat.order = "waiting", now, self.order_number
         seat.passes, seat.allowance, seat.told_wait = 0, 0, False
         seat.rank, seat.may_lag = None, gpu.mode == "adaptive"
 
@@ -163,7 +150,8 @@ class Naive(MemoryNotes):
         }
         held.note_actions(self, actions)
         for uuid, gpu in self.gpus.items():
-            self._orders = gpu.unblock(now, node.gpus[uuid].turns, self._orders)
+            self.order_number = gpu.unblock(now, node.gpus[uuid].turns, self.order_number)
+            self.note_paused(uuid, gpu, node.gpus[uuid].turns)
         for action in actions:
             check = getattr(self, "_" + type(action).__name__, None)
             if check is not None:
@@ -174,6 +162,12 @@ class Naive(MemoryNotes):
         gangs.check(actions, node)
 
     def _ReportBlocked(self, now: int, action: ac.ReportBlocked, node: Node) -> None:  # noqa: N802 - the same
+        if (
+            self.seat(action.client, action.gpu).state
+            == node.gpus[action.gpu].turns.seats[action.client].state
+            == "rest"
+        ):
+            return  # It followed another member of its gang, which came in within the same step.
         self.gpus[action.gpu].block(action, node.gpus[action.gpu].turns.seats[action.client].kept_rank)
 
     def _GiveLock(self, now: int, action: ac.GiveLock, node: Node) -> None:  # noqa: N802 - the action's own name
@@ -251,9 +245,7 @@ class Naive(MemoryNotes):
         by_core = real.seats[seat.client].rank
         if self.settings.policy == "fair" or len(real.seats[seat.client].siblings) > 1:
             return by_core  # A member of a gang may have the rank of another one.
-        rank = seat.since
-        if self.settings.policy == "priority":
-            rank -= max(-10, min(10, seat.priority)) * _PRIORITY_STEP
+        rank = seat.since + self.handicap(seat)
         if not seat.may_lag:
             return rank
         if by_core is not None:
@@ -280,6 +272,8 @@ class Naive(MemoryNotes):
         for seat in staying:
             assert seat.contended == is_contended, "a holder knows whether it has to report its pauses"
         gangs.check_queue(gpu, real, safe)
+        for seat in gpu.named("waiting", "staying"):
+            assert not self.is_paused(uuid, seat), "who is paused neither waits in the queue nor keeps its lock"
         for seat in queue:
             gangs.check_host(gpu, seat, real)
             assert now - seat.since <= self.bound(gpu) + seat.allowance, "every wait ends"

@@ -13,6 +13,9 @@ class NaiveSeat:
 
     client: int
     priority: int
+    group: str = ""
+    own_priority: int = 0
+    """The operator may name another."""
     memory: Memory = NO_MEMORY
     state: str = "rest"
     lock: int = 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from core.pods_and_claims import claim_prepared, options_of, pod_changed, size_or_none
-from core.words import Teller, parse_number, parse_size, parse_time, time
+from core.words import Teller, order_of, parse_number, parse_size, parse_time, pause_of, time
 from nvshare.core import events as ev
 from nvshare.core.actions import GiveLock, TellCapacity
 from nvshare.core.model import Claim, HostRoom, Memory, ProcessMemory, QuantumRule, Settings
@@ -267,6 +267,12 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (r"operator sets mode (?P<mode>auto|fixed|adaptive)( on (?P<gpu>\S+))?",
      _event(lambda s, m: ev.ModeSet(m["mode"], m["gpu"]))),  # type: ignore[arg-type]
     (r"operator switches (?P<on>on|off)", _event(lambda s, m: ev.SchedulingSwitched(m["on"] == "on"))),
+    (r"operator sets policy (?P<policy>\w+)", _event(lambda s, m: ev.PolicySet(m["policy"]))),
+    (r"operator sets (?P<what>weight|priority) of (?P<group>\S+) to (?P<value>\S+)",
+     _event(lambda s, m: order_of(m["what"], m["group"], m["value"]))),
+    (r"operator (?P<what>pauses|resumes) (?P<target>\S+)", _event(lambda s, m: pause_of(m["what"], m["target"]))),
+    (r"operator lets (?P<target>\S+) yield", _event(lambda s, m: (
+        ev.YieldAsked(client=s.ids[m["target"]]) if m["target"] in s.ids else ev.YieldAsked(gpu=m["target"])))),
     (r"operator limits (?P<group>\S+) to (?P<size>\S+)",
      _event(lambda s, m: ev.LimitSet(m["group"], parse_size(m["size"])))),
     (r"operator clears the limit of (?P<group>\S+)", _event(lambda s, m: ev.LimitSet(m["group"], None))),

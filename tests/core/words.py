@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nvshare.core import actions as ac
+from nvshare.core import events as ev
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, UNLIMITED
 
 _UNITS = {"Gi": GIB, "Mi": MIB, "": 1}
@@ -49,6 +50,16 @@ def number(lock: int, epoch: int) -> str:
 def parse_number(text: str, epoch: int) -> int:
     high, _, low = text.removeprefix("#").rpartition(".")
     return (int(high) if high else epoch) << 32 | int(low)
+
+
+def order_of(what: str, group: str, value: str) -> ev.Event:
+    number = None if value == "none" else int(value)
+    return ev.WeightSet(group, number) if what == "weight" else ev.PrioritySet(group, number)
+
+
+def pause_of(what: str, target: str) -> ev.Event:
+    is_group = "/" in target
+    return ev.PauseSet(what == "pauses", target if is_group else None, None if is_group else target)
 
 
 class Teller:
@@ -122,5 +133,6 @@ _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ),
     ac.EndTurn: lambda t, a: f"{t.who(a)}'s turn {t.lock(a.lock)} on {a.gpu} ends after {time(a.held_ns)}: {a.end}",
     ac.ReportLimit: lambda t, a: f"limit of {a.label}: {size(a.old)} -> {size(a.new)}",
+    ac.NoteOrder: lambda t, a: f"{t.who(a)} is concerned",
     ac.Refuse: lambda t, a: f"refused: {a.reason}",
 }

@@ -3,20 +3,19 @@
 What happens next is up to whoever drives it, through `pick`: Hypothesis, which is good at small cruel stories, or a
 seeded random walk, which is good at long ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from core.naive import Naive
 from core.peers import Peer
+from core.world_orders import Pick, WorldOrders
 from nvshare.client_machine.library import Config
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, HostRoom, Memory, ProcessMemory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
-
-Pick = Callable[[Sequence[Any]], Any]
 
 GPUS = [f"GPU-{UUID(int=number)}" for number in (1, 2)]
 CARD = 10 * GIB
@@ -31,12 +30,13 @@ HAPPENINGS = {
     "want_now": 12, "want": 4, "drain_all": 8, "drain": 4, "deliver": 12, "catch_up": 6, "wait_for_the_alarm": 8,
     "wait": 4, "finish_work": 5, "resize": 3, "stop_or_go_on": 2, "muddle": 2, "give_up": 2, "join": 1, "leave": 1,
     "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "set_mode": 1, "switch_off_and_on": 0.4, "look": 1,
-    "fall_silent": 2, "ping": 2, "measure_host": 1, "report_working_sets": 3, "slow_down": 2, "hold": 1,
+    "fall_silent": 2, "ping": 2, "measure_host": 1, "report_working_sets": 3, "slow_down": 2, "hold": 1, "pause": 1,
+    "yield_turns": 1, "set_priority": 1,
 }  # fmt: skip
 """What may happen, and how often it does in a random walk."""
 
 
-class World:
+class World(WorldOrders):
     """The methods without a leading underscore are what may happen."""
 
     def __init__(self, pick: Pick) -> None:
@@ -51,7 +51,7 @@ class World:
         self.node = Node(settings, epoch=EPOCH, settles_at=settles_at, is_paranoid=True)
         self.naive = Naive(settings, settles_at)
         for gpu in GPUS:
-            self._step(ev.GpuFound(gpu, CARD))
+            self.step(ev.GpuFound(gpu, CARD))
         for _ in range(4):
             self.join(pick)
 
@@ -62,7 +62,7 @@ class World:
             node.handle(now, event)
         return node
 
-    def _step(self, event: ev.Event) -> None:
+    def step(self, event: ev.Event) -> None:
         self._steps.append((self.now, event))
         self.naive.before(self.now, event)
         actions = self.node.handle(self.now, event)
@@ -79,7 +79,7 @@ class World:
             at_once = at_once + 1 if deadline <= self.now else 0
             assert at_once < 10, "the alarm never stops ringing"
             self.now = max(self.now, deadline)
-            self._step(ev.AlarmRang())
+            self.step(ev.AlarmRang())
         self.now = then
 
     # Clients come and go.
@@ -102,13 +102,13 @@ class World:
             peer.join_unshared()
         else:
             peer.join()
-        self._step(peer.said.popleft())
+        self.step(peer.said.popleft())
 
     def leave(self, pick: Pick) -> None:
         if len(self.peers) > MAX_CLIENTS - 2:
             client = pick(sorted(self.peers))
             del self.peers[client]
-            self._step(ev.ClientLeft(client))
+            self.step(ev.ClientLeft(client))
 
     def stop_or_go_on(self, pick: Pick) -> None:
         for peer in pick_some(pick, list(self.peers.values())):
@@ -116,10 +116,10 @@ class World:
 
     def fall_silent(self, pick: Pick) -> None:
         """Stopped ones, and others too: a message may be on its way."""
-        self._step(ev.ClientSilent(pick(sorted(self.peers))))
+        self.step(ev.ClientSilent(pick(sorted(self.peers))))
 
     def ping(self, pick: Pick) -> None:
-        self._step(ev.ClientHeard(pick(sorted(self.peers))))
+        self.step(ev.ClientHeard(pick(sorted(self.peers))))
 
     # What clients do, and the messages in both directions.
 
@@ -185,7 +185,7 @@ class World:
         self._wake_peers()
         for peer in pick_some(pick, list(self.peers.values())):
             if peer.said and pick([True, False]):
-                self._step(peer.said.popleft())
+                self.step(peer.said.popleft())
             elif peer.told and not peer.is_stopped:
                 peer.hear()
 
@@ -204,7 +204,7 @@ class World:
             if not talking and not hearing:
                 return
             for peer in talking:
-                self._step(peer.said.popleft())
+                self.step(peer.said.popleft())
             for peer in hearing:
                 peer.hear()
         raise AssertionError("the talk never ends")
@@ -229,7 +229,7 @@ class World:
             ProcessMemory(seat.client, pick([0, min(GIB, seat.fixed), seat.fixed]), seat.fixed) for seat in seats
         ]
         measured = tuple(pick_some(pick, [*processes, ProcessMemory(self.last_client + 1, 0, GIB)]))
-        self._step(ev.MemoryMeasured(gpu, pick([0, 0, GIB, 9 * GIB]), pick([None, MIB]), measured))
+        self.step(ev.MemoryMeasured(gpu, pick([0, 0, GIB, 9 * GIB]), pick([None, MIB]), measured))
 
     def measure_host(self, pick: Pick) -> None:
         """Of some who have had a turn, and of one who has left; mostly the host has room."""
@@ -237,21 +237,21 @@ class World:
         seats = [seat.client for seat in self.node.gpus[gpu].turns.seats.values() if seat.turns]
         chosen = pick_some(pick, [*seats, self.last_client + 1])
         rooms = [0, GIB, 4 * GIB, *[20 * GIB] * 5]
-        self._step(ev.HostMemoryMeasured(tuple(HostRoom(client, gpu, pick(rooms)) for client in chosen)))
+        self.step(ev.HostMemoryMeasured(tuple(HostRoom(client, gpu, pick(rooms)) for client in chosen)))
 
     def set_quantum(self, pick: Pick) -> None:
-        self._step(ev.QuantumSet(pick(QUANTA), pick([None, *GPUS])))
+        self.step(ev.QuantumSet(pick(QUANTA), pick([None, *GPUS])))
 
     def set_mode(self, pick: Pick) -> None:
-        self._step(ev.ModeSet(pick(["auto", "fixed", "adaptive", "adaptive"]), pick([None, *GPUS])))
+        self.step(ev.ModeSet(pick(["auto", "fixed", "adaptive", "adaptive"]), pick([None, *GPUS])))
 
     def switch_off_and_on(self, pick: Pick) -> None:
-        self._step(ev.SchedulingSwitched(False))
+        self.step(ev.SchedulingSwitched(False))
         if pick([True, False]):
             self.want(pick)
             self.wait(pick)
             self.deliver(pick)
-        self._step(ev.SchedulingSwitched(True))
+        self.step(ev.SchedulingSwitched(True))
 
     def look(self, pick: Pick) -> None:
         for gpu in snapshot(self.node, self.now).gpus:
@@ -277,7 +277,10 @@ class World:
         self._ring_until(self.now + self.node.settings.settle_ns)
         for client in list(self.peers):
             del self.peers[client]
-            self._step(ev.ClientLeft(client))
+            self.step(ev.ClientLeft(client))
+        for group in list(self.node.groups):  # Orders outlive the processes.
+            self.step(ev.PrioritySet(group, None))
+            self.step(ev.WeightSet(group, None))
         assert not self.node.clients
         assert not self.node.groups
         assert self.node.next_deadline() is None

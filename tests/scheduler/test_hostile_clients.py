@@ -182,6 +182,12 @@ class Chaos:
             ev.ModeSet("auto", gpu),
             ev.SchedulingSwitched(chance.random() < 0.7),
             ev.LimitSet(group, chance.choice((None, *SIZES))),
+            ev.PolicySet(chance.choice(("fcfs", "fair", "priority"))),
+            ev.WeightSet(group, chance.choice((None, 1, 1000))),
+            ev.PrioritySet(group, chance.choice((None, -10, 10))),
+            ev.PauseSet(chance.random() < 0.4, group),
+            ev.PauseSet(chance.random() < 0.3, None, gpu or next(iter(self.node.gpus))),
+            ev.YieldAsked(None, gpu),
         ]
         return chance.choice(events)
 

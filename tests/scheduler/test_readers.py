@@ -44,7 +44,14 @@ def test_every_question_is_answered_as_by_the_operators_socket(read_daemon: Daem
     assert out
 
 
-ORDERS = [["set-tq", "5"], ["set-mode", "auto"], ["anti-thrash", "off"], ["limit", "trainer", "1Gi"]]
+ORDERS = [
+    ["set-tq", "5"],
+    ["set-mode", "auto"],
+    ["anti-thrash", "off"],
+    ["limit", "trainer", "1Gi"],
+    ["pause", "trainer"],
+]
+ORDERS += [["resume", "trainer"], ["yield", "trainer"], ["set-weight", "trainer", "2"], ["set-policy", "fair"]]
 
 
 @pytest.mark.parametrize("words", ORDERS, ids=" ".join)

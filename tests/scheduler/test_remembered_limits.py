@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nvshare.core.events import ClientLeft, ClientRegistered, LimitSet
+from nvshare.core.events import ClientLeft, ClientRegistered, LimitSet, PauseSet, PrioritySet, WeightSet
+from nvshare.core.limits.groups import Order
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.operator.remembered_limits import RememberedLimits
@@ -16,9 +18,7 @@ from nvshare.scheduler.operator.remembered_limits import RememberedLimits
 def start(path: Path) -> Engine:
     """An engine that remembers there, after a restart."""
     engine = Engine(Node(Settings(), epoch=1, settles_at=1 << 62), asyncio.new_event_loop())
-    remembered = RememberedLimits(engine, path)
-    remembered.restore()
-    engine.observers_of[LimitSet].append(remembered.observe)
+    RememberedLimits(engine, path).restore()
     return engine
 
 
@@ -29,18 +29,18 @@ def join(engine: Engine, group: str) -> int:
 
 
 def test_a_limit_set_before_a_restart_holds_after_it(tmp_path: Path) -> None:
-    first = start(tmp_path / "limits.json")
+    first = start(tmp_path)
     join(first, "run/1")
     first.post(LimitSet("run/1", 4 * GIB))
-    assert join(start(tmp_path / "limits.json"), "run/1") == 4 * GIB
+    assert join(start(tmp_path), "run/1") == 4 * GIB
 
 
 def test_a_limit_taken_back_stays_taken_back(tmp_path: Path) -> None:
-    first = start(tmp_path / "limits.json")
+    first = start(tmp_path)
     join(first, "run/1")
     first.post(LimitSet("run/1", 4 * GIB))
     first.post(LimitSet("run/1", None))
-    assert join(start(tmp_path / "limits.json"), "run/1") == 0
+    assert join(start(tmp_path), "run/1") == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"run/1": "x"}', b"\xff"])
@@ -50,14 +50,14 @@ def test_a_file_that_makes_no_sense_is_only_complained_about(
     said: list[str] = []
     monkeypatch.setattr(log, "warning", said.append)
     (tmp_path / "limits.json").write_bytes(content)
-    assert join(start(tmp_path / "limits.json"), "run/1") == 0
+    assert join(start(tmp_path), "run/1") == 0
     assert len(said) == 1
 
 
 def test_a_full_disk_costs_a_line_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(log, "warning", said.append)
-    engine = start(tmp_path / "missing" / "limits.json")
+    engine = start(tmp_path / "missing")
     join(engine, "run/1")
     engine.post(LimitSet("run/1", 4 * GIB))
     assert engine.node.groups["run/1"].limit == 4 * GIB
@@ -65,8 +65,21 @@ def test_a_full_disk_costs_a_line_and_nothing_else(tmp_path: Path, monkeypatch: 
 
 
 def test_a_limit_stays_between_two_processes_of_a_run(tmp_path: Path) -> None:
-    engine = start(tmp_path / "limits.json")
+    engine = start(tmp_path)
     join(engine, "run/1")
     engine.post(LimitSet("run/1", 4 * GIB))
     engine.post(ClientLeft(7))
     assert join(engine, "run/1") == 4 * GIB
+
+
+def test_weight_priority_and_pause_hold_after_a_restart(tmp_path: Path) -> None:
+    first = start(tmp_path)
+    join(first, "run/1")
+    for order in (WeightSet("run/1", 300), PrioritySet("run/1", -3), PauseSet(True, "run/1")):
+        first.post(order)
+    second = start(tmp_path)
+    join(second, "run/1")
+    (client,) = snapshot(second.node, 0).clients
+    assert (client.weight, client.priority, client.seats[0].state) == (300, -3, "paused")
+    second.post(PauseSet(False, "run/1"))
+    assert start(tmp_path).node.groups["run/1"].order == Order(300, -3)

@@ -68,6 +68,18 @@ def test_an_idle_client_and_one_that_left() -> None:
     assert summary_of(snapshot(node, 0), 0xBEEF, "gone") == "gone (beef) has left."
 
 
+def test_a_paused_client_is_told_how_that_ends() -> None:
+    node = node_with("held")
+    node.handle(0, ev.PauseSet(True, "run/1"))
+    ask(node, 1, 2)
+    told_so = (
+        "held (0001) gets no turn on GPU 0 (GPU-11111111): the operator paused it; `nvsharectl resume {}` ends that."
+    )
+    assert told(node, 1, 1) == told_so.format("0001")
+    node.handle(0, ev.PauseSet(True, gpu=GPU))
+    assert told(node, 1, 1) == told_so.format("--gpu 0")
+
+
 def test_while_scheduling_is_off_everybody_may_run() -> None:
     node = node_with("free")
     node.handle(0, ev.SchedulingSwitched(False))

@@ -4,7 +4,7 @@ from typing import Literal
 
 from nvshare.record import Record
 
-DropCause = Literal["quantum", "growth", "idle", "claim", "silent", "thrash"]
+DropCause = Literal["quantum", "growth", "idle", "claim", "silent", "thrash", "operator"]
 TurnEnd = Literal["released", "revoked", "left", "off"]
 
 
@@ -182,3 +182,9 @@ class Refuse(Action, frozen=True):
     """An operator's command is refused; nothing changed."""
 
     reason: str
+
+
+class NoteOrder(Action, frozen=True):
+    """An order of the operator concerns this client: its story tells of it."""
+
+    client: int

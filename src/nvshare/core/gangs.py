@@ -39,7 +39,7 @@ class Gangs:
         self.deadline = NEVER
         """When something will follow from the passing of time alone."""
         self._gpus = gpus
-        self._touch = touch
+        self.touch = self._touch = touch
         self._numbers = 0
 
     # Who belongs together.

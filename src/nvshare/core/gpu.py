@@ -27,7 +27,6 @@ from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import NEVER, QuantumRule, Settings
 from nvshare.core.notices import Notices
-from nvshare.core.policies import POLICIES
 from nvshare.core.preemption import Preemption
 from nvshare.core.seat import Seat
 from nvshare.core.thrashing import Thrashing
@@ -48,12 +47,15 @@ class Gpu:
         self.index: int | None = None
         """NVML's, and in `name` the model; for people."""
         self.name = ""
+        self.is_paused = False
+        """The operator gives nobody a turn here (core.orders)."""
+        self.is_reordered = False
+        """In this step somebody was taken out of the queue or put back who neither came in nor left."""
         self._is_measured = False
         """Memory was measured in this step: everybody is told what it may use."""
         self.deadline: int | None = None
         """When something will follow from the passing of time alone."""
         self._idle_due = NEVER
-        self._horizon_ns = POLICIES[settings.policy].horizon_ns
         self._preemption = Preemption(self.turns, self.memory)
         self._admission = Admission(settings, self.turns, self.memory)
         self._thrashing = Thrashing(settings, self.turns, self.memory)
@@ -66,11 +68,11 @@ class Gpu:
 
     def longest_wait_ns(self, clients: int) -> int:
         """The bound on every wait with so many clients at this GPU, if there are no gangs (core.modes.mode)."""
-        return self.turns.mode.longest_wait_ns(self._horizon_ns, clients)
+        return self.turns.mode.longest_wait_ns(self.turns.ranking.horizon_ns, clients)
 
     def longest_gang_wait_ns(self, clients: int) -> int:
         """The part of this GPU in the bound on every wait with so many clients on the node, if there are gangs."""
-        return self.turns.mode.longest_gang_wait_ns(self._horizon_ns, clients)
+        return self.turns.mode.longest_gang_wait_ns(self.turns.ranking.horizon_ns, clients)
 
     def set_size(self, size: int, *, measured: bool) -> None:
         before = self.memory.size
@@ -136,7 +138,8 @@ class Gpu:
         if len(turns.staying) > 1:
             self._preemption.shed(now, out)
         self._thrashing.decide(now, out)
-        self._host_memory.decide(out)
+        if self._host_memory.decide(now, out):
+            self.is_reordered = True
         if not turns.queue.order:
             return
         if turns.mode.quantum_follows_queue:
@@ -153,6 +156,7 @@ class Gpu:
     def let_in(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
         """The second half: who comes in, and who is told what."""
         turns = self.turns
+        self.is_reordered = False
         if self._is_measured:
             self._is_measured = False
             for seat in turns.seats.values():

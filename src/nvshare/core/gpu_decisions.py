@@ -61,7 +61,7 @@ class GpuDecisions:
         while self._touched:
             touched = self._make_room(now, out)
             self._touched.clear()
-            is_changed = any(gpu.memory.pinned for gpu in touched)  # Who was blocked, or is no longer, was in a queue.
+            is_changed = any(gpu.is_reordered for gpu in touched)
             for gpu in touched:
                 for seat in gpu.let_in(now, out, is_settling=False):
                     if len(seat.siblings) > 1:

@@ -1,9 +1,11 @@
-"""Who waits because the host cannot take the memory of others.
+"""Who waits and is in no queue: because the host cannot take the memory of others, or because the operator paused it.
 
 Memory that is evicted goes to the host, and counts against the memory limit of the process that owns it: a pod whose
 memory limit is too small would be killed when another pod has its turn. So memory that the host cannot take counts as
 unswappable (core.memory_reports), and a client whose turn would evict it is blocked: it is in no queue, takes no turns
 from others and keeps its rank. It waits until the others have less memory or more room on the host, or have left.
+
+A paused client is blocked until the operator resumes it. It drops the lock that it has.
 
 Clients may block each other, if the room on the host became less after they had their turns. Then the first of those
 whose own memory is pinned runs: nobody is blocked for ever by somebody who is blocked too."""
@@ -34,22 +36,29 @@ class HostMemory:
         self._turns = turns
         self._memory = memory
 
-    def decide(self, out: list[Action]) -> None:
+    def decide(self, now: int, out: list[Action]) -> bool:
+        """Whether anybody was taken out of the queue or put back."""
         turns, memory = self._turns, self._memory
-        if not memory.pinned and not turns.blocked:
-            return
+        if not memory.pinned and not turns.blocked and not turns.paused:
+            return False
+        for seat in [seat for seat in turns.staying.values() if seat.client in turns.paused]:
+            turns.preempt(now, seat, "operator", out)
         may_run = set(self._who_may_run())
-        for seat in [seat for seat in turns.queue if seat not in may_run]:
+        leaving = [seat for seat in turns.queue if seat not in may_run]
+        coming = sorted((seat for seat in turns.blocked.values() if seat in may_run), key=_order)
+        for seat in leaving:
             turns.block(seat)
-            holder = who_blocks(turns, seat)
-            out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.pinned))
-        for seat in sorted((seat for seat in turns.blocked.values() if seat in may_run), key=_order):
+            if seat.client not in turns.paused:
+                holder = who_blocks(turns, seat)
+                out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.pinned))
+        for seat in coming:
             turns.unblock(seat)
+        return bool(leaving or coming)
 
     def _who_may_run(self) -> list[Seat]:
         """Those of the waiting and the blocked whose turn evicts nothing that the host cannot take."""
         turns = self._turns
-        waiting = [*turns.queue, *turns.blocked.values()]
+        waiting = [seat for seat in (*turns.queue, *turns.blocked.values()) if seat.client not in turns.paused]
         may_run = [seat for seat in waiting if not self._memory.must_wait(seat)]
         if may_run or not turns.is_empty:
             return may_run

@@ -12,10 +12,8 @@ allocate). The two do not know each other."""
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from nvshare.core import events as ev
-from nvshare.core.actions import Action, AdmitClient, Refuse, SwitchScheduling
+from nvshare.core.actions import Action, AdmitClient, SwitchScheduling
 from nvshare.core.client import Client
 from nvshare.core.gpu import REPORTS, Gpu
 from nvshare.core.gpu_decisions import GpuDecisions
@@ -23,7 +21,8 @@ from nvshare.core.limits.groups import Group
 from nvshare.core.limits.memory_limits import MemoryLimits
 from nvshare.core.live_shrink import LiveShrink
 from nvshare.core.lock_numbers import LockNumbers
-from nvshare.core.model import NEVER, Claim, QuantumRule, Settings
+from nvshare.core.model import NEVER, Claim, Settings
+from nvshare.core.orders import Orders
 from nvshare.core.seat import Seat
 
 
@@ -45,7 +44,6 @@ class Node:
         is_paranoid: bool = False,
     ) -> None:
         self.settings = settings
-        self.rule: QuantumRule = settings.quantum
         self.gpus: dict[str, Gpu] = {}
         self.clients: dict[int, Client] = {}
         self.is_scheduling = True
@@ -60,6 +58,7 @@ class Node:
         self.gangs = self._decisions.gangs
         self._touch = self._decisions.touch
         self._live_shrink = LiveShrink(self._limits, self.clients, self.gpus, self._touch)
+        self.orders = Orders(settings, self.gpus, self.clients, self._limits, self.gangs)
         self._registering: Client | None = None
         """Who registered in this step and has not been answered."""
         self._notes: dict[type[ev.Event], Callable[[int, Any, list[Action]], None]] = {
@@ -76,8 +75,6 @@ class Node:
             ev.WorkResumed: lambda now, event, out: self._at(event.client, event.gpu)[0].work_resumed(now, event),
             ev.BudgetAsked: self._note_asked,
             ev.BudgetReturned: lambda now, event, out: self._limits.budget_returned(now, event),
-            ev.QuantumSet: lambda now, event, out: self._set_rule(event, out, mode="fixed", fixed_ns=event.quantum_ns),
-            ev.ModeSet: lambda now, event, out: self._set_rule(event, out, mode=event.mode),
             ev.SchedulingSwitched: self._note_switched,
             ev.LimitSet: self._note_limit,
             ev.PodChanged: lambda now, event, out: self._limits.pod_changed(event, out),
@@ -90,6 +87,7 @@ class Node:
             ev.HostMemoryMeasured: self._note_host_measured,
             ev.ServingBegan: self._note_serving,
             ev.AlarmRang: self._note_alarm,
+            **self.orders.notes,
         }
 
     def handle(self, now: int, event: ev.Event) -> list[Action]:
@@ -145,7 +143,7 @@ class Node:
 
     def _decide_on_gpus(self, now: int, out: list[Action]) -> None:
         for gpu in self._decisions.decide(now, out, is_settling=self.is_settling):
-            if not gpu.turns.seats and not gpu.memory.is_known and gpu.rule == self.rule:
+            if not gpu.turns.seats and not gpu.memory.is_known and not self.orders.concern(gpu):
                 self.gpus.pop(gpu.uuid, None)
 
     def _end_settling(self) -> None:
@@ -159,7 +157,7 @@ class Node:
         gpu = self.gpus.get(uuid)
         if gpu is None:
             gpu = self.gpus[uuid] = Gpu(uuid, self.settings, self._numbers, self.unheard)
-            gpu.turns.rule_changed(self.rule)
+            self.orders.found(gpu)
         return gpu
 
     def _at(self, client: int, uuid: str) -> tuple[Gpu, Seat]:
@@ -176,6 +174,7 @@ class Node:
         for claim in event.claims:
             self._note_claim(now, client, claim, out)
         self._limits.registered(client)
+        self.orders.registered(now, client)
         self._registering = client
 
     def _note_claim(self, now: int, client: Client, claim: Claim, out: list[Action]) -> None:
@@ -253,17 +252,7 @@ class Node:
         if not self.is_settling:
             self._limits.groups.forget_if_unused(group)
 
-    # The operator.
-
-    def _set_rule(self, event: ev.QuantumSet | ev.ModeSet, out: list[Action], **changes: Any) -> None:
-        if (uuid := event.gpu) is not None and uuid not in self.gpus:
-            out.append(Refuse(f"no such GPU: {uuid}"))
-            return
-        if uuid is None:
-            self.rule = replace(self.rule, **changes)
-        for gpu in [self.gpus[uuid]] if uuid is not None else self.gpus.values():
-            gpu.turns.rule_changed(replace(gpu.rule, **changes))
-            self._touch(gpu)
+    # The operator; most orders are noted by core.orders.
 
     def _note_switched(self, now: int, event: ev.SchedulingSwitched, out: list[Action]) -> None:
         if event.on == self.is_scheduling:

@@ -52,6 +52,27 @@ POLICIES: dict[str, Policy] = {
 }
 
 
+class Ranking:
+    """The policy of one GPU, and the tags if it uses them."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = POLICIES[policy]
+        self.clock = FairClock() if self._policy.uses_tags else None
+        self.horizon_ns = self._policy.horizon_ns
+        """The longest of the policies that were in force: who waits may have the rank of an earlier one."""
+
+    def set(self, policy: str) -> None:
+        self._policy = POLICIES[policy]
+        self.clock = (self.clock or FairClock()) if self._policy.uses_tags else None
+        self.horizon_ns = max(self.horizon_ns, self._policy.horizon_ns)
+
+    def rank(self, now: int, seat: Seat, staying: Mapping[int, Seat], *, from_rest: bool) -> int:
+        """Of a client that starts to wait."""
+        if self.clock is not None:
+            self.clock.wait_began(now, seat, staying, from_rest=from_rest)
+        return self._policy.rank(now, seat)
+
+
 class FairClock:
     """The virtual time of one GPU, and the tags of its clients: start-time fair queueing.
 

@@ -13,8 +13,9 @@ from nvshare.core.node import Node
 from nvshare.core.seat import Moved, Seat, State
 from nvshare.record import Record
 
-SeatState = Literal["running", "dropping", "waiting", "idle", "silent", "blocked", "unscheduled"]
-"""`unscheduled`: scheduling is off, the client may work at any time, and whether it does is not known."""
+SeatState = Literal["running", "dropping", "waiting", "idle", "silent", "blocked", "paused", "unscheduled"]
+"""`unscheduled`: scheduling is off, the client may work at any time, and whether it does is not known. `paused`: the
+operator gives it no turn."""
 SHOWN_AS: dict[State, SeatState] = {
     "rest": "idle", "waiting": "waiting", "staying": "running", "dropping": "dropping", "silent": "silent",
     "blocked": "blocked",
@@ -89,6 +90,8 @@ class GpuSnapshot(Record, frozen=True):
     index: int | None = None
     """NVML's, and in `name` the model; None: NVML does not know this GPU."""
     name: str = ""
+    is_paused: bool = False
+    """The operator gives nobody a turn here."""
     reserved_for: int | None = None
     """The waiting client that nobody may pass, while somebody behind it would fit."""
     move_cost_ns: int = 0
@@ -143,7 +146,7 @@ def snapshot(node: Node, now: int) -> Snapshot:
     return Snapshot(
         scheduling=node.is_scheduling,
         settling=node.is_settling,
-        policy=node.settings.policy,
+        policy=node.orders.policy,
         gpus=tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values()),
         clients=tuple(client_snapshot(node, client, now) for client in node.clients.values()),
         claims=claims(node),
@@ -192,6 +195,7 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
         is_switching=turns.waits.is_switching,
         index=gpu.index,
         name=gpu.name,
+        is_paused=gpu.is_paused,
         reserved_for=reserved_for.client if reserved_for is not None else None,
         move_cost_ns=turns.mode.move_cost_ns,
         is_move_cost_measured=turns.mode.is_cost_measured,
@@ -214,6 +218,13 @@ def client_snapshot(node: Node, client: Client, now: int) -> ClientSnapshot:
     )
 
 
+def _state(node: Node, gpu: Gpu, seat: Seat) -> SeatState:
+    if not node.is_scheduling:
+        return "unscheduled"
+    is_held_back = seat.client in gpu.turns.paused and seat.state in ("rest", "blocked")
+    return "paused" if is_held_back else SHOWN_AS[seat.state]
+
+
 def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSnapshot:
     share = client.group.limits[uuid].shares[client.id]
     held = now - seat.held_since if seat.lock else 0
@@ -222,7 +233,7 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
     place = gpu.turns.queue.place(seat) if seat.is_waiting else 0
     return SeatSnapshot(
         gpu=uuid,
-        state=SHOWN_AS[seat.state] if node.is_scheduling else "unscheduled",
+        state=_state(node, gpu, seat),
         is_running=bool(seat.lock),
         since_ns=held + waited,
         place=place,

@@ -16,7 +16,7 @@ from nvshare.core.model import Memory, QuantumRule, Settings
 from nvshare.core.modes import make_mode
 from nvshare.core.moves import Moves
 from nvshare.core.pauses import Pauses
-from nvshare.core.policies import POLICIES, FairClock
+from nvshare.core.policies import Ranking
 from nvshare.core.seat import TRANSITIONS, Seat
 from nvshare.core.waits import Waits
 
@@ -40,6 +40,8 @@ class Turns:
         self.waits = Waits()
         self.queue, self.blocked = self.waits.queue, self.waits.blocked
         self.reports = MemoryReports(memory, self.queue)
+        self.paused: set[int] = set()
+        """Clients that get no turn until the operator resumes them; core.orders changes it."""
         self.is_contended = False
         """Holders report their pauses: somebody waits, or the mode wants to know before anybody does."""
         self.timer_started = 0
@@ -51,8 +53,7 @@ class Turns:
         self._numbers = numbers
         self._memory = memory
         self._unheard = unheard
-        self._policy = POLICIES[settings.policy]
-        self._clock = FairClock() if self._policy.uses_tags else None
+        self.ranking = Ranking(settings.policy)
 
     @property
     def is_empty(self) -> bool:
@@ -74,6 +75,7 @@ class Turns:
             self.withdraw(now, seat)
         self.reports.left(seat)
         self.mode.client_left(now, seat)
+        self.paused.discard(seat.client)
         del self.seats[seat.client]
 
     def claimed(self, now: int, seat: Seat, lock: int, out: list[Action], *, is_settling: bool) -> None:
@@ -254,9 +256,7 @@ class Turns:
     def _enqueue(self, now: int, seat: Seat, *, from_rest: bool = False) -> None:
         seat.state = TRANSITIONS["request"][seat.state]
         seat.waited_since, seat.passes, seat.told_wait = now, 0, False
-        if self._clock is not None:
-            self._clock.wait_began(now, seat, self.staying, from_rest=from_rest)
-        rank = self._policy.rank(now, seat) + self.mode.lag_ns(seat)
+        rank = self.ranking.rank(now, seat, self.staying, from_rest=from_rest) + self.mode.lag_ns(seat)
         self.waits.begin(seat, rank if seat.gang is None else seat.gang.rank_of(rank))
 
     def withdraw(self, now: int, seat: Seat) -> None:
@@ -274,14 +274,14 @@ class Turns:
         seat.turns += 1
         self.staying[seat.client] = seat
         self._memory.start(seat)
-        if self._clock is not None:
-            self._clock.turn_began(seat)
+        if self.ranking.clock is not None:
+            self.ranking.clock.turn_began(seat)
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
         held = now - seat.held_since
         seat.held_total += held
-        if self._clock is not None:
-            self._clock.turn_ended(seat, held)
+        if self.ranking.clock is not None:
+            self.ranking.clock.turn_ended(seat, held)
         self.mode.turn_ended(now, seat)
         out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))
         self._memory.stop(seat)

@@ -144,7 +144,7 @@ class Engine:
         """The state now without its clients."""
         node, now = self.node, self._clock()
         gpus = tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values())
-        return Snapshot(node.is_scheduling, node.is_settling, node.settings.policy, gpus, (), claims(node))
+        return Snapshot(node.is_scheduling, node.is_settling, node.orders.policy, gpus, (), claims(node))
 
     def clients(self) -> Iterator[ClientSnapshot]:
         """The clients, each as it is when it is read; one that has left by then is skipped."""

@@ -16,7 +16,7 @@ import uvloop
 
 from nvshare import admin
 from nvshare.config import Config, ConfigError, load
-from nvshare.core.events import ClientLeft, ClientRegistered, LimitSet, ServingBegan
+from nvshare.core.events import ClientLeft, ClientRegistered, ServingBegan
 from nvshare.core.model import SECOND, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.journal import DaemonStart
@@ -32,7 +32,7 @@ from nvshare.scheduler.observe.journal import Journal, JournalFile
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.metrics import Metrics
 from nvshare.scheduler.operator.control import Control
-from nvshare.scheduler.operator.remembered_limits import LIMITS_FILE, STATE_FILES, RememberedLimits
+from nvshare.scheduler.operator.remembered_limits import STATE_FILES, RememberedLimits
 from nvshare.scheduler.reload import Reload, set_log
 from nvshare.scheduler.shutdown import ExitWhenUnused, Shutdown, notify_systemd
 from nvshare.scheduler.viewer_connection import guarded
@@ -179,9 +179,7 @@ class Daemon:
             self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
 
     def _remember_limits(self) -> None:
-        remembered = RememberedLimits(self._engine, Path(self._config.operator_socket).with_name(LIMITS_FILE))
-        remembered.restore()
-        self._engine.observers_of[LimitSet].append(remembered.observe)
+        RememberedLimits(self._engine, Path(self._config.operator_socket).parent).restore()
 
     def _watch_silence(self) -> None:
         self._shutdown.supervise(self._loop.create_task(SilenceWatch(self._engine).run()))

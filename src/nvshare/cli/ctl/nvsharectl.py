@@ -10,7 +10,7 @@ import msgspec
 
 from nvshare import __version__, admin
 from nvshare.cli import operator_client
-from nvshare.cli.ctl import complete, render
+from nvshare.cli.ctl import complete, orders, render
 from nvshare.cli.group import Group, accept_any_locale, terminal_width
 from nvshare.cli.options import DURATION, SIZE
 from nvshare.config import MAX_QUANTUM_S
@@ -79,6 +79,7 @@ def cli(context: click.Context, path: str | None, seconds: int | None, thrash: s
     nvsharectl set-quantum 30         set a quantum of 30 seconds on every GPU
     nvsharectl limit default/p 8Gi    limit this pod to 8 GiB on each GPU
     nvsharectl limits                 show all limits and where they come from
+    nvsharectl pause train            give this program no turns until `resume`
     nvsharectl story 6ccb             explain why this client runs or waits
 
     Exit codes: 0 success, 1 refused or not found, 2 wrong usage, 3 no connection to the scheduler.
@@ -165,6 +166,8 @@ def _also_called(command: click.Command, name: str) -> None:
     )
 
 
+for _order in orders.ORDERS:
+    cli.add_command(_order)
 _also_called(set_quantum, "set-tq")
 _also_called(scheduling, "anti-thrash")
 

@@ -204,7 +204,16 @@ def memory_notes(node: Snapshot) -> list[str]:
     ]
 
 
-_STATE_ORDER = {"running": 0, "dropping": 1, "waiting": 2, "blocked": 3, "silent": 4, "unscheduled": 5, "idle": 6}
+_STATE_ORDER = {
+    "running": 0,
+    "dropping": 1,
+    "waiting": 2,
+    "blocked": 3,
+    "paused": 4,
+    "silent": 5,
+    "unscheduled": 6,
+    "idle": 7,
+}
 
 
 def in_order(node: Snapshot) -> list[tuple[ClientSnapshot, SeatSnapshot]]:

@@ -24,6 +24,7 @@ _STYLES = {
     "dropping": "magenta",
     "waiting": "yellow",
     "blocked": "red",
+    "paused": "magenta",
     "silent": "red",
     "unscheduled": "green",
     "idle": "dim",

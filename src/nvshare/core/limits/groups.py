@@ -22,6 +22,7 @@ from nvshare.core.actions import Action, Refuse, ReportLimit
 from nvshare.core.events import ClaimPrepared, ClientRegistered, LimitSet, PodChanged
 from nvshare.core.limits.claim_limits import ClaimLimits
 from nvshare.core.limits.shared_limit import SharedLimit
+from nvshare.record import Record
 
 POD_PREFIX = "pod/"
 """How the group of a pod's processes is named, before the pod's UID."""
@@ -32,12 +33,23 @@ MAX_KEPT = 1024
 Source = Literal["annotation", "operator", "earlier scheduler", "environment", "claim"]
 
 
+class Order(Record, frozen=True):
+    """What the operator has ordered for a group (core.orders)."""
+
+    weight: int | None = None
+    priority: int | None = None
+    is_paused: bool = False
+
+
+NO_ORDER = Order()
+
+
 class Group:
     """The processes that share a limit, and what each source says it is."""
 
     __slots__ = (
         "annotation", "claimed", "claims", "container_limits", "environment", "is_listed", "is_pod", "is_removed",
-        "keeps_limit", "key", "label", "limits", "operator", "priority", "provisional", "shrinks", "weight",
+        "keeps_limit", "key", "label", "limits", "operator", "order", "priority", "provisional", "shrinks", "weight",
     )  # fmt: skip
 
     def __init__(self, key: str, label: str, claims: ClaimLimits) -> None:
@@ -60,6 +72,7 @@ class Group:
         self.claimed: int | None = None
         """The pod's limit as its clients were told by an earlier daemon."""
         self.operator: int | None = None
+        self.order = NO_ORDER
         self.provisional: int | None = None
         self.environment: int | None = None
         self.container_limits: tuple[int, ...] = ()
@@ -94,10 +107,15 @@ class Group:
 
     @property
     def outlives_clients(self) -> bool:
-        """True if it is kept without a client: Kubernetes has it, or the operator limits processes that may come. The
-        pid of a process that has ended may be another one's, and a removed pod does not come back."""
+        """True if it is kept without a client: Kubernetes has it, or the operator said something of processes that may
+        come. The pid of a process that has ended may be another one's, and a removed pod does not come back."""
         is_expected = not self.is_removed and not self.key.startswith(PROCESS_PREFIX)
-        return self.is_listed or (self.operator is not None and is_expected)
+        return self.is_listed or (is_expected and self.is_ordered)
+
+    @property
+    def is_ordered(self) -> bool:
+        """The operator limited it, or gave an order."""
+        return self.operator is not None or self.order != NO_ORDER
 
     def keep_claimed(self) -> None:
         """Take what the clients claim for the value before an annotation that cannot be read. What the operator says
@@ -128,7 +146,7 @@ class Groups:
         """The ResourceClaims of this node, by label."""
         self._is_claim_binding = is_claim_binding
         self._kept: dict[str, Group] = {}
-        """Those without a client that are here for the operator's limit, in the order in which they lost the last."""
+        """Those without a client that are here for what the operator said, in the order in which they lost the last."""
         self._expects_pods = self._pods_unknown = expects_pods
 
     def find(self, key: str, label: str) -> Group:
@@ -203,6 +221,14 @@ class Groups:
         if not group.limits and group.key not in self._kept:
             self._make_room(out)
         return group
+
+    def order(self, group: Group, order: Order, out: list[Action]) -> None:
+        """The operator gave an order."""
+        group.order = order
+        if not group.limits:
+            if group.key not in self._kept:
+                self._make_room(out)
+            self.forget_if_unused(group)
 
     def pod_changed(self, event: PodChanged, out: list[Action]) -> Group:
         group = self.find(POD_PREFIX + event.pod, event.label)

@@ -148,9 +148,18 @@ class MemoryLimits:
 def _apply_annotations(client: Client) -> None:
     """A listed pod's annotations decide its clients' rank, and which limit is the process's own."""
     group = client.group
-    if not group.is_listed:
-        return
-    for uuid, seat in client.seats.items():
-        seat.priority = group.claims.priority or 0 if group.priority is None else group.priority
-        seat.weight = group.weight or group.claims.weight or DEFAULT_WEIGHT
+    apply_rank(client)
+    for uuid in client.seats if group.is_listed else ():
         group.limits[uuid].set_cap(client.id, group.cap(client.own_limit))
+
+
+def apply_rank(client: Client) -> None:
+    """Priority and weight of a client: of the annotation, else the operator's, else its claim's, else its own. A pod's
+    processes have none of their own."""
+    group = client.group
+    own = (0, DEFAULT_WEIGHT) if group.is_listed else (client.priority, client.weight)
+    said = (group, group.order, group.claims)
+    priority = next((it.priority for it in said if it.priority is not None), own[0])
+    weight = next((it.weight for it in said if it.weight is not None), own[1])
+    for seat in client.seats.values():
+        seat.priority, seat.weight = priority, weight

@@ -35,12 +35,6 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
             return [f"Client registered: {IDS.client(client)} ({event.label}, pid {event.pid}, {event.name}){kept}"]
         case ev.ClientLeft(client=client):
             return [f"Client left: {names.client(client)} ({event.reason})"]
-        case ev.QuantumSet():
-            return [f"Quantum set to {event.quantum_ns / SECOND:g} s{_on(event.gpu, names)}"]
-        case ev.ModeSet():
-            return [f"Quantum mode set to {event.mode}{_on(event.gpu, names)}"]
-        case ev.SchedulingSwitched():
-            return [f"Scheduling switched {'on' if event.on else 'off'}"]
         case ev.GpuFound():
             return [f"GPU found: {event.gpu}, {event.size / GIB:.2f} GiB"]
         case ev.MemoryMoved(client=client):
@@ -61,7 +55,32 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
         case ev.PodsListed():
             return ["Pods of this node listed"]
         case _:
+            return _describe_order(event, names)
+
+
+def _describe_order(event: ev.Event, names: Ids) -> list[str]:
+    match event:
+        case ev.QuantumSet():
+            return [f"Quantum set to {event.quantum_ns / SECOND:g} s{_on(event.gpu, names)}"]
+        case ev.ModeSet():
+            return [f"Quantum mode set to {event.mode}{_on(event.gpu, names)}"]
+        case ev.SchedulingSwitched():
+            return [f"Scheduling switched {'on' if event.on else 'off'}"]
+        case ev.PolicySet():
+            return [f"Policy set to {event.policy}"]
+        case ev.WeightSet():
+            return [_ordered("Weight", event.group, event.weight)]
+        case ev.PrioritySet():
+            return [_ordered("Priority", event.group, event.priority)]
+        case ev.PauseSet():
+            what = f"The turns of {event.group}" if event.gpu is None else f"All turns on {names.gpu(event.gpu)}"
+            return [f"{what} were {'paused' if event.on else 'resumed'} by the operator"]
+        case _:
             return []
+
+
+def _ordered(what: str, group: str, value: int | None) -> str:
+    return f"{what} of {group} " + ("is no longer the operator's" if value is None else f"set to {value}")
 
 
 def _on(gpu: str | None, names: Ids) -> str:

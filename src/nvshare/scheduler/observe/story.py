@@ -1,5 +1,6 @@
 """Why a client is where it is, in a sentence for each of its GPUs. Pure."""
 
+from nvshare.admin import client_name
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.scheduler.observe.names import called, gpu_called
@@ -39,6 +40,9 @@ def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
             return f"{waits}, at place {seat.place}: {obstacle}.{_start(seat)}"
         case "blocked":
             return f"{who} has been waiting for {where} for {since}: {_missing_on_host(node, seat)}."
+        case "paused":
+            what = f"--gpu {gpu.uuid if gpu.index is None else gpu.index}" if gpu.is_paused else client_name(client.id)
+            return f"{who} gets no turn on {where}: the operator paused it; `nvsharectl resume {what}` ends that."
         case "silent":
             return f"{who} did not release {where} in time and has been silent since; it waits again when it is heard."
         case _:

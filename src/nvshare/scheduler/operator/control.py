@@ -14,8 +14,10 @@ from nvshare.config import MAX_QUANTUM_S
 from nvshare.core import events as ev
 from nvshare.core.actions import Refuse
 from nvshare.core.model import SECOND
+from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.core.snapshot import limits
 from nvshare.journal import Step
+from nvshare.kube.annotations import MAX_WEIGHT
 from nvshare.quantity import MAX_BYTES
 from nvshare.scheduler.clients.connection_admission import Account
 from nvshare.scheduler.engine import Engine
@@ -55,6 +57,11 @@ class Control:
             admin.SetMode: self._set_mode,
             admin.SetScheduling: self._set_scheduling,
             admin.SetLimit: self._set_limit,
+            admin.SetPolicy: lambda request: self._post(ev.PolicySet(request.policy)),
+            admin.SetWeight: self._set_weight,
+            admin.SetPriority: self._set_priority,
+            admin.SetPause: self._set_pause,
+            admin.YieldTurn: self._yield_turn,
             admin.GetLimits: self._limits,
             admin.GetStory: self._story,
         }
@@ -122,6 +129,28 @@ class Control:
             return admin.Failed(f"a limit must be between 0 and {MAX_BYTES} bytes")
         return self._post(ev.LimitSet(group_named(self._engine.node, request.target), request.limit))
 
+    def _set_weight(self, request: admin.SetWeight) -> admin.Answer:
+        if request.weight is not None and not 1 <= request.weight <= MAX_WEIGHT:
+            return admin.Failed(f"a weight must be between 1 and {MAX_WEIGHT}")
+        return self._post(ev.WeightSet(group_named(self._engine.node, request.target), request.weight))
+
+    def _set_priority(self, request: admin.SetPriority) -> admin.Answer:
+        if request.priority is not None and not MIN_PRIORITY <= request.priority <= MAX_PRIORITY:
+            return admin.Failed(f"a priority must be between {MIN_PRIORITY} and {MAX_PRIORITY}")
+        return self._post(ev.PrioritySet(group_named(self._engine.node, request.target), request.priority))
+
+    def _set_pause(self, request: admin.SetPause) -> admin.Answer:
+        if (request.target is None) == (request.gpu is None):
+            return admin.Failed("name a client or pod, or a GPU")
+        group = None if request.target is None else group_named(self._engine.node, request.target)
+        return self._post(ev.PauseSet(request.on, group, self._gpu(request.gpu)))
+
+    def _yield_turn(self, request: admin.YieldTurn) -> admin.Answer:
+        if (request.client is None) == (request.gpu is None):
+            return admin.Failed("name a client or pod, or a GPU")
+        client = None if request.client is None else client_named(self._engine.node, {}, request.client)
+        return self._post(ev.YieldAsked(client, self._gpu(request.gpu)))
+
     def _limits(self, request: admin.GetLimits) -> admin.Answer:
         return admin.Limits(limits(self._engine.node))
 
@@ -139,7 +168,7 @@ class Control:
         for action in step.actions:
             if isinstance(action, Refuse):
                 return admin.Failed(action.reason)
-        return admin.Done(effect_of(self._engine.node, event, self._names))
+        return admin.Done(effect_of(self._engine.node, step, self._names))
 
     async def send_events(
         self,

@@ -3,15 +3,18 @@
 from collections import Counter
 
 from nvshare.core import events as ev
+from nvshare.core.actions import DropLock, NoteOrder
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
+from nvshare.journal import Step
 from nvshare.scheduler.observe.names import Ids
+from nvshare.scheduler.observe.step_text import describe
 
 
-def effect_of(node: Node, event: ev.Event, names: Ids) -> str:
-    """The line, made after the event was handled."""
-    match event:
+def effect_of(node: Node, step: Step, names: Ids) -> str:
+    """The line, made after the step."""
+    match event := step.event:
         case ev.QuantumSet():
             return f"Quantum {event.quantum_ns / SECOND:g} s, mode fixed, {_on(event.gpu, names)}."
         case ev.ModeSet():
@@ -22,8 +25,31 @@ def effect_of(node: Node, event: ev.Event, names: Ids) -> str:
             return f"Scheduling is off: {_clients(node)} may run at the same time."
         case ev.LimitSet():
             return _limit(node, event, names)
+        case ev.YieldAsked():
+            told = [names.client(action.client) for action in step.actions if isinstance(action, DropLock)]
+            return f"{', '.join(told)} must give the lock back." if told else "Nobody waits for a lock that is held."
+        case ev.PauseSet(on=True) | ev.WeightSet() | ev.PrioritySet() | ev.PolicySet():
+            return f"{describe(step, names)[0]}{_concerned(step)}."
+        case ev.PauseSet():
+            return f"{describe(step, names)[0]}{_still_paused(node, event, names)}."
         case _:
             return ""
+
+
+def _concerned(step: Step) -> str:
+    if isinstance(step.event, ev.PolicySet):
+        return ", for programs that start to wait from now on"
+    count = sum(isinstance(action, NoteOrder) for action in step.actions)
+    return f"; {count} process{'' if count == 1 else 'es'} now"
+
+
+def _still_paused(node: Node, event: ev.PauseSet, names: Ids) -> str:
+    """What was resumed may be paused in the other way too."""
+    group = node.groups.get(event.group or "")
+    if event.gpu is None and group is not None:
+        gpus = [names.gpu(uuid) for uuid in group.limits if node.gpus[uuid].is_paused]
+        return f"; {', '.join(gpus)} is still paused" if gpus else ""
+    return ""
 
 
 def _on(gpu: str | None, names: Ids) -> str:

@@ -1,55 +1,75 @@
-"""The operator's limits are kept in a file beside the operator's socket, so that the next scheduler knows them.
+"""The operator's limits, and the weights, priorities and pauses of groups, are kept in files beside the operator's
+socket, so that the next scheduler knows them. Orders about GPUs, mode and policy are settings and are not kept.
 
-The file is written as a whole and renamed into place each time the operator changes a limit, which is rare. If it
-cannot be read or written, the limits are lost with the scheduler and the log says so; the scheduler goes on."""
+A file is written as a whole and renamed into place each time the operator changes something, which is rare. If it
+cannot be read or written, the orders are lost with the scheduler and the log says so; the scheduler goes on."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from nvshare.core.events import LimitSet
+from nvshare.core.events import LimitSet, PauseSet, PrioritySet, WeightSet
+from nvshare.core.limits.groups import NO_ORDER, Order
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 
 LIMITS_FILE = "limits.json"
+ORDERS_FILE = "orders.json"
+Value = TypeVar("Value")
 FRESH = ".new"
 """The suffix of the file that is being written."""
-STATE_FILES = frozenset({LIMITS_FILE, LIMITS_FILE + FRESH, "claims", "served"})
+STATE_FILES = frozenset({LIMITS_FILE, LIMITS_FILE + FRESH, ORDERS_FILE, ORDERS_FILE + FRESH, "claims", "served"})
 """What may be in the operator's directory: also what the DRA driver and the device plugin keep there."""
 
 
 class RememberedLimits:
-    """Restores the limits of an earlier scheduler, and writes each change."""
+    """Restores the orders of an earlier scheduler, and writes each change. `directory` is that of the socket."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
+    def __init__(self, engine: Engine, directory: Path) -> None:
         self._engine = engine
-        self._path = path
+        self._limits = directory / LIMITS_FILE
+        self._orders = directory / ORDERS_FILE
 
     def restore(self) -> None:
         """Called before clients can connect."""
-        for group, limit in self._read().items():
+        for group, limit in _read(self._limits, int).items():
             self._engine.post(LimitSet(group, limit))
+        for group, order in _read(self._orders, Order).items():
+            if order.weight is not None:
+                self._engine.post(WeightSet(group, order.weight))
+            if order.priority is not None:
+                self._engine.post(PrioritySet(group, order.priority))
+            if order.is_paused:
+                self._engine.post(PauseSet(True, group))
+        for event in (LimitSet, WeightSet, PrioritySet, PauseSet):
+            self._engine.observers_of[event].append(self.observe)
 
     def observe(self, step: Step) -> None:
-        """The operator set a limit."""
-        self._write()
-
-    def _read(self) -> dict[str, int]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, int])
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning(f"Cannot read the operator's earlier limits from {self._path}: {error}")
-            return {}
-
-    def _write(self) -> None:
+        """The operator said something about a group."""
         groups = self._engine.node.groups.values()
-        limits = {group.key: group.operator for group in groups if group.operator is not None}
-        fresh = self._path.with_name(self._path.name + FRESH)
-        try:
-            fresh.write_bytes(msgspec.json.encode(limits))
-            fresh.replace(self._path)
-        except OSError as error:
-            log.warning(f"Cannot save the operator's limits in {self._path}: {error.strerror}")
+        if type(step.event) is LimitSet:
+            _write(self._limits, {group.key: group.operator for group in groups if group.operator is not None})
+        else:
+            _write(self._orders, {group.key: group.order for group in groups if group.order != NO_ORDER})
+
+
+def _read(path: Path, kind: type[Value]) -> dict[str, Value]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, kind])  # type: ignore[valid-type]
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        log.warning(f"Cannot read the operator's earlier orders from {path}: {error}")
+        return {}
+
+
+def _write(path: Path, values: Mapping[str, object]) -> None:
+    fresh = path.with_name(path.name + FRESH)
+    try:
+        fresh.write_bytes(msgspec.json.encode(values))
+        fresh.replace(path)
+    except OSError as error:
+        log.warning(f"Cannot save the operator's orders in {path}: {error.strerror}")

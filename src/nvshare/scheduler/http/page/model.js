@@ -14,6 +14,7 @@ const CAUSES = {
   thrash: "the running programs slowed each other down: they use more memory than they say",
   idle: "it was idle and a program waited",
   silent: "it was not heard from",
+  operator: "the operator ordered it",
   claim: "it connected again with a lock that no longer fitted",
 };
 const ENDS = {

@@ -6,7 +6,7 @@ import { clientName, clock, gpuTitle, obstacle, percent, queueReason, short, siz
 
 const FRAME_MS = 250;
 const MAX_ROWS = 200;
-const STATES = ["running", "dropping", "waiting", "blocked", "silent", "unscheduled", "idle"];
+const STATES = ["running", "dropping", "waiting", "blocked", "paused", "silent", "unscheduled", "idle"];
 const model = new Model();
 const cards = new Map();
 const view = { seconds: 60, pausedAt: null, isConnected: false, offset: 0, shown: -1, source: null };

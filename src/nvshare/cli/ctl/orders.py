@@ -1,0 +1,105 @@
+"""nvsharectl's orders about turns: weight, priority, policy, pause, resume, yield."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nvshare import admin
+from nvshare.cli.ctl import complete
+from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY, POLICIES
+from nvshare.kube.annotations import MAX_WEIGHT
+
+if TYPE_CHECKING:
+    from nvshare.cli.ctl.nvsharectl import Scheduler
+
+_TARGET = click.argument("target", metavar="CLIENT|POD", shell_complete=complete.clients)
+_MAYBE = click.argument("target", metavar="[CLIENT|POD]", required=False, shell_complete=complete.clients)
+_GPU = click.option(
+    "--gpu", metavar="GPU", shell_complete=complete.gpus, help="All clients of this GPU: index, UUID, or its beginning."
+)
+
+
+class _NumberOrNone(click.IntRange):
+    """A number, or `none`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "none" else super().convert(value, param, ctx)
+
+
+@click.command("set-weight", short_help="Set the share of GPU time of a program or pod.")
+@_TARGET
+@click.argument("weight", metavar="WEIGHT|none", type=_NumberOrNone(1, MAX_WEIGHT))
+@click.pass_obj
+def set_weight(scheduler: "Scheduler", target: str, weight: int | str) -> None:
+    """Set the weight of a client's pod, container or run; policy fair gives GPU time in proportion to it.
+
+    `none` removes it. The command is refused for a pod with the annotation nvshare.com/gpu-weight.
+    """
+    scheduler.order(admin.SetWeight(target, None if isinstance(weight, str) else weight))
+
+
+@click.command(
+    "set-priority",
+    short_help="Set the priority of a program or pod.",
+    context_settings={"ignore_unknown_options": True},  # -5 is a number
+)
+@_TARGET
+@click.argument("priority", metavar="PRIORITY|none", type=_NumberOrNone(MIN_PRIORITY, MAX_PRIORITY))
+@click.pass_obj
+def set_priority(scheduler: "Scheduler", target: str, priority: int | str) -> None:
+    """Set the priority of a client's pod, container or run, from -10 to 10; policy priority orders the queue by it.
+
+    It also moves a client that waits now. `none` removes it. The command is refused for a pod with the annotation
+    nvshare.com/gpu-priority.
+    """
+    scheduler.order(admin.SetPriority(target, None if isinstance(priority, str) else priority))
+
+
+@click.command("set-policy", short_help="Set the order of the queues.")
+@click.argument("policy", type=click.Choice(list(POLICIES)))
+@click.pass_obj
+def set_policy(scheduler: "Scheduler", policy: str) -> None:
+    """Order the queues by arrival (fcfs), by share of GPU time (fair) or by priority, until the scheduler ends.
+
+    Clients that wait already keep their places.
+    """
+    scheduler.order(admin.SetPolicy(policy))
+
+
+@click.command(short_help="Give a program, a pod or all clients of a GPU no turns.")
+@_MAYBE
+@_GPU
+@click.pass_obj
+def pause(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
+    """Give a client's pod, container or run no turns until `nvsharectl resume`, or nobody on a GPU.
+
+    A program that runs releases its lock; its memory may then be moved to the host. It keeps its place in the order.
+    """
+    scheduler.order(admin.SetPause(True, *_one_of(target, gpu)))
+
+
+@click.command(short_help="End `pause`.")
+@_MAYBE
+@_GPU
+@click.pass_obj
+def resume(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
+    """Give a client's pod, container or run turns again, or those of a GPU."""
+    scheduler.order(admin.SetPause(False, *_one_of(target, gpu)))
+
+
+@click.command("yield", short_help="End the turn of a program, or the turns on a GPU, now.")
+@_MAYBE
+@_GPU
+@click.pass_obj
+def yield_turn(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
+    """End the turn of CLIENT, or all turns on a GPU, now, if somebody waits for it. The next in the queue gets it."""
+    scheduler.order(admin.YieldTurn(*_one_of(target, gpu)))
+
+
+def _one_of(target: str | None, gpu: str | None) -> tuple[str | None, str | None]:
+    if (target is None) == (gpu is None):
+        raise click.UsageError("give a CLIENT or POD, or --gpu")
+    return target, gpu
+
+
+ORDERS = (set_weight, set_priority, set_policy, pause, resume, yield_turn)

@@ -1,0 +1,62 @@
+"""What the naive account knows of the operator's orders about clients."""
+
+from core.naive_gpu import NaiveGpu, NaiveSeat
+from nvshare.core import events as ev
+from nvshare.core.model import SECOND, ModeName, Settings
+from nvshare.core.turns import Turns
+
+PRIORITY_STEP_NS = 30 * SECOND
+
+
+class NaiveOrders:
+    """The part of Naive that notes pauses and priorities."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.gpus: dict[str, NaiveGpu] = {}
+        self.mode: ModeName = settings.quantum.mode
+        self.order_number = 0
+        """Who began to wait last has it."""
+        self.paused_gpus: set[str] = set()
+        self.paused_groups: set[str] = set()
+
+    def _PauseSet(self, now: int, event: ev.PauseSet) -> None:  # noqa: N802 - the event's own name
+        """The pause of a group or of a GPU; a client is paused while either is."""
+        paused = self.paused_gpus if event.group is None else self.paused_groups
+        target = event.gpu if event.group is None else event.group
+        (paused.add if event.on else paused.discard)(str(target))
+
+    def is_paused(self, uuid: str, seat: NaiveSeat) -> bool:
+        return uuid in self.paused_gpus or seat.group in self.paused_groups
+
+    def note_paused(self, uuid: str, gpu: NaiveGpu, real: Turns) -> None:
+        """Who is paused and waits leaves the queue, with its rank."""
+        for seat in gpu.named("waiting"):
+            if self.is_paused(uuid, seat) and real.seats[seat.client].state == "blocked":
+                seat.state, seat.rank = "blocked", real.seats[seat.client].kept_rank
+
+    def _PrioritySet(self, now: int, event: ev.PrioritySet) -> None:  # noqa: N802 - the event's own name
+        """A new priority moves the rank by as much as it moves the arrival."""
+        for gpu in self.gpus.values():
+            for seat in (seat for seat in gpu.seats.values() if seat.group == event.group):
+                before = self.handicap(seat)
+                seat.priority = seat.own_priority if event.priority is None else event.priority
+                if seat.rank is not None and seat.state in ("waiting", "blocked", "silent"):
+                    self.order_number += self.handicap(seat) != before
+                    seat.order = self.order_number if self.handicap(seat) != before else seat.order
+                    seat.rank += self.handicap(seat) - before
+
+    def handicap(self, seat: NaiveSeat) -> int:
+        return -max(-10, min(10, seat.priority)) * PRIORITY_STEP_NS if self.settings.policy == "priority" else 0
+
+    def _QuantumSet(self, now: int, event: ev.QuantumSet) -> None:  # noqa: N802 - the event's own name
+        self._set_mode(event.gpu, "fixed")
+
+    def _ModeSet(self, now: int, event: ev.ModeSet) -> None:  # noqa: N802 - the event's own name
+        self._set_mode(event.gpu, event.mode)
+
+    def _set_mode(self, uuid: str | None, mode: ModeName) -> None:
+        for gpu in self.gpus.values() if uuid is None else [self.gpus[uuid]]:
+            gpu.mode = mode
+        if uuid is None:
+            self.mode = mode
