@@ -152,6 +152,9 @@ class Naive(NaiveOrders, MemoryNotes):
         for uuid, gpu in self.gpus.items():
             self.order_number = gpu.unblock(now, node.gpus[uuid].turns, self.order_number)
             self.note_paused(uuid, gpu, node.gpus[uuid].turns)
+            if self.has_new_policy:
+                self.note_policy(gpu, node.gpus[uuid].turns)
+        self.has_new_policy = False
         for action in actions:
             check = getattr(self, "_" + type(action).__name__, None)
             if check is not None:
@@ -243,7 +246,7 @@ class Naive(NaiveOrders, MemoryNotes):
     def _rank(self, seat: NaiveSeat, real: Turns) -> int | None:
         """Worked out again where that is possible, else as the core has it."""
         by_core = real.seats[seat.client].rank
-        if self.settings.policy == "fair" or len(real.seats[seat.client].siblings) > 1:
+        if self.policy == "fair" or len(real.seats[seat.client].siblings) > 1:
             return by_core  # A member of a gang may have the rank of another one.
         rank = seat.since + self.handicap(seat)
         if not seat.may_lag:

@@ -15,8 +15,11 @@ class NaiveOrders:
         self.settings = settings
         self.gpus: dict[str, NaiveGpu] = {}
         self.mode: ModeName = settings.quantum.mode
+        self.policy = settings.policy
         self.order_number = 0
         """Who began to wait last has it."""
+        self.has_new_policy = False
+        """The present step changed the policy."""
         self.paused_gpus: set[str] = set()
         self.paused_groups: set[str] = set()
 
@@ -46,8 +49,21 @@ class NaiveOrders:
                     seat.order = self.order_number if self.handicap(seat) != before else seat.order
                     seat.rank += self.handicap(seat) - before
 
+    def _PolicySet(self, now: int, event: ev.PolicySet) -> None:  # noqa: N802 - the event's own name
+        """Who waits is ranked again, in the order of the queue."""
+        self.has_new_policy, self.policy = event.policy != self.policy, event.policy
+
+    def note_policy(self, gpu: NaiveGpu, real: Turns) -> None:
+        for seat in sorted(gpu.named("waiting"), key=lambda seat: (seat.rank or 0, seat.order)):
+            rank = real.seats[seat.client].rank
+            self.order_number += seat.rank != rank
+            seat.order = self.order_number if seat.rank != rank else seat.order
+            seat.rank = rank if seat.may_lag else None  # Its lag is of the mode in which it came.
+        for seat in gpu.named("blocked", "silent"):
+            seat.rank = real.seats[seat.client].kept_rank
+
     def handicap(self, seat: NaiveSeat) -> int:
-        return -max(-10, min(10, seat.priority)) * PRIORITY_STEP_NS if self.settings.policy == "priority" else 0
+        return -max(-10, min(10, seat.priority)) * PRIORITY_STEP_NS if self.policy == "priority" else 0
 
     def _QuantumSet(self, now: int, event: ev.QuantumSet) -> None:  # noqa: N802 - the event's own name
         self._set_mode(event.gpu, "fixed")

@@ -26,6 +26,7 @@ def pod_changed(pod: str, rest: str) -> ev.PodChanged:
         weight=int(options["weight"]) if "weight" in options else None,
         keeps_limit=keeps_limit,
         shrinks=options["shrinks"] == "true" if "shrinks" in options else None,
+        is_paused=options["paused"] == "true" if "paused" in options else None,
         claims=tuple(f"team/{name}" for name in options.get("claims", "").split(",") if name),
     )
 

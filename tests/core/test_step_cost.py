@@ -76,6 +76,7 @@ STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
     ("asks for budget", lambda client, gpu, lock: ev.BudgetAsked(client, gpu, 1, 5 * GIB)),
     ("returns budget", lambda client, gpu, lock: ev.BudgetReturned(client, gpu, 1, 15 * GIB, 15 * GIB)),
     ("releases its lock and wants another", lambda client, gpu, lock: ev.LockReleased(client, gpu, lock, True)),
+    ("is told to yield", lambda client, gpu, lock: ev.YieldAsked(client)),
     ("is silent", lambda client, gpu, lock: ev.ClientSilent(client)),
     ("ends", lambda client, gpu, lock: ev.ClientLeft(client)),
     ("comes back", lambda client, gpu, lock: registration(client, (gpu,))),

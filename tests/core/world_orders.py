@@ -34,6 +34,9 @@ class WorldOrders(ABC):
         gpu = pick(list(self.node.gpus))
         self.step(ev.YieldAsked(gpu=gpu) if pick([True, False]) else ev.YieldAsked(client=self.last_client))
 
+    def set_policy(self, pick: Pick) -> None:
+        self.step(ev.PolicySet(pick(["fcfs", "fair", "priority"])))
+
     def set_priority(self, pick: Pick) -> None:
         groups = sorted({client.group.key for client in self.node.clients.values()})
         if groups:

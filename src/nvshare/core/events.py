@@ -216,6 +216,7 @@ class PodChanged(Event, frozen=True):
 
     `container_limits` are those of single containers, by the spec, that differ from the pod's `spec_limit`.
     `claims` are the ResourceClaims that it has, by label. `shrinks`: a lowered limit moves memory (core.live_shrink).
+    `is_paused`: it gets no turns (core.orders).
     `keeps_limit`: there is an annotation, it cannot be read, and the caller does not know the value before it, which
     stays in force."""
 
@@ -229,6 +230,7 @@ class PodChanged(Event, frozen=True):
     keeps_limit: bool = False
     claims: tuple[str, ...] = ()
     shrinks: bool | None = None
+    is_paused: bool | None = None
 
 
 class PodRemoved(Event, frozen=True):

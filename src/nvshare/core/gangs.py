@@ -62,6 +62,14 @@ class Gangs:
         gang.seats = dict(sorted((gang.seats | seats).items()))
         for seat in seats.values():
             seat.gang = gang
+        self._even_out_ranks(gang)
+
+    def reranked(self) -> None:
+        """Members may have got other ranks."""
+        for gang in self.all.values():
+            self._even_out_ranks(gang)
+
+    def _even_out_ranks(self, gang: Gang) -> None:
         rank = gang.rank_of(NEVER)
         for uuid, seat in gang.waiting().items():
             self._gpus[uuid].turns.queue.move(seat, rank)

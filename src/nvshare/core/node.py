@@ -77,7 +77,6 @@ class Node:
             ev.BudgetReturned: lambda now, event, out: self._limits.budget_returned(now, event),
             ev.SchedulingSwitched: self._note_switched,
             ev.LimitSet: self._note_limit,
-            ev.PodChanged: lambda now, event, out: self._limits.pod_changed(event, out),
             ev.PodRemoved: lambda now, event, out: self._limits.groups.pod_removed(event.pod),
             ev.PodsListed: lambda now, event, out: self._limits.pods_listed(out),
             ev.ClaimPrepared: lambda now, event, out: self._limits.claim_prepared(event, out),

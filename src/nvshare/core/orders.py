@@ -2,11 +2,12 @@
 and that holders give their locks back now.
 
 Weight, priority and pause of a group are kept in the group (core.limits.groups), so they hold for its processes to
-come. An annotation counts more than the operator. Which clients of a GPU are paused is kept in core.turns;
-core.host_memory takes them out of the queue, with their rank, and holders among them drop their locks.
+come. A pod's annotations are orders too, and count more than the operator's. Which clients of a GPU are paused is kept
+in core.turns; core.host_memory takes them out of the queue, with their rank, and holders among them drop their locks.
 
-A new priority moves a client that waits by as much as it would have moved its arrival. A new policy is for those who
-start to wait from then on: every rank is an arrival time that is moved by a bounded amount (core.policies)."""
+A rank is an arrival time that is moved by a bounded amount (core.policies). A new priority or policy also changes the
+ranks of those who wait: to what they would be if the order had been in force when they came. So the bound on waiting
+holds, with the longest horizon of the policies that were in force."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from nvshare.core.actions import Action, NoteOrder, Refuse
 from nvshare.core.client import Client
 from nvshare.core.gangs import Gangs
 from nvshare.core.gpu import Gpu
+from nvshare.core.limits.groups import POD_PREFIX, Group
 from nvshare.core.limits.memory_limits import MemoryLimits, apply_rank
 from nvshare.core.model import QuantumRule, Settings
 from nvshare.core.policies import POLICIES
@@ -46,6 +48,7 @@ class Orders:
             ev.PrioritySet: lambda now, event, out: self._set_order(event, out, priority=event.priority),
             ev.PauseSet: self._note_pause,
             ev.YieldAsked: self._note_yield,
+            ev.PodChanged: self._note_pod,
         }
 
     def concern(self, gpu: Gpu) -> bool:
@@ -55,11 +58,11 @@ class Orders:
     def found(self, gpu: Gpu) -> None:
         """A GPU is new."""
         gpu.turns.rule_changed(self.rule)
-        gpu.turns.ranking.set(self.policy)
+        self._set_policy(gpu)
 
     def registered(self, now: int, client: Client) -> None:
         """A client is new: it is paused if its group or its GPU is."""
-        if client.group.order.is_paused or any(self._gpus[uuid].is_paused for uuid in client.seats):
+        if client.group.is_paused or any(self._gpus[uuid].is_paused for uuid in client.seats):
             self._pause(now, client)
 
     # Of all clients.
@@ -77,10 +80,31 @@ class Orders:
     def _note_policy(self, now: int, event: ev.PolicySet, out: list[Action]) -> None:
         if event.policy not in POLICIES:
             out.append(Refuse(f"no such policy: {event.policy}; there are {', '.join(POLICIES)}"))
-            return
-        self.policy = event.policy
-        for gpu in self._gpus.values():
-            gpu.turns.ranking.set(event.policy)
+        elif event.policy != self.policy:
+            self.policy = event.policy
+            self._rerank(lambda: [self._set_policy(gpu) for gpu in self._gpus.values()])
+
+    def _set_policy(self, gpu: Gpu) -> None:
+        gpu.turns.ranking.set(self.policy, gpu.turns.seats.values())
+
+    def _rerank(self, change: Callable[[], object]) -> None:
+        """Those who wait get the ranks that they would have if the change had been made before they came."""
+        before = [
+            (gpu, seat, gpu.turns.ranking.handicap(seat))
+            for gpu in self._gpus.values()
+            for seat in (*gpu.turns.queue, *(seat for seat in gpu.turns.seats.values() if seat.rank is None))
+        ]
+        change()
+        for gpu, seat, handicap in before:
+            self._move(gpu, seat, gpu.turns.ranking.handicap(seat) - handicap)
+        self._gangs.reranked()
+
+    def _move(self, gpu: Gpu, seat: Seat, by_ns: int) -> None:
+        if by_ns and seat.rank is not None:
+            gpu.turns.queue.move(seat, seat.rank + by_ns)
+            self._gangs.touch(gpu)
+        elif seat.kept_rank is not None:
+            seat.kept_rank += by_ns
 
     # Of one group.
 
@@ -88,34 +112,33 @@ class Orders:
         group = self._limits.groups.find(event.group, event.group)
         for field in changes:
             if getattr(group, field) is not None:
-                out.append(
-                    Refuse(f"{group.label} has an annotation nvshare.com/gpu-{field}, which counts; change that")
-                )
+                out.append(_annotated(group, field))
                 return
         self._limits.groups.order(group, replace(group.order, **changes), out)
-        for client in self._members(event.group):
-            before = {uuid: self._handicap(seat) for uuid, seat in client.seats.items()}
-            apply_rank(client)
-            for uuid, seat in client.seats.items():
-                self._move(self._gpus[uuid], seat, self._handicap(seat) - before[uuid])
-            out.append(NoteOrder(client.id))
+        members = self._members(event.group)
+        self._rerank(lambda: [apply_rank(client) for client in members])
+        out.extend(NoteOrder(client.id) for client in members)
 
-    def _handicap(self, seat: Seat) -> int:
-        """By how much the policy moves the arrival of a client."""
-        return POLICIES[self.policy].rank(0, seat)
-
-    def _move(self, gpu: Gpu, seat: Seat, by_ns: int) -> None:
-        if seat.rank is not None:
-            gpu.turns.queue.move(seat, seat.rank + by_ns)
-            self._gangs.touch(gpu)
-        elif seat.kept_rank is not None:
-            seat.kept_rank += by_ns
+    def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:
+        """Its annotations are orders too."""
+        group = self._limits.groups.find(POD_PREFIX + event.pod, event.label)
+        said, was_paused = (group.priority, group.weight, group.pause), group.is_paused
+        self._rerank(lambda: self._limits.pod_changed(event, out))
+        members = self._members(group.key)
+        if group.is_paused != was_paused:
+            for client in members:
+                self._pause(now, client)
+        if said != (group.priority, group.weight, group.pause):
+            out.extend(NoteOrder(client.id) for client in members)
 
     # Who gets no turns.
 
     def _note_pause(self, now: int, event: ev.PauseSet, out: list[Action]) -> None:
         if event.group is not None:
             group = self._limits.groups.find(event.group, event.group)
+            if group.pause is not None:
+                out.append(_annotated(group, "pause"))
+                return
             self._limits.groups.order(group, replace(group.order, is_paused=event.on), out)
             concerned = self._members(event.group)
         else:
@@ -133,7 +156,7 @@ class Orders:
         """Pause a client at the GPUs at which it is to be paused, and at no others."""
         for uuid, seat in client.seats.items():
             gpu = self._gpus[uuid]
-            if client.group.order.is_paused or gpu.is_paused:
+            if client.group.is_paused or gpu.is_paused:
                 self._gangs.unlink(now, uuid, seat)
                 gpu.turns.paused.add(client.id)
             else:
@@ -142,11 +165,20 @@ class Orders:
 
     def _note_yield(self, now: int, event: ev.YieldAsked, out: list[Action]) -> None:
         """Holders for whose GPU somebody waits drop their locks."""
-        for gpu in self._gpus.values():
-            for seat in list(gpu.turns.staying.values()) if gpu.turns.queue.order else ():
-                if event.gpu == gpu.uuid or event.client == seat.client:
-                    gpu.turns.preempt(now, seat, "operator", out)
-                    self._gangs.touch(gpu)
+        if event.client is not None:
+            client = self._clients.get(event.client)
+            seats = [(self._gpus[uuid], seat) for uuid, seat in client.seats.items()] if client is not None else []
+        else:
+            at = self._gpus.get(event.gpu or "")
+            seats = [(at, seat) for seat in at.turns.staying.values()] if at is not None else []
+        for gpu, seat in seats:
+            if seat.state == "staying" and gpu.turns.queue.order:
+                gpu.turns.preempt(now, seat, "operator", out)
+                self._gangs.touch(gpu)
 
     def _members(self, group: str) -> list[Client]:
         return [client for client in self._clients.values() if client.group.key == group]
+
+
+def _annotated(group: Group, what: str) -> Refuse:
+    return Refuse(f"{group.label} has an annotation nvshare.com/gpu-{what}, which counts; change that")

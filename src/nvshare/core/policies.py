@@ -8,7 +8,7 @@ Every rank is an arrival time moved by a bounded handicap: of two clients, one t
 after the other has the higher rank. A mode may add a lag of its own, bounded too. core.modes.mode states the longest
 wait that follows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nvshare.core.model import DEFAULT_WEIGHT, SECOND
 from nvshare.core.seat import Seat
@@ -53,18 +53,25 @@ POLICIES: dict[str, Policy] = {
 
 
 class Ranking:
-    """The policy of one GPU, and the tags if it uses them."""
+    """The policy of one GPU, and the clock of the tags if it uses them."""
 
     def __init__(self, policy: str) -> None:
         self._policy = POLICIES[policy]
         self.clock = FairClock() if self._policy.uses_tags else None
         self.horizon_ns = self._policy.horizon_ns
-        """The longest of the policies that were in force: who waits may have the rank of an earlier one."""
+        """The longest of the policies that were in force: clients that wait arrived under an earlier one."""
 
-    def set(self, policy: str) -> None:
+    def set(self, policy: str, seats: Iterable[Seat]) -> None:
+        """Tags start again, because GPU time is not counted under other policies."""
         self._policy = POLICIES[policy]
-        self.clock = (self.clock or FairClock()) if self._policy.uses_tags else None
         self.horizon_ns = max(self.horizon_ns, self._policy.horizon_ns)
+        self.clock = FairClock() if self._policy.uses_tags else None
+        for seat in seats:
+            seat.tag = 0
+
+    def handicap(self, seat: Seat) -> int:
+        """By how much the policy moves the arrival of a client that waits."""
+        return self._policy.rank(0, seat)
 
     def rank(self, now: int, seat: Seat, staying: Mapping[int, Seat], *, from_rest: bool) -> int:
         """Of a client that starts to wait."""

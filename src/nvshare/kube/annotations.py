@@ -15,6 +15,7 @@ from nvshare.record import Record
 MEMORY_LIMIT = "nvshare.com/gpu-memory-limit"
 PRIORITY = "nvshare.com/gpu-priority"
 WEIGHT = "nvshare.com/gpu-weight"
+PAUSE = "nvshare.com/gpu-pause"
 MEMORY_SHRINK = "nvshare.com/gpu-memory-shrink"
 SPEC_LIMIT = "NVSHARE_GPU_MEMORY_LIMIT"
 _MIRROR = "kubernetes.io/config.mirror"
@@ -108,6 +109,7 @@ class PodSettings(Record, frozen=True):
     """Its ResourceClaims, `namespace/name`."""
     shrinks: bool | None = None
     """Whether a lowered limit moves memory in use to the host."""
+    is_paused: bool | None = None
 
 
 def label(pod: Pod) -> str:
@@ -167,6 +169,7 @@ def read_settings(pod: Pod, before: PodSettings) -> tuple[PodSettings, list[Comp
         keeps_limit=limit is None and MEMORY_LIMIT in annotations,
         claims=claims_of(pod),
         shrinks=read(MEMORY_SHRINK, _truth, before.shrinks),
+        is_paused=read(PAUSE, _truth, before.is_paused),
     )
     return settings, complaints
 

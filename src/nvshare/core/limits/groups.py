@@ -49,7 +49,8 @@ class Group:
 
     __slots__ = (
         "annotation", "claimed", "claims", "container_limits", "environment", "is_listed", "is_pod", "is_removed",
-        "keeps_limit", "key", "label", "limits", "operator", "order", "priority", "provisional", "shrinks", "weight",
+        "keeps_limit", "key", "label", "limits", "operator", "order", "pause", "priority",
+        "provisional", "shrinks", "weight",
     )  # fmt: skip
 
     def __init__(self, key: str, label: str, claims: ClaimLimits) -> None:
@@ -73,6 +74,8 @@ class Group:
         """The pod's limit as its clients were told by an earlier daemon."""
         self.operator: int | None = None
         self.order = NO_ORDER
+        self.pause: bool | None = None
+        """What the pod's annotation says; None: there is none, and the operator's order counts."""
         self.provisional: int | None = None
         self.environment: int | None = None
         self.container_limits: tuple[int, ...] = ()
@@ -111,6 +114,10 @@ class Group:
         come. The pid of a process that has ended may be another one's, and a removed pod does not come back."""
         is_expected = not self.is_removed and not self.key.startswith(PROCESS_PREFIX)
         return self.is_listed or (is_expected and self.is_ordered)
+
+    @property
+    def is_paused(self) -> bool:
+        return self.order.is_paused if self.pause is None else self.pause
 
     @property
     def is_ordered(self) -> bool:
@@ -242,6 +249,7 @@ class Groups:
             group.annotation, group.claimed = event.limit, None
         group.container_limits = event.container_limits
         group.priority, group.weight, group.shrinks = event.priority, event.weight, event.shrinks
+        group.pause = event.is_paused
         group.claims.names = event.claims
         _report(group, old, out)
         return group
