@@ -56,7 +56,7 @@ def test_weight_and_priority_are_set_and_removed(daemon: Daemon) -> None:
 
 
 def test_the_policy_of_a_running_scheduler_is_changed(daemon: Daemon) -> None:
-    assert daemon.ctl("set-policy", "fair").startswith("Policy set to fair, for programs that start to wait")
+    assert daemon.ctl("set-policy", "fair").startswith("Policy set to fair, also for programs that wait now")
     assert daemon.status()["policy"] == "fair"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from core.pods_and_claims import claim_prepared, options_of, pod_changed, size_or_none
-from core.words import Teller, order_of, parse_number, parse_size, parse_time, pause_of, time
+from core.words import Teller, order_of, parse_number, parse_size, parse_time, pause_of, time, yield_of
 from nvshare.core import events as ev
 from nvshare.core.actions import GiveLock, TellCapacity
 from nvshare.core.model import Claim, HostRoom, Memory, ProcessMemory, QuantumRule, Settings
@@ -268,13 +268,10 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
      _event(lambda s, m: ev.ModeSet(m["mode"], m["gpu"]))),  # type: ignore[arg-type]
     (r"operator switches (?P<on>on|off)", _event(lambda s, m: ev.SchedulingSwitched(m["on"] == "on"))),
     (r"operator sets policy (?P<policy>\w+)", _event(lambda s, m: ev.PolicySet(m["policy"]))),
-    (r"operator sets (?P<what>weight|priority) of (?P<group>\S+) to (?P<value>\S+)",
-     _event(lambda s, m: order_of(m["what"], m["group"], m["value"]))),
+    (r"operator sets (weight|priority) of (\S+) to (\S+)", _event(lambda s, m: order_of(*m.groups()))),
     (r"operator (?P<what>pauses|resumes) (?P<target>\S+)", _event(lambda s, m: pause_of(m["what"], m["target"]))),
-    (r"operator lets (?P<target>\S+) yield", _event(lambda s, m: (
-        ev.YieldAsked(client=s.ids[m["target"]]) if m["target"] in s.ids else ev.YieldAsked(gpu=m["target"])))),
-    (r"operator limits (?P<group>\S+) to (?P<size>\S+)",
-     _event(lambda s, m: ev.LimitSet(m["group"], parse_size(m["size"])))),
+    (r"operator lets (?P<target>\S+) yield", _event(lambda s, m: yield_of(s.ids, m["target"]))),
+    (r"operator limits (\S+) to (\S+)", _event(lambda s, m: ev.LimitSet(m[1], parse_size(m[2])))),
     (r"operator clears the limit of (?P<group>\S+)", _event(lambda s, m: ev.LimitSet(m["group"], None))),
     (rf"{_WHO} joins (?P<rest>.*)", Stage.join),
     (rf"{_WHO} falls silent", _event(lambda s, m: ev.ClientSilent(s.ids[m["who"]]))),

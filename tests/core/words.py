@@ -62,6 +62,10 @@ def pause_of(what: str, target: str) -> ev.Event:
     return ev.PauseSet(what == "pauses", target if is_group else None, None if is_group else target)
 
 
+def yield_of(ids: dict[str, int], target: str) -> ev.Event:
+    return ev.YieldAsked(client=ids[target]) if target in ids else ev.YieldAsked(gpu=target)
+
+
 class Teller:
     """Tells actions by the names that a story gave its clients."""
 
@@ -91,6 +95,8 @@ def _long_wait(t: Teller, a: ac.ReportLongWait) -> str:
     if not a.place:
         whose = t.name(a.holder)
         return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}: the host cannot take the memory of {whose}"
+    if a.is_paused:
+        return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}: it is paused"
     holder = f"{t.name(a.holder)} has held it for {time(a.held_ns)}" if a.holders else "nobody holds it"
     others = f", with {a.holders - 1} more" if a.holders > 1 else ""
     return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}, place {a.place}: {holder}{others}"

@@ -10,6 +10,7 @@ from kube.fake_apiserver import pod
 from nvshare.kube.annotations import (
     MEMORY_LIMIT,
     MEMORY_SHRINK,
+    PAUSE,
     PRIORITY,
     SPEC_LIMIT,
     WEIGHT,
@@ -32,11 +33,18 @@ def decode(item: dict[str, Any]) -> Pod:
 def test_annotations_and_the_specs_environment_are_read() -> None:
     item = pod(
         "p",
-        annotations={MEMORY_LIMIT: "8Gi", PRIORITY: "-5", WEIGHT: "3", MEMORY_SHRINK: "false", "other": "x"},
+        annotations={
+            MEMORY_LIMIT: "8Gi",
+            PRIORITY: "-5",
+            WEIGHT: "3",
+            MEMORY_SHRINK: "false",
+            PAUSE: "true",
+            "other": "x",
+        },
         env=[{"name": SPEC_LIMIT, "value": "2Gi"}],
     )
     assert read_settings(decode(item), PodSettings()) == (
-        PodSettings(limit=8 * GIB, spec_limit=2 * GIB, priority=-5, weight=3, shrinks=False),
+        PodSettings(limit=8 * GIB, spec_limit=2 * GIB, priority=-5, weight=3, shrinks=False, is_paused=True),
         [],
     )
     assert label(decode(item)) == "default/p"
@@ -53,8 +61,8 @@ def test_a_pod_that_says_nothing_wishes_nothing() -> None:
 
 
 def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
-    item = pod("p", annotations={MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0", MEMORY_SHRINK: "no"})
-    before = PodSettings(limit=GIB, priority=2, weight=7, shrinks=True)
+    item = pod("p", annotations={MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0", MEMORY_SHRINK: "no", PAUSE: "yes"})
+    before = PodSettings(limit=GIB, priority=2, weight=7, shrinks=True, is_paused=True)
     settings, complaints = read_settings(decode(item), before)
     assert settings == before
     assert [(complaint.key, complaint.value) for complaint in complaints] == [
@@ -62,6 +70,7 @@ def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
         (PRIORITY, "1.5"),
         (WEIGHT, "0"),
         (MEMORY_SHRINK, "no"),
+        (PAUSE, "yes"),
     ]
 
 

@@ -186,7 +186,7 @@ class Chaos:
             ev.WeightSet(group, chance.choice((None, 1, 1000))),
             ev.PrioritySet(group, chance.choice((None, -10, 10))),
             ev.PauseSet(chance.random() < 0.4, group),
-            ev.PauseSet(chance.random() < 0.3, None, gpu or next(iter(self.node.gpus))),
+            ev.PauseSet(chance.random() < 0.3, None, gpu or "GPU-none"),
             ev.YieldAsked(None, gpu),
         ]
         return chance.choice(events)

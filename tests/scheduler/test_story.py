@@ -77,7 +77,17 @@ def test_a_paused_client_is_told_how_that_ends() -> None:
     )
     assert told(node, 1, 1) == told_so.format("0001")
     node.handle(0, ev.PauseSet(True, gpu=GPU))
+    node.handle(0, ev.PauseSet(False, "run/1"))
     assert told(node, 1, 1) == told_so.format("--gpu 0")
+
+
+def test_a_client_paused_by_an_annotation_is_told_so() -> None:
+    node = node_with()
+    node.handle(0, ev.ClientRegistered(1, "pod/p1", "team/p1", "held", (Claim(GPU, 10 * GIB),)))
+    node.handle(0, ev.PodChanged("p1", "team/p1", is_paused=True))
+    assert told(node, 1, 1) == (
+        "held (0001) gets no turn on GPU 0 (GPU-11111111): its pod has the annotation nvshare.com/gpu-pause."
+    )
 
 
 def test_while_scheduling_is_off_everybody_may_run() -> None:

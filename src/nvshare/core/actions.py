@@ -74,7 +74,8 @@ class TellContended(Action, frozen=True):
 
 class ReportLongWait(Action, frozen=True):
     """Tell a client and the observers that it has waited long, and who holds the GPU. Place 0: it is in no queue,
-    because its turn would evict memory of `holder` that the host cannot take."""
+    because its turn would evict memory of `holder` that the host cannot take. `is_paused`: it is in no queue because it is
+    paused, and its place would be behind the last."""
 
     client: int
     gpu: str
@@ -83,6 +84,7 @@ class ReportLongWait(Action, frozen=True):
     holders: int
     holder: int
     held_ns: int
+    is_paused: bool = False
 
 
 class UpdateLimit(Action, frozen=True):

@@ -79,11 +79,12 @@ class Notices:
     def _report_long_wait(self, now: int, seat: Seat, out: list[Action]) -> None:
         turns = self._turns
         waited = now - seat.waited_since
-        if seat.state == "blocked" and seat.client not in turns.paused:
+        is_paused = seat.client in turns.paused
+        if seat.state == "blocked" and not is_paused:
             whose = who_blocks(turns, seat).client
             out.append(ReportLongWait(seat.client, turns.uuid, 0, waited, 1, whose, 0))
             return
         running = sorted(turns.running(), key=lambda holder: holder.held_since)
         holder, held = (running[0].client, now - running[0].held_since) if running else (0, 0)
         place = turns.waits.place(seat)
-        out.append(ReportLongWait(seat.client, turns.uuid, place, waited, len(running), holder, held))
+        out.append(ReportLongWait(seat.client, turns.uuid, place, waited, len(running), holder, held, is_paused))

@@ -55,6 +55,8 @@ class SeatSnapshot(Record, frozen=True):
     """Why page faults alone move its memory; empty: it moves it in bulk, or its library is too old to say."""
     expected_start_ns: int | None = None
     """Of the first waiting clients: they will probably start within this time (core.expected_start)."""
+    paused_by: Literal["annotation", "operator", "GPU"] | None = None
+    """Why it gets no turns: its pod's annotation, the operator's order for its group, or the pause of the GPU."""
     together: tuple[str, ...] = ()
     """The other GPUs of its gang (core.gangs): the locks on all of them are given and taken together."""
 
@@ -225,6 +227,12 @@ def _state(node: Node, gpu: Gpu, seat: Seat) -> SeatState:
     return "paused" if is_held_back else SHOWN_AS[seat.state]
 
 
+def _paused_by(gpu: Gpu, group: Group) -> Literal["annotation", "operator", "GPU"] | None:
+    if group.is_paused:
+        return "operator" if group.pause is None else "annotation"
+    return "GPU" if gpu.is_paused else None
+
+
 def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSnapshot:
     share = client.group.limits[uuid].shares[client.id]
     held = now - seat.held_since if seat.lock else 0
@@ -237,6 +245,7 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         is_running=bool(seat.lock),
         since_ns=held + waited,
         place=place,
+        paused_by=_paused_by(gpu, client.group),
         memory_allocated=seat.reported.used,
         swappable=seat.memory.swappable,
         unswappable=seat.memory.unswappable,

@@ -61,7 +61,7 @@ def set_priority(scheduler: "Scheduler", target: str, priority: int | str) -> No
 def set_policy(scheduler: "Scheduler", policy: str) -> None:
     """Order the queues by arrival (fcfs), by share of GPU time (fair) or by priority, until the scheduler ends.
 
-    Clients that wait already keep their places.
+    Clients that wait already are ordered again.
     """
     scheduler.order(admin.SetPolicy(policy))
 
@@ -73,7 +73,8 @@ def set_policy(scheduler: "Scheduler", policy: str) -> None:
 def pause(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
     """Give a client's pod, container or run no turns until `nvsharectl resume`, or nobody on a GPU.
 
-    A program that runs releases its lock; its memory may then be moved to the host. It keeps its place in the order.
+    A program that runs releases its lock; its memory may then be moved to the host. It keeps its rank in the order.
+    The command is refused for a pod with the annotation nvshare.com/gpu-pause.
     """
     scheduler.order(admin.SetPause(True, *_one_of(target, gpu)))
 

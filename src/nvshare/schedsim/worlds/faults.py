@@ -193,6 +193,27 @@ def _set_quantum(world: World) -> None:
     world.daemon.tell(ev.QuantumSet(quantum, world.chance.choice([None, *GPUS])))
 
 
+def _pause(world: World) -> None:
+    """A group or a GPU gets no turns for a while."""
+    group = world.chance.choice(["run/a", "run/b", None])
+    gpu = world.chance.choice(GPUS) if group is None else None
+    world.daemon.tell(ev.PauseSet(True, group, gpu))
+    resume = ev.PauseSet(False, group, gpu)
+    world.timeline.at(world.chance.randrange(10 * SECOND), lambda: world.daemon.tell(resume))
+
+
+def _give_order(world: World) -> None:
+    """The operator changes ranks, or ends turns."""
+    group = world.chance.choice(["run/a", "run/b"])
+    orders: list[ev.Event] = [
+        ev.YieldAsked(gpu=world.chance.choice(GPUS)),
+        ev.PolicySet(world.chance.choice(["fcfs", "fair", "priority"])),
+        ev.WeightSet(group, world.chance.choice([None, 1, 1000])),
+        ev.PrioritySet(group, world.chance.choice([None, -10, 10])),
+    ]
+    world.daemon.tell(world.chance.choice(orders))
+
+
 FAULTS: dict[Callable[[World], None], float] = {
     _lose_connection: 3,
     _stop: 4,
@@ -211,4 +232,6 @@ FAULTS: dict[Callable[[World], None], float] = {
     _measure: 1,
     _switch_off: 0.3,
     _set_quantum: 0.5,
+    _pause: 0.5,
+    _give_order: 1,
 }

@@ -20,6 +20,8 @@ def clients_of(step: Step) -> frozenset[int]:
 def describe(step: Step, names: Ids = IDS) -> list[str]:
     """A step in sentences, one for each thing worth a line."""
     lines = _describe_event(step.event, names)
+    if isinstance(step.event, ev.PodChanged) and any(isinstance(action, ac.NoteOrder) for action in step.actions):
+        lines.append(_describe_annotations(step.event))
     given = {(action.client, action.gpu) for action in step.actions if isinstance(action, ac.GiveLock)}
     for action in step.actions:
         if not (isinstance(action, ac.AnnounceRoom) and (action.client, action.gpu) in given):
@@ -79,6 +81,12 @@ def _describe_order(event: ev.Event, names: Ids) -> list[str]:
             return []
 
 
+def _describe_annotations(pod: ev.PodChanged) -> str:
+    said = {"priority": pod.priority, "weight": pod.weight, "pause": pod.is_paused}
+    named = [f"{what} {str(value).lower()}" for what, value in said.items() if value is not None]
+    return f"Annotations of pod {pod.label}: {', '.join(named) or 'no priority, weight or pause'}"
+
+
 def _ordered(what: str, group: str, value: int | None) -> str:
     return f"{what} of {group} " + ("is no longer the operator's" if value is None else f"set to {value}")
 
@@ -130,6 +138,9 @@ def _describe_wait(action: ac.Action, names: Ids) -> list[str]:
         case ac.ReportLongWait(place=0):
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"
             return [f"Client {names.client(action.client)} {waited}: no host memory for {names.client(action.holder)}"]
+        case ac.ReportLongWait(is_paused=True):
+            waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"
+            return [f"Client {names.client(action.client)} {waited}: it is paused"]
         case ac.ReportLongWait():
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}, place {action.place}"
             held = f"held by {names.client(action.holder)} for {_duration(action.held_ns)}"

@@ -41,12 +41,20 @@ def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
         case "blocked":
             return f"{who} has been waiting for {where} for {since}: {_missing_on_host(node, seat)}."
         case "paused":
-            what = f"--gpu {gpu.uuid if gpu.index is None else gpu.index}" if gpu.is_paused else client_name(client.id)
-            return f"{who} gets no turn on {where}: the operator paused it; `nvsharectl resume {what}` ends that."
+            return f"{who} gets no turn on {where}: {_pause(client, seat, gpu)}."
         case "silent":
             return f"{who} did not release {where} in time and has been silent since; it waits again when it is heard."
         case _:
             return f"{who} has no work for {where}."
+
+
+def _pause(client: ClientSnapshot, seat: SeatSnapshot, gpu: GpuSnapshot) -> str:
+    if seat.paused_by == "annotation":
+        return "its pod has the annotation nvshare.com/gpu-pause"
+    what = client_name(client.id)
+    if seat.paused_by == "GPU":
+        what = f"--gpu {gpu.uuid if gpu.index is None else gpu.index}"
+    return f"the operator paused it; `nvsharectl resume {what}` ends that"
 
 
 def _start(seat: SeatSnapshot) -> str:

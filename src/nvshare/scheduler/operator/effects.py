@@ -38,7 +38,7 @@ def effect_of(node: Node, step: Step, names: Ids) -> str:
 
 def _concerned(step: Step) -> str:
     if isinstance(step.event, ev.PolicySet):
-        return ", for programs that start to wait from now on"
+        return ", also for programs that wait now"
     count = sum(isinstance(action, NoteOrder) for action in step.actions)
     return f"; {count} process{'' if count == 1 else 'es'} now"
 

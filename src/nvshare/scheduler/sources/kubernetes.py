@@ -124,7 +124,9 @@ class Kubernetes:
         whom = "no client: its memory does not fit" if holder is None else f"{holder.group.label} ({holder.name})"
         gpu = gpu_described(self._engine.node.gpus[wait.gpu])
         text = f"Process {client.pid} ({client_name(wait.client)}) has waited {wait.waited_ns // SECOND} s for {gpu}"
-        if wait.place:
+        if wait.is_paused:
+            text += ": it is paused, by its annotation nvshare.com/gpu-pause or by `nvsharectl pause`"
+        elif wait.place:
             text += f", place {wait.place}; it is held by {whom}"
         else:
             text += f": its turn would evict GPU memory of {whom}, and there is no host memory for that"
