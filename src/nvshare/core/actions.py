@@ -74,8 +74,8 @@ class TellContended(Action, frozen=True):
 
 class ReportLongWait(Action, frozen=True):
     """Tell a client and the observers that it has waited long, and who holds the GPU. Place 0: it is in no queue,
-    because its turn would evict memory of `holder` that the host cannot take. `is_paused`: it is in no queue because it is
-    paused, and its place would be behind the last."""
+    because its turn would evict memory of `holder` that the host cannot take. `is_paused`: it is in no queue because
+    it is paused, and its place would be behind the last."""
 
     client: int
     gpu: str
