@@ -3,6 +3,8 @@
 A request is one line. The answer is one line, Done or Failed or a result; `events --follow` continues with a line for
 each step. Requests are tagged unions: an unknown one, or one with a wrong field, is answered with Failed."""
 
+from typing import Literal
+
 import msgspec
 
 from nvshare.core.model import ModeName
@@ -78,6 +80,13 @@ class GetLimits(Request, frozen=True, tag="limits"):
     pass
 
 
+class GetReport(Request, frozen=True, tag="report"):
+    """What programs used in the last `since_s` seconds, by user, pod, name of the program, or GPU."""
+
+    since_s: float
+    by: Literal["user", "pod", "name", "gpu"]
+
+
 class GetEvents(Request, frozen=True, tag="events"):
     follow: bool = False
     last: int = 100
@@ -96,7 +105,7 @@ class GetStory(Request, frozen=True, tag="story"):
 
 
 AnyOrder = SetQuantum | SetMode | SetPolicy | SetScheduling | SetLimit | SetWeight | SetPriority | SetPause | YieldTurn
-AnyRequest = GetStatus | GetLimits | GetEvents | GetStory | AnyOrder
+AnyRequest = GetStatus | GetLimits | GetReport | GetEvents | GetStory | AnyOrder
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field="answer"):
@@ -125,6 +134,28 @@ class Limits(Answer, frozen=True, tag="limits"):
     limits: tuple[LimitSnapshot, ...]
 
 
+class ReportRow(msgspec.Struct, frozen=True):
+    """`key` is a user ID, the label of a pod or run, the name of a program, or the UUID of a GPU."""
+
+    key: str
+    label: str
+    held_seconds: float
+    memory_byte_seconds: float
+    waiting_seconds: float
+    switches: int
+    moved_in_bytes: int
+    moved_out_bytes: int
+
+
+class Report(Answer, frozen=True, tag="report"):
+    """The sums from `begin` to `end`, seconds since 1970."""
+
+    begin: float
+    end: float
+    by: Literal["user", "pod", "name", "gpu"]
+    rows: tuple[ReportRow, ...]
+
+
 class StepLine(Answer, frozen=True, tag="step"):
     """One thing that happened, in words."""
 
@@ -140,7 +171,7 @@ class Story(Answer, frozen=True, tag="story"):
     steps: tuple[StepLine, ...]
 
 
-AnyAnswer = Done | Failed | Status | Limits | StepLine | Story
+AnyAnswer = Done | Failed | Status | Limits | Report | StepLine | Story
 
 _REQUESTS: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
 _ANSWERS: msgspec.json.Decoder[AnyAnswer] = msgspec.json.Decoder(AnyAnswer)

@@ -52,6 +52,7 @@ class Config(Record, frozen=True):
     max_clients: int
     max_clients_per_group: int
     journal_steps: int
+    usage_file: str
     journal_file: str
     journal_file_bytes: int
     log_level: str
@@ -159,14 +160,9 @@ OPTIONS: tuple[Option, ...] = (
         "N",
     ),
     Option("journal_steps", "10000", read.integer(10, 1_000_000), "number of steps kept for `events` and `story`", "N"),
+    Option("usage_file", "", read.optional_path, "file of `nvsharectl report`, if not beside operator-socket", "PATH"),
     Option("journal_file", "", read.optional_path, "also write every step to this file, as JSON lines", "PATH"),
-    Option(
-        "journal_file_bytes",
-        "67108864",
-        read.integer(65_536, 1 << 40),
-        "size at which the journal file is started again",
-        "N",
-    ),
+    Option("journal_file_bytes", "67108864", read.integer(65_536, 1 << 40), "size at which it is begun again", "N"),
     _one_of("log_level", "info", "debug|info|warning|error", "lowest level that is logged"),
     _one_of("log_format", "text", "text|json", "format of the log"),
     Option("http", "", read.address, "address of the live page, /metrics and /healthz", "ADDRESS:PORT"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from nvshare.admin import Status, StepLine, client_name
+from nvshare.admin import Report, ReportRow, Status, StepLine, client_name
 from nvshare.core.model import SECOND
 from nvshare.core.snapshot import ClaimSnapshot, ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot
 
@@ -37,6 +37,7 @@ SIZES = frozenset(
 )
 OWN_RULES = frozenset({"id", "last_scheduled_ns", "reserved_for", "seats"})
 """Fields of snapshots that are not only renamed."""
+REPORT_HEAD = ("schema_version", "begin", "end", "by")
 HEAD = ("schema_version", "version", "host", "started", "time", "scheduling", "settling", "policy")
 
 
@@ -80,6 +81,12 @@ def limit_document(limit: LimitSnapshot) -> dict[str, Any]:
     return _renamed(limit)
 
 
+def report_document(report: Report) -> dict[str, Any]:
+    """`nvsharectl report -o json`."""
+    rows = [msgspec.to_builtins(row) for row in report.rows]
+    return {**dict(zip(REPORT_HEAD, (SCHEMA_VERSION, report.begin, report.end, report.by), strict=True)), "rows": rows}
+
+
 def event_document(line: StepLine) -> dict[str, Any]:
     """A line of `nvsharectl events -o json`."""
     return {"time": line.time, "text": line.text, "clients": list(line.clients)}
@@ -118,6 +125,7 @@ def schema() -> dict[str, Any]:
         {"id": text, **_fields(ClientSnapshot), **_fields(SeatSnapshot)} | {"last_scheduled_time": _or_null(number)}
     )
     gpu = _object({**_fields(GpuSnapshot), "reserved_for": _or_null(text), "clients": _list_of("client")})
+    report = dict(zip(REPORT_HEAD, ({"const": SCHEMA_VERSION}, number, number, text), strict=True))
     event = _object({"time": number, "text": text, "clients": {"type": "array", "items": text}})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -129,6 +137,8 @@ def schema() -> dict[str, Any]:
             "claim": _object(_fields(ClaimSnapshot)),
             "limit": _object(_fields(LimitSnapshot)),
             "event": event,
+            "report": _object({**report, "rows": _list_of("use")}),
+            "use": _object(_fields(ReportRow)),
         },
     }
 

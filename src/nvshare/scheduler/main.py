@@ -31,6 +31,7 @@ from nvshare.scheduler.listening_socket import ListeningSocket
 from nvshare.scheduler.observe.journal import Journal, JournalFile
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.metrics import Metrics
+from nvshare.scheduler.observe.usage_file import UsageFile
 from nvshare.scheduler.operator.control import Control
 from nvshare.scheduler.operator.remembered_limits import STATE_FILES, RememberedLimits
 from nvshare.scheduler.reload import Reload, set_log
@@ -99,6 +100,7 @@ class Daemon:
         self._metrics = Metrics(self._admission)
         self._reader_socket: ListeningSocket | None = None
         self._file: JournalFile | None = None
+        self._usage = UsageFile(self._engine, config)
         self._kubernetes: Kubernetes | None = None
         self._claims: Claims | None = None
         self._servers: list[asyncio.AbstractServer] = []
@@ -125,10 +127,11 @@ class Daemon:
 
     async def _start(self) -> None:
         self._observe()
-        self._remember_limits()
+        self._shutdown.supervise(self._loop.create_task(self._usage.start()))
+        RememberedLimits(self._engine, Path(self._config.operator_socket).parent).restore()
         await self._watch_cluster()
         await self._client_socket.open()
-        control = Control(self._engine, self._journal, self._host)
+        control = Control(self._engine, self._journal, self._host, self._usage.usage)
         serve = guarded(control.serve, "operator's")
         server = await asyncio.start_unix_server(serve, sock=self._operator_socket.socket, limit=admin.MAX_LINE)
         self._servers.append(server)
@@ -177,9 +180,6 @@ class Daemon:
             self._file.observe(self._daemon_start)
             self._engine.observers.append(self._file.observe)
             self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
-
-    def _remember_limits(self) -> None:
-        RememberedLimits(self._engine, Path(self._config.operator_socket).parent).restore()
 
     def _watch_silence(self) -> None:
         self._shutdown.supervise(self._loop.create_task(SilenceWatch(self._engine).run()))
@@ -273,6 +273,7 @@ class Daemon:
             self._reader_socket.close()
         if self._file is not None:
             self._file.close()
+        self._usage.close()
         self._instance_lock.release()
 
 

@@ -11,6 +11,7 @@ import msgspec
 from nvshare import __version__, admin
 from nvshare.cli import operator_client
 from nvshare.cli.ctl import complete, orders, render
+from nvshare.cli.ctl.report import report
 from nvshare.cli.group import Group, accept_any_locale, terminal_width
 from nvshare.cli.options import DURATION, SIZE
 from nvshare.config import MAX_QUANTUM_S
@@ -81,6 +82,7 @@ def cli(context: click.Context, path: str | None, seconds: int | None, thrash: s
     nvsharectl limits                 show all limits and where they come from
     nvsharectl pause train            give this program no turns until `resume`
     nvsharectl story 6ccb             explain why this client runs or waits
+    nvsharectl report --by user       show what users have used in 7 days
 
     Exit codes: 0 success, 1 refused or not found, 2 wrong usage, 3 no connection to the scheduler.
     """
@@ -166,7 +168,7 @@ def _also_called(command: click.Command, name: str) -> None:
     )
 
 
-for _order in orders.ORDERS:
+for _order in (*orders.ORDERS, report):
     cli.add_command(_order)
 _also_called(set_quantum, "set-tq")
 _also_called(scheduling, "anti-thrash")

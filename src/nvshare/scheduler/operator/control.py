@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import cast
 
+import msgspec
+
 from nvshare import __version__, admin
 from nvshare.admin import client_name
 from nvshare.config import MAX_QUANTUM_S
@@ -26,6 +28,7 @@ from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.names import Names
 from nvshare.scheduler.observe.step_text import clients_of, describe
 from nvshare.scheduler.observe.story import summary_of
+from nvshare.scheduler.observe.usage import Usage
 from nvshare.scheduler.operator.effects import effect_of
 from nvshare.scheduler.operator.targets import TargetError, client_named, gpu_named, group_named
 from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, send, write
@@ -43,10 +46,11 @@ MAX_BEHIND = 1 << 20
 class Control:
     """Serves the operator's socket."""
 
-    def __init__(self, engine: Engine, journal: Journal, host: str = "") -> None:
+    def __init__(self, engine: Engine, journal: Journal, host: str = "", usage: Usage | None = None) -> None:
         self._engine = engine
         self._journal = journal
         self._host = host
+        self._usage = usage or Usage()
         self._started = engine.wall(engine.now())
         self._names = Names(journal.programs, engine.node.gpus)
         self._operators = ConnectionLimit(MAX_OPERATORS)
@@ -63,6 +67,7 @@ class Control:
             admin.SetPause: self._set_pause,
             admin.YieldTurn: self._yield_turn,
             admin.GetLimits: self._limits,
+            admin.GetReport: self._report,
             admin.GetStory: self._story,
         }
 
@@ -153,6 +158,15 @@ class Control:
 
     def _limits(self, request: admin.GetLimits) -> admin.Answer:
         return admin.Limits(limits(self._engine.node))
+
+    def _report(self, request: admin.GetReport) -> admin.Answer:
+        now = self._engine.now()
+        end = self._engine.wall(now)
+        self._usage.settle(now, end)
+        begin, sums = self._usage.report(end - request.since_s, request.by)
+        label = self._names.gpu if request.by == "gpu" else str
+        rows = tuple(admin.ReportRow(key, label(key), **msgspec.structs.asdict(use)) for key, use in sums)
+        return admin.Report(begin, end, request.by, rows)
 
     def _story(self, request: admin.GetStory) -> admin.Answer:
         client = client_named(self._engine.node, self._journal.programs, request.client)

@@ -21,7 +21,7 @@ from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send
 from nvshare.unix_socket import peer_credentials
 
 MAX_READERS = 32
-READINGS = (admin.GetStatus, admin.GetLimits, admin.GetEvents, admin.GetStory)
+READINGS = (admin.GetStatus, admin.GetLimits, admin.GetReport, admin.GetEvents, admin.GetStory)
 MAX_LINES = 1000
 """A reader gets no more past events at once."""
 

@@ -15,13 +15,15 @@ from nvshare.core.limits.groups import NO_ORDER, Order
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.observe.usage_file import USAGE_FILE
 
 LIMITS_FILE = "limits.json"
 ORDERS_FILE = "orders.json"
 Value = TypeVar("Value")
 FRESH = ".new"
 """The suffix of the file that is being written."""
-STATE_FILES = frozenset({LIMITS_FILE, LIMITS_FILE + FRESH, ORDERS_FILE, ORDERS_FILE + FRESH, "claims", "served"})
+_OWN = (LIMITS_FILE, ORDERS_FILE, USAGE_FILE)
+STATE_FILES = frozenset({*_OWN, *(name + FRESH for name in _OWN), "claims", "served"})
 """What may be in the operator's directory: also what the DRA driver and the device plugin keep there."""
 
 
