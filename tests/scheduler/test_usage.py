@@ -15,7 +15,7 @@ from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.usage import DAY_S, HOUR_S, MOST_ROWS, OTHERS, Period, Usage, Use
-from nvshare.scheduler.observe.usage_file import UsageFile, lines_of, periods_of
+from nvshare.scheduler.observe.usage_file import UsageFile, lines_of
 
 GPU = "GPU-1"
 BEGIN = 1_763_337_600
@@ -146,7 +146,7 @@ def test_only_periods_that_reach_into_the_time_asked_for_count() -> None:
 
 def test_what_a_wrong_clock_counted_is_counted_now() -> None:
     story = Story()
-    story.usage.restore(periods_of(lines_of([period_with(1, start=BEGIN + 30 * DAY_S)])))
+    story.usage.restore([period_with(1, start=BEGIN + 30 * DAY_S)])
     assert story.rows(10)["train 0"].held_seconds == 1
     assert {period.start for period in story.usage.periods.values()} == {BEGIN}
 

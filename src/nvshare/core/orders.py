@@ -20,7 +20,7 @@ from nvshare.core.client import Client
 from nvshare.core.gangs import Gangs
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import POD_PREFIX, Group
-from nvshare.core.limits.memory_limits import MemoryLimits, apply_rank
+from nvshare.core.limits.memory_limits import MemoryLimits, apply_ranks
 from nvshare.core.model import QuantumRule, Settings
 from nvshare.core.policies import POLICIES
 from nvshare.core.seat import Seat
@@ -82,12 +82,13 @@ class Orders:
             out.append(Refuse(f"no such policy: {event.policy}; there are {', '.join(POLICIES)}"))
         elif event.policy != self.policy:
             self.policy = event.policy
-            self._rerank(lambda: [self._set_policy(gpu) for gpu in self._gpus.values()])
+            self._rerank(lambda: self._set_policy(*self._gpus.values()))
 
-    def _set_policy(self, gpu: Gpu) -> None:
-        gpu.turns.ranking.set(self.policy, gpu.turns.seats.values())
+    def _set_policy(self, *gpus: Gpu) -> None:
+        for gpu in gpus:
+            gpu.turns.ranking.set(self.policy, gpu.turns.seats.values())
 
-    def _rerank(self, change: Callable[[], object]) -> None:
+    def _rerank(self, change: Callable[[], None]) -> None:
         """Those who wait get the ranks that they would have if the change had been made before they came."""
         before = [
             (gpu, seat, gpu.turns.ranking.handicap(seat))
@@ -116,7 +117,7 @@ class Orders:
                 return
         self._limits.groups.order(group, replace(group.order, **changes), out)
         members = self._members(event.group)
-        self._rerank(lambda: [apply_rank(client) for client in members])
+        self._rerank(lambda: apply_ranks(members))
         out.extend(NoteOrder(client.id) for client in members)
 
     def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:

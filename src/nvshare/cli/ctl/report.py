@@ -3,6 +3,7 @@
 import csv
 import io
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,8 +43,12 @@ def report(scheduler: "Scheduler", since: float, by: Any, output: str) -> None:
     Hours are kept for 2 days, then days for 90 days; the first hour or day counts as a whole.
     """
     answer = scheduler.ask_for(admin.Report, admin.GetReport(since, by))
-    forms = {"table": _as_table, "csv": _as_csv, "json": lambda it: render.as_json(report_document(it))}
+    forms: dict[str, Callable[[admin.Report], str]] = {"table": _as_table, "csv": _as_csv, "json": _as_json}
     click.echo(forms[output](answer))
+
+
+def _as_json(answer: admin.Report) -> str:
+    return render.as_json(report_document(answer))
 
 
 def _as_table(answer: admin.Report) -> str:
