@@ -1,4 +1,4 @@
-"""The examples for Kueue, which cannot be run here, agree with each other and with the driver."""
+"""The examples for Kueue agree with each other and with the driver. tests/e2e compares them with Kueue's types."""
 
 from typing import Any
 

@@ -88,6 +88,7 @@ def test_parameters_for_another_driver_are_not_read() -> None:
         ({"weight": 1001}, "weight"),
         ({"priority": 11}, "priority"),
         ({"memoryMode": "fast"}, "memoryMode"),
+        ({"coreLimit": 50}, "coreLimit: this version does not limit GPU time; remove the field"),
         ({"kind": "GpuConfig"}, "GpuConfig"),
         ({"apiVersion": "v9"}, "v9"),
     ],

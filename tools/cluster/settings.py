@@ -31,6 +31,8 @@ RUNTIME_BIN = Path(_SHELL["CONTAINERD_BIN"]) if IS_RUNTIME_BUILT else _DEBIAN_BI
 ETCD = (Path(_SHELL["ETCD_BIN"]) if _SHELL["ETCD_VERSION"] else _DEBIAN_BIN) / "etcd"
 HAS_SHARED_CLAIMS = KUBERNETES_MINOR >= 36 or "DRAConsumableCapacity=true" in FEATURE_GATES
 """Whether the cluster has what the DRA driver needs."""
+KUEUE_TYPES = Path(_SHELL["KUEUE_TYPES"])
+"""Kueue's CustomResourceDefinitions, and the Go source of its configuration."""
 LOGS = RUN / "logs"
 PKI = RUN / "pki"
 KUBECONFIG = PKI / "admin.kubeconfig"

@@ -35,6 +35,8 @@ class NvshareConfig(Record, frozen=True, forbid_unknown_fields=True):
     weight: int | None = None
     priority: int | None = None
     memoryMode: Literal["managed", "native"] | None = None  # noqa: N815 - the same
+    coreLimit: int | None = None  # noqa: N815 - the same
+    """Refused: nothing enforces it."""
 
 
 class _Metadata(Record, frozen=True):
@@ -199,6 +201,8 @@ def read_config(parameters: bytes) -> NvshareConfig:
         raise ClaimError(f"{KIND}: {error}") from error
     if (config.apiVersion, config.kind) != (API_VERSION, KIND):
         raise ClaimError(f"the parameters are {config.kind} of {config.apiVersion}, not {KIND} of {API_VERSION}")
+    if config.coreLimit is not None:
+        raise ClaimError(f"{KIND}: coreLimit: this version does not limit GPU time; remove the field")
     if config.weight is not None and not 1 <= config.weight <= MAX_WEIGHT:
         raise ClaimError(f"{KIND}: weight {config.weight} is not from 1 to {MAX_WEIGHT}")
     if config.priority is not None and not MIN_PRIORITY <= config.priority <= MAX_PRIORITY:

@@ -1,0 +1,109 @@
+"""The API server takes every example, with no field that it does not know. Kueue's objects and configuration are
+compared with the types of Kueue's release; Kueue itself does not run."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.dra import needs_shared_claims
+from e2e.go_types import unknown_fields
+from e2e.kit import ROOT, kubectl, wait_until
+from settings import KUEUE_TYPES
+
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (development group)")
+EXAMPLES = ROOT / "deploy" / "examples"
+QUEUES = EXAMPLES / "kueue" / "queues.yaml"
+OBJECTS = KUEUE_TYPES / "objects"
+STRICTLY = ("create", "--validate=strict", "-f", "-")
+
+
+def named(*paths: Path) -> list[object]:
+    return [pytest.param(path, id=path.name) for path in sorted(paths)]
+
+
+@pytest.mark.parametrize("path", named(*EXAMPLES.glob("*.yaml")))
+def test_the_api_server_knows_every_field_of_a_pod(path: Path) -> None:
+    assert kubectl(*STRICTLY, "--dry-run=server", text=path.read_text())
+
+
+@needs_shared_claims
+@pytest.mark.parametrize("path", named(*EXAMPLES.glob("dra/*.yaml")))
+def test_the_api_server_knows_every_field_of_a_claim_and_its_pods(path: Path) -> None:
+    assert kubectl(*STRICTLY, "--dry-run=server", text=path.read_text())
+
+
+@pytest.fixture(scope="module")
+def kueue_types(nvshare: None) -> Iterator[None]:
+    """The cluster knows Kueue's objects, and has the namespaces of the examples."""
+    names = ("team-a", "team-b")
+    kubectl("create", "-f", str(OBJECTS))
+    try:
+        wait_until(lambda: established() == len(list(OBJECTS.iterdir())), "Kueue's types are served", 60)
+        for name in names:
+            kubectl("create", "namespace", name)
+        yield
+    finally:
+        kubectl("delete", "namespace", "--ignore-not-found", *names)
+        kubectl("delete", "--wait=false", "-f", str(OBJECTS))
+
+
+def established() -> int:
+    """How many of Kueue's types the API server serves."""
+    path = '{.items[*].status.conditions[?(@.type=="Established")].status}'
+    return kubectl("get", "-f", str(OBJECTS), "-o", f"jsonpath={path}").split().count("True")
+
+
+@contextlib.contextmanager
+def queues() -> Iterator[None]:
+    kubectl(*STRICTLY, text=QUEUES.read_text())
+    try:
+        yield
+    finally:
+        kubectl("delete", "-f", str(QUEUES))
+
+
+@pytest.mark.usefixtures("kueue_types")
+def test_kueues_types_have_every_field_of_the_queues() -> None:
+    with queues():
+        for kind, count in (("resourceflavors", 1), ("clusterqueues", 2), ("localqueues", 2)):
+            names = kubectl("get", f"{kind}.v1beta2.kueue.x-k8s.io", "-A", "-o", "name").split()
+            assert len(names) == count, kind
+
+
+@pytest.mark.usefixtures("kueue_types")
+@pytest.mark.parametrize("field", ["cohortName", "nominalQuota", "clusterQueue"])
+def test_a_field_that_kueues_types_do_not_have_is_refused(field: str) -> None:
+    text = QUEUES.read_text()
+    assert field in text
+    with pytest.raises(RuntimeError, match=f'unknown field "spec.*{field}s"'):
+        kubectl(*STRICTLY, "--dry-run=server", text=text.replace(f"{field}:", f"{field}s:"))
+
+
+@needs_shared_claims
+@pytest.mark.usefixtures("kueue_types")
+def test_the_api_server_knows_every_field_of_the_queued_job() -> None:
+    assert kubectl(*STRICTLY, "--dry-run=server", text=(EXAMPLES / "kueue" / "job.yaml").read_text())
+
+
+def configurations() -> list[object]:
+    return named(*EXAMPLES.glob("kueue/configuration-*.yaml"))
+
+
+@pytest.mark.parametrize("path", configurations())
+def test_kueues_configuration_has_every_field_and_feature_of_the_example(path: Path) -> None:
+    source = (KUEUE_TYPES / "configuration_types.go").read_text()
+    configuration = yaml.safe_load(path.read_text())
+    assert configuration.pop("apiVersion") == "config.kueue.x-k8s.io/v1beta2"
+    assert configuration.pop("kind") == "Configuration"
+    assert unknown_fields(source, "Configuration", configuration) == []
+    features = (KUEUE_TYPES / "kube_features.go").read_text()
+    for name in configuration.get("featureGates", {}):
+        assert f'featuregate.Feature = "{name}"' in features
+
+
+def test_a_field_that_kueues_configuration_does_not_have_is_found() -> None:
+    source = (KUEUE_TYPES / "configuration_types.go").read_text()
+    wrong = {"resources": {"transformations": [{"input": "a", "inputs": "b"}]}, "resource": {}}
+    assert unknown_fields(source, "Configuration", wrong) == ["resources.transformations.inputs", "resource"]
