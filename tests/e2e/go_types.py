@@ -28,7 +28,7 @@ def _unknown(structs: dict[str, str], struct: str, document: Any, path: str) -> 
 
 def _fields(structs: dict[str, str], struct: str) -> dict[str, str]:
     """By JSON name: the type without pointers and lists. A field without a name stands for the fields of its type."""
-    found = {}
+    found: dict[str, str] = {}
     for kind, name in _FIELD.findall(structs.get(struct, "")):
         element = kind.lstrip("*[]")
         found |= {name: element} if name else _fields(structs, element)

@@ -2,6 +2,7 @@
 compared with the types of Kueue's release; Kueue itself does not run."""
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,9 +51,10 @@ def kueue_types(nvshare: None) -> Iterator[None]:
 
 
 def established() -> int:
-    """How many of Kueue's types the API server serves."""
-    path = '{.items[*].status.conditions[?(@.type=="Established")].status}'
-    return kubectl("get", "-f", str(OBJECTS), "-o", f"jsonpath={path}").split().count("True")
+    """How many of Kueue's types the API server serves. At first a type has no conditions."""
+    items = json.loads(kubectl("get", "-f", str(OBJECTS), "-o", "json"))["items"]
+    conditions = [condition for item in items for condition in item.get("status", {}).get("conditions") or []]
+    return sum(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
 
 @contextlib.contextmanager
