@@ -1,15 +1,17 @@
-/* The gate of libnvshare (gate/gate.c, gate/enter.c, gate/enter.h, gate/threads.c, as they are shipped), with threads that submit work
- * and a helper that closes, drains, opens and watches, under every interleaving that explore.h describes.
+/* The gate of libnvshare (gate/gate.c, gate/enter.c, gate/enter.h, gate/threads.c and gate/drain.c, as shipped), with threads that submit
+ * work and a helper that closes, drains, opens and watches, under every interleaving that explore.h describes.
  *
  *   gate SCENARIO THREADS ENTRIES MOST_CHOICES [fenced]
  *
  * Scenarios: `close` (the helper closes, drains and opens, twice), `watch` (it looks whether the process is idle, then closes), `let` (it
- * closes, lets one submission through and drains again) and `offer` (the same, but it withdraws the offer if nobody has taken it). */
+ * closes, lets one submission through and drains again) and `offer` (the same, but it withdraws the offer if nobody has taken it), `several` (each
+ * submission spans two GPUs, which the helper closes, drains and opens one after the other). */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "drained_streams.h"
 #include "explore.h"
 #include "gate/drain.h"
 #include "gate/enter.h"
@@ -19,27 +21,22 @@
 #include "helper/wake.h"
 #include "process.h"
 
-enum { MOST_WORKERS = 3, FIRST_STREAM = 64 };
-
 struct nvs_gpu nvs_gpus[NVS_MAX_GPUS];
 int nvs_gpu_count = 1;
 struct nvs_real nvs_real;
-static struct nvs_gpu *const gpu = &nvs_gpus[0];
-static struct nvs_gate gate;
+static struct nvs_gpu *gpu; /* the one that the helper deals with */
+static struct nvs_gate gates[MOST_GPUS];
 static struct nvs_thread *records[MOST_WORKERS + 1];
 static const char *scenario;
 static bool is_fenced;
-static int workers, entries;
+static int entries;
 
 /* The truth, which no thread of the program sees. */
-static bool is_empty;                       /* the helper closed the gate and found nobody inside, and nothing is let through */
+static bool is_empty[MOST_GPUS];            /* the helper closed the gate and found nobody inside, and nothing is let through */
 static bool is_shut;                        /* the same, but one submission may be let through */
 static int let_through;
-static bool is_noted[MOST_WORKERS];         /* the list of streams to drain */
 static int submitted[MOST_WORKERS], drained[MOST_WORKERS];
 static bool has_told_idle, has_worked_after_idle, is_woken;
-static bool is_list_locked;
-static _Atomic uint64_t work[MOST_WORKERS]; /* what the driver has of each stream */
 
 /* ---- what the gate calls ---- */
 
@@ -48,8 +45,6 @@ bool nvs_barrier_setup(void) { return !is_fenced; }
 void nvs_barrier(void) { explore_barrier(); }
 void nvs_wake_helper(void) { is_woken = true; }
 void nvs_futex_wake_all(_Atomic uint32_t *word) { (void)word; }
-void nvs_drain_in_thread(struct nvs_gpu *which, uint32_t open_count) { (void)which, (void)open_count; }
-bool nvs_drain_waits_for(const struct nvs_stream_use *use) { return (void)use, false; }
 
 struct expected { _Atomic uint32_t *word; uint32_t value; };
 
@@ -70,20 +65,12 @@ void nvs_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t timeout_ns)
 static char arena[16 << 10] __attribute__((aligned(64)));
 void *nvs_pages(size_t bytes) { return bytes <= sizeof arena ? arena : NULL; }
 
+static bool spans_gpus(void) { return !strcmp(scenario, "several"); }
+
 bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use)
 {
     (void)spent;
-    *use = (struct nvs_stream_use){.gpu = gpu, .handle = handle, .window = 1000};
-    return true;
-}
-
-static bool is_list_free(const void *nothing) { return (void)nothing, !is_list_locked; }
-
-/* Under the list's lock, as drain() is. */
-bool nvs_stream_note(const struct nvs_stream_use *use)
-{
-    explore_await(is_list_free, NULL, "the list");
-    is_noted[use->handle - FIRST_STREAM] = true;
+    *use = (struct nvs_stream_use){.gpu = streams[handle - FIRST_STREAM].gpu, .handle = handle, .window = 1000};
     return true;
 }
 
@@ -92,7 +79,8 @@ bool nvs_stream_note(const struct nvs_stream_use *use)
 static void submit(int number)
 {
     explore_step("submit");
-    explore_require(!is_empty, "nobody submits after the gate was closed and found empty");
+    for (int i = 0; i < nvs_gpu_count; i++)
+        explore_require(!is_empty[i], "nobody submits after the gate was closed and found empty");
     let_through += is_shut;
     explore_require(let_through <= 1, "one submission is let through");
     has_worked_after_idle = has_worked_after_idle || has_told_idle;
@@ -103,7 +91,8 @@ static void submit(int number)
 static void submits(int number)
 {
     for (int i = 0; i < entries; i++) {
-        bool entered = nvs_enter((uintptr_t)(FIRST_STREAM + number));
+        uintptr_t handle = (uintptr_t)(FIRST_STREAM + number);
+        bool entered = spans_gpus() ? nvs_enter_several(3, handle) : nvs_enter(handle);
         explore_require(entered, "a thread gets in");
         submit(number);
         nvs_leave(nvs_thread_self);
@@ -116,29 +105,34 @@ static bool is_outside(const void *nothing)
 {
     (void)nothing;
     for (int i = 0; i < workers; i++)
-        if (explore_peek(&records[i]->inside, sizeof records[i]->inside))
+        if (explore_peek(&records[i]->inside, sizeof records[i]->inside) >> gpu->index & 1)
             return false;
     return true;
 }
 
-/* As nvs_drain_step: all that is noted finishes, then the generation changes, then the list is cleared. */
+/* As in helper/drains.c and helper/work.c. */
 static bool drain(void)
 {
-    explore_await(is_list_free, NULL, "the list");
-    is_list_locked = true;
-    int seen[MOST_WORKERS];
+    bool was_noted[MOST_WORKERS];
+    nvs_lock_take(&nvs_streams_lock);
     for (int i = 0; i < workers; i++) {
-        seen[i] = (int)atomic_load_explicit(&work[i], memory_order_relaxed);
-        explore_require(!is_empty || seen[i] == submitted[i], "what was submitted inside is in its stream when nobody is inside");
-        explore_require(seen[i] == drained[i] || is_noted[i] || !is_empty, "a stream with work is on the list");
+        was_noted[i] = streams[i].is_noted;
+        if (!was_noted[i])
+            look_at(i);
     }
-    bool is_done = nvs_gate_new_generation(gpu);
-    for (int i = 0; is_done && i < workers; i++) {
-        if (is_noted[i])
+    nvs_drain_begin(gpu);
+    bool is_done = nvs_drain_step(gpu, false);
+    for (int i = 0; i < workers; i++) {
+        if (streams[i].gpu != gpu)
+            continue;
+        explore_require(!is_empty[gpu->index] || seen[i] == submitted[i], "what was submitted inside is in its stream when nobody is inside");
+        explore_require(seen[i] == drained[i] || was_noted[i] || !is_empty[gpu->index], "a stream with work is on the list");
+    }
+    is_done = is_done && nvs_drain_finish(gpu);
+    for (int i = 0; is_done && i < workers; i++)
+        if (was_noted[i] && streams[i].gpu == gpu)
             drained[i] = seen[i];
-        is_noted[i] = false;
-    }
-    is_list_locked = false;
+    nvs_lock_give(&nvs_streams_lock);
     return is_done;
 }
 
@@ -172,19 +166,20 @@ static void lets(void)
     is_shut = false;
 }
 
-static void closes(void)
+static void closes(struct nvs_gpu *which)
 {
+    gpu = which;
     nvs_gate_close(gpu);
     has_told_idle = false;
     await_leaving();
     if (!strcmp(scenario, "let") || !strcmp(scenario, "offer"))
         lets();
-    is_empty = true;
+    is_empty[gpu->index] = true;
     explore_require(drain(), "a closed gate can be drained");
     for (int i = 0; i < workers; i++)
-        explore_require(drained[i] == submitted[i], "all work has been drained when the lock is released");
+        explore_require(drained[i] == submitted[i] || streams[i].gpu != gpu, "all work has been drained when the lock is released");
     explore_step("the lock is released");
-    is_empty = false;
+    is_empty[gpu->index] = false;
     nvs_gate_open(gpu);
 }
 
@@ -208,17 +203,24 @@ static void reset(void)
     memset(arena, 0, sizeof arena);
     memset(submitted, 0, sizeof submitted);
     memset(drained, 0, sizeof drained);
-    memset(is_noted, 0, sizeof is_noted);
+    memset(streams, 0, sizeof streams);
+    memset(seen, 0, sizeof seen);
+    memset(is_empty, 0, sizeof is_empty);
     memset((void *)work, 0, sizeof work);
-    memset(&gate, 0, sizeof gate);
-    memset((void *)gpu, 0, sizeof *gpu);
-    gpu->gate = &gate;
+    memset(gates, 0, sizeof gates);
+    memset((void *)nvs_gpus, 0, sizeof nvs_gpus);
+    for (int i = 0; i < nvs_gpu_count; i++)
+        nvs_gpus[i].gate = &gates[i], nvs_gpus[i].index = i;
+    for (int i = 0; i < workers; i++)
+        streams[i].gpu = &nvs_gpus[i % nvs_gpu_count], streams[i].handle = (uintptr_t)(FIRST_STREAM + i);
+    gpu = &nvs_gpus[0];
     let_through = 0;
-    is_empty = is_shut = is_woken = has_told_idle = has_worked_after_idle = is_list_locked = false;
+    is_shut = is_woken = has_told_idle = has_worked_after_idle = is_list_locked = false;
     nvs_threads_forked();
     nvs_enter_mode.bits = NVS_ENTER_FENCED;
     nvs_enter_setup();
-    nvs_gate_open(gpu);
+    for (int i = 0; i < nvs_gpu_count; i++)
+        nvs_gate_open(&nvs_gpus[i]);
     for (int i = 0; i < workers; i++) {
         nvs_thread_self = &nvs_thread_none;
         records[i] = nvs_thread_record();
@@ -227,9 +229,11 @@ static void reset(void)
 
 static void helps(void)
 {
-    !strcmp(scenario, "watch") ? watches() : closes();
+    !strcmp(scenario, "watch") ? watches() : closes(&nvs_gpus[0]);
     let_through = 0;
-    closes(); /* what the first step left behind shows in the second */
+    if (spans_gpus())
+        closes(&nvs_gpus[1]);
+    closes(&nvs_gpus[0]); /* what the first step left behind shows in the last */
 }
 
 static void thread(int number) { number < workers ? submits(number) : helps(); }
@@ -258,6 +262,7 @@ int main(int argc, char **argv)
     scenario = argv[1];
     workers = atoi(argv[2]);
     entries = atoi(argv[3]);
+    nvs_gpu_count = spans_gpus() ? MOST_GPUS : 1;
     is_fenced = argc > 5 && !strcmp(argv[5], "fenced");
     struct explore_plan plan = {.reset = reset, .thread = thread, .switched = switched, .ended = ended, .is_constant = is_constant, .threads = workers + 1,
                                 .most = atoi(argv[4]), .most_runs = argc > 6 ? strtoull(argv[6], NULL, 10) : UINT64_C(100000000)};

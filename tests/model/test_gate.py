@@ -20,6 +20,9 @@ SCENARIOS = {
     "two threads of which one is let through": "let 2 1 3",
     "one thread, let through without membarrier": "let 1 2 3 fenced",
     "two threads and an offer that is withdrawn": "offer 2 1 3",
+    "one thread on two GPUs at once": "several 1 2 3",
+    "two threads on two GPUs at once": "several 2 1 3",
+    "one thread on two GPUs at once, without membarrier": "several 1 2 3 fenced",
 }
 
 RECHECK = "if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {"
@@ -32,7 +35,32 @@ SWAP = "atomic_compare_exchange_strong(&gpu->let_one, &offer, 0)"
 TAKE = f"bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) {{ return {SWAP}; }}"
 INSIDE = "    atomic_store_explicit(&self->inside, mask, memory_order_relaxed);\n"
 OFFERED = "    atomic_store(&gpu->let_one, offer);\n    nvs_gate_call_waiters(gpu);\n"
+GENERATION = "    if (!nvs_gate_new_generation(gpu))\n        return false;\n"
+CLEARED = """    for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
+        if (at->gpu == gpu)
+            at->is_noted = false;
+"""
+SEVERAL = "if (!first_not_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)"
 BROKEN = {
+    "a list that is cleared before the generation changes": (
+        "drain.c",
+        GENERATION + CLEARED,
+        CLEARED + GENERATION,
+        "watch 1 2 3",
+    ),
+    "a list that is cleared without a new generation": ("drain.c", GENERATION + CLEARED, CLEARED, "close 1 2 3"),
+    "no look at the word of the stream's own GPU": (
+        "enter.c",
+        SEVERAL,
+        "if (!first_not_open(mask) && word)",
+        "several 1 2 3",
+    ),
+    "no look at the gates of the other GPUs": (
+        "enter.c",
+        SEVERAL,
+        SEVERAL.replace("!first_not_open(mask) && ", ""),
+        "several 1 2 3",
+    ),
     "closing without a barrier": ("gate.c", CLOSED, CLOSED.partition(";")[0] + ";", "close 1 2 3"),
     "watching without a barrier": ("gate.c", WATCHED, WATCHED.rpartition("\n")[0], "watch 1 2 3"),
     "threads without their fence": (

@@ -16,7 +16,7 @@ from nvshare.core import events as ev
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.limit_members import Share
 from nvshare.core.limits.shared_limit import SharedLimit
-from nvshare.core.model import GIB, SECOND
+from nvshare.core.model import GIB, MIB, SECOND
 from nvshare.core.node import Node
 from nvshare.core.preemption import Preemption
 from nvshare.schedsim.worlds import faults
@@ -216,9 +216,11 @@ def test_a_lock_kept_while_the_scheduler_was_away_is_given_back_when_it_is_there
 def test_hours_with_many_clients_end_with_all_agreed_and_nothing_left() -> None:
     """The short form of `python tools/soak.py --week`."""
     week = Week(1, clients=200)
-    hours = list(week.hours(3))
+    hours = list(week.hours(6))
     assert max(hour.clients for hour in hours) == 200
     assert max(hour.longest_wait_s for hour in hours) > 3600
+    assert hours[-1].memory_bytes - hours[0].memory_bytes < MIB
+    assert hours[-1].descriptors == hours[0].descriptors
     week.end()
 
 
