@@ -1,4 +1,4 @@
-"""The state as programs read it: `nvsharectl status -o json`, `nvshare ps -o json` and /api/v1/status. Pure.
+"""What programs read: `nvsharectl status -o json`, `nvshare ps -o json`, /api/v1/status and /api/v1/events. Pure.
 
     {"schema_version": 1, "version", "host", "started", "time", "scheduling", "settling", "policy",
      "gpus": [{"uuid", "index", "name", ..., "clients": [{"id", "name", "state", ...}]}],
@@ -9,14 +9,19 @@ seconds since 1970, ids are strings. Six names are older than this rule and stay
 last_scheduled_time, total_memory, available_memory, running_memory_usage. A new field does not change the version; a
 field that is removed, or that means something else, does. `nvsharectl schema` prints the JSON Schema."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import msgspec
 
 from nvshare.admin import Report, ReportRow, Status, StepLine, client_name
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.actions import Action
+from nvshare.core.events import Event
 from nvshare.core.model import SECOND
 from nvshare.core.snapshot import ClaimSnapshot, ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot
+from nvshare.record import Record
 
 SCHEMA_VERSION = 1
 SIZES = frozenset(
@@ -37,6 +42,7 @@ SIZES = frozenset(
 )
 OWN_RULES = frozenset({"id", "last_scheduled_ns", "reserved_for", "seats"})
 """Fields of snapshots that are not only renamed."""
+STEPS_FIELDS = ("schema_version", "events", "changes", "lost", "is_past")
 REPORT_HEAD = ("schema_version", "begin", "end", "by")
 HEAD = ("schema_version", "version", "host", "started", "time", "scheduling", "settling", "policy")
 
@@ -92,6 +98,74 @@ def event_document(line: StepLine) -> dict[str, Any]:
     return {"time": line.time, "text": line.text, "clients": list(line.clients)}
 
 
+class Change(Record, frozen=True):
+    """What a step changed for a client, for who draws it; None: it does not concern this kind of change."""
+
+    time: float
+    change: Literal["registered", "left", "waiting", "running", "dropping", "ended", "moved", "limit"]
+    client: str | None = None
+    gpu: str | None = None
+    place: int | None = None
+    cause: str | None = None
+    """Why a lock must be dropped, or how a turn ended."""
+    name: str | None = None
+    label: str | None = None
+    group: str | None = None
+    old_limit_bytes: int | None = None
+    new_limit_bytes: int | None = None
+    to_host: bool | None = None
+    moved_bytes: int | None = None
+    took_seconds: float | None = None
+
+
+_CHANGES: dict[type[Event | Action], Callable[[float, Any], Change]] = {
+    ev.ClientRegistered: lambda time, it: Change(
+        time, "registered", client_name(it.client), name=it.name, label=it.label, group=it.group
+    ),
+    ev.ClientLeft: lambda time, it: Change(time, "left", client_name(it.client)),
+    ev.MemoryMoved: lambda time, it: Change(
+        time,
+        "moved",
+        client_name(it.client),
+        it.gpu,
+        to_host=it.to_host,
+        moved_bytes=it.moved,
+        took_seconds=it.took_ns / SECOND,
+    ),
+    ac.QueueClient: lambda time, it: Change(time, "waiting", client_name(it.client), it.gpu, it.place),
+    ac.GiveLock: lambda time, it: Change(time, "running", client_name(it.client), it.gpu),
+    ac.DropLock: lambda time, it: Change(time, "dropping", client_name(it.client), it.gpu, cause=it.cause),
+    ac.EndTurn: lambda time, it: Change(time, "ended", client_name(it.client), it.gpu, cause=it.end),
+    ac.ReportLimit: lambda time, it: Change(
+        time, "limit", label=it.label, group=it.group, old_limit_bytes=it.old, new_limit_bytes=it.new
+    ),
+}
+
+
+def changes_of(time: float, event: Event, actions: Iterable[Action]) -> list[Change]:
+    """Of one step; who leaves does so after all else."""
+    parts: list[Event | Action] = [*actions, event] if isinstance(event, ev.ClientLeft) else [event, *actions]
+    return [_CHANGES[type(part)](time, part) for part in parts if type(part) in _CHANGES]
+
+
+class Steps(Record, frozen=True):
+    """The message `steps` of /api/v1/events."""
+
+    events: list[StepLine]
+    changes: list[Change]
+    lost: int = 0
+    """So many steps before these are not told."""
+    is_past: bool = False
+    """The first message: what happened before the connection."""
+
+
+def steps_document(steps: Steps) -> dict[str, Any]:
+    """The message, to be encoded."""
+    events = [event_document(line) for line in steps.events]
+    values = (SCHEMA_VERSION, events, steps.changes, steps.lost, steps.is_past)
+    return dict(zip(STEPS_FIELDS, values, strict=True))
+
+
 def public_name(field: str) -> str:
     """The name of a field of a snapshot in the document."""
     if field.endswith("_ns"):
@@ -117,7 +191,7 @@ def _value(field: str, value: Any) -> Any:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the status; limits and events are definitions in it."""
+    """The JSON Schema of the status; limits, events, reports and the message `steps` are definitions in it."""
     text, number, flag = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
     kinds = (text, text, number, number, flag, flag, text)
     head = dict(zip(HEAD, ({"const": SCHEMA_VERSION}, *kinds), strict=True))
@@ -125,6 +199,7 @@ def schema() -> dict[str, Any]:
         {"id": text, **_fields(ClientSnapshot), **_fields(SeatSnapshot)} | {"last_scheduled_time": _or_null(number)}
     )
     gpu = _object({**_fields(GpuSnapshot), "reserved_for": _or_null(text), "clients": _list_of("client")})
+    steps = ({"const": SCHEMA_VERSION}, _list_of("event"), _list_of("change"), {"type": "integer"}, flag)
     report = dict(zip(REPORT_HEAD, ({"const": SCHEMA_VERSION}, number, number, text), strict=True))
     event = _object({"time": number, "text": text, "clients": {"type": "array", "items": text}})
     return {
@@ -137,6 +212,8 @@ def schema() -> dict[str, Any]:
             "claim": _object(_fields(ClaimSnapshot)),
             "limit": _object(_fields(LimitSnapshot)),
             "event": event,
+            "steps": _object(dict(zip(STEPS_FIELDS, steps, strict=True))),
+            "change": _object(_fields(Change)),
             "report": _object({**report, "rows": _list_of("use")}),
             "use": _object(_fields(ReportRow)),
         },

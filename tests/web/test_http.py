@@ -16,11 +16,13 @@ import pytest
 
 from nvshare import admin
 from nvshare.cli import operator_client
-from nvshare.status_document import status_document
+from nvshare.status_document import schema, status_document
+from support.json_schema import violations
 from web.conftest import start
 from web.players import GIB, Player
 
 Scheduler = Any
+SCHEMA = schema()
 
 
 def get(scheduler: Scheduler, path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
@@ -121,10 +123,12 @@ def test_the_stream_begins_with_the_past_and_goes_on_with_the_present(scheduler:
         kind, past = next(stream)
         assert kind == "steps"
         assert past["is_past"]
-        assert any("GiveLock" in action for step in past["steps"] for action in step["actions"])
+        assert violations(past, SCHEMA["$defs"]["steps"], SCHEMA) == []
+        assert "running" in {change["change"] for change in past["changes"]}
         kind, status = next(stream)
         assert kind == "status"
-        assert [client["name"] for client in status["node"]["clients"]] == ["early"]
+        assert violations(status, SCHEMA, SCHEMA) == []
+        assert [client["name"] for client in status["gpus"][0]["clients"]] == ["early"]
         with Player(scheduler.socket, "late", gib=10) as late:
             late.ask()
             words = _words_until(stream, "waits for")
@@ -139,7 +143,7 @@ def test_a_step_while_the_first_status_is_on_its_way_is_told_by_another(schedule
         assert next(stream)[0] == "steps"
         others.enter_context(Player(scheduler.socket, "second", gib=1))
         for kind, value in stream:
-            if kind == "status" and len(value["node"]["clients"]) == 2:
+            if kind == "status" and sum(len(gpu["clients"]) for gpu in value["gpus"]) == 2:
                 return
 
 
@@ -148,7 +152,7 @@ def test_a_status_follows_a_change(scheduler: Scheduler) -> None:
     assert [next(stream)[0], next(stream)[0]] == ["steps", "status"]
     with Player(scheduler.socket, "newcomer", gib=1):
         for kind, value in stream:
-            if kind == "status" and value["node"]["clients"]:
+            if kind == "status" and any(gpu["clients"] for gpu in value["gpus"]):
                 break
 
 
@@ -208,7 +212,7 @@ def _words_until(stream: Iterator[tuple[str, Any]], words: str) -> list[str]:
     for kind, value in stream:
         assert time.monotonic() < deadline, seen
         if kind == "steps":
-            seen += [line for step in value["steps"] for line in step["text"]]
+            seen += [event["text"] for event in value["events"]]
             if any(words in line for line in seen):
                 return seen
     raise AssertionError(f"the stream ended without {words!r}: {seen}")

@@ -245,7 +245,10 @@ def story(scheduler: Scheduler, client: str, last: int | None) -> None:
 
 @cli.command("schema", short_help="Print the JSON Schema of `status -o json`.")
 def print_schema() -> None:
-    """Print the JSON Schema of `status -o json` and /api/v1/status; limits and events are definitions in it."""
+    """Print the JSON Schema of `status -o json` and /api/v1/status.
+
+    Definitions in it: limits, events, reports, and the messages of /api/v1/events.
+    """
     click.echo(render.as_json(schema()))
 
 

@@ -1,9 +1,11 @@
 """The events of the live page: server-sent events, made from the steps of the journal and snapshots of the core.
 
-    event: status   the whole state (admin.Status), at once, and then once a second while anything changes
-    event: steps    a list of what happened: {"time", "text", "event", "actions"}, oldest first; the remembered
-                    past at once, then the present ten times a second
+    event: status   the whole state, as /api/v1/status has it, at once, and then once a second while anything changes
+    event: steps    what happened, oldest first: lines of text and changes of state; the remembered past at once, then
+                    the present ten times a second
     : alive         a comment, so that a page that has gone is noticed
+
+The documents are those of nvshare.status_document.
 
 A page must not delay clients. A step is only put into a bounded queue; text and JSON are made later, for at most
 MAX_STEPS at a time, which takes a millisecond or two. Steps that did not fit into the queue are counted (`lost`), and
@@ -18,15 +20,21 @@ from itertools import islice
 import msgspec
 
 from nvshare import __version__, admin
-from nvshare.core import actions as ac
-from nvshare.core import events as ev
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot
-from nvshare.journal import Step, named
+from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.names import Names
-from nvshare.scheduler.observe.step_text import describe
-from nvshare.status_document import claim_document, client_document, gpu_document, head_of
+from nvshare.scheduler.observe.step_text import clients_of, describe
+from nvshare.status_document import (
+    Steps,
+    changes_of,
+    claim_document,
+    client_document,
+    gpu_document,
+    head_of,
+    steps_document,
+)
 
 MAX_STEPS = 200
 PAST_STEPS = 2000
@@ -38,26 +46,6 @@ MANY_CLIENTS = 200
 CLIENTS_PER_PIECE = 25
 ALIVE_EVERY = 150
 """Ticks without a message after which `: alive` is sent."""
-
-_NO_CLIENTS = b'"clients":[]'
-_SHOWN_EVENTS = (ev.ClientRegistered, ev.ClientLeft, ev.MemoryMoved)
-_SHOWN_ACTIONS = (ac.GiveLock, ac.DropLock, ac.QueueClient, ac.EndTurn, ac.ReportLimit)
-
-
-class StepView(msgspec.Struct, frozen=True):
-    """A step as the page gets it; kinds are named as in the journal file."""
-
-    time: float
-    text: list[str]
-    event: dict[str, object]
-    actions: list[dict[str, object]]
-
-
-class Steps(msgspec.Struct, frozen=True):
-    steps: list[StepView]
-    lost: int = 0
-    is_past: bool = False
-    """The first of the steps before the page connected: the page clears what it shows."""
 
 
 class Feed:
@@ -84,20 +72,6 @@ class Feed:
             yield from _gpu_pieces(gpu, clients, now, is_first=number == 0)
         claims = [claim_document(claim) for claim in status.node.claims]
         yield b'],"claims":' + msgspec.json.encode(claims) + b"}"
-
-    def status_pieces(self) -> Iterator[bytes]:
-        """The state for the page (admin.Status), in pieces that are each made quickly."""
-        now = self._engine.wall(self._engine.now())
-        status = admin.Status(__version__, self._started, now, self._engine.outline(), self._host)
-        head, found, tail = msgspec.json.encode(status).rpartition(_NO_CLIENTS)
-        assert found
-        yield head + found[:-1]
-        separator = b""
-        clients = self._engine.clients()
-        while piece := b",".join(msgspec.json.encode(client) for client in islice(clients, CLIENTS_PER_PIECE)):
-            yield separator + piece
-            separator = b","
-        yield b"]" + tail
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The events of one page, until it disconnects."""
@@ -150,12 +124,13 @@ class Feed:
                 silent_ticks = 0
 
     def _steps(self, steps: list[Step], *, lost: int = 0, is_past: bool = False) -> bytes:
-        views = [view for step in steps if (view := _view(step, self._names))]
-        return msgspec.json.encode(Steps(views, lost, is_past))
+        events = [admin.StepLine(step.time, text, _ids(step)) for step in steps for text in describe(step, self._names)]
+        changes = [change for step in steps for change in changes_of(step.time, step.event, step.actions)]
+        return msgspec.json.encode(steps_document(Steps(events, changes, lost, is_past)))
 
     def _status_message(self) -> Iterator[bytes]:
         yield b"event: status\ndata: "
-        yield from self.status_pieces()
+        yield from self.document_pieces()
         yield b"\n\n"
 
     def _status_every(self) -> float:
@@ -180,9 +155,5 @@ def _message(kind: str, data: bytes) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)
 
 
-def _view(step: Step, names: Names) -> StepView | None:
-    """What a page can show of a step; None if there is nothing to show."""
-    text = describe(step, names)
-    actions = [named(action) for action in step.actions if isinstance(action, _SHOWN_ACTIONS)]
-    event = named(step.event) if isinstance(step.event, _SHOWN_EVENTS) else {}
-    return StepView(step.time, text, event, actions) if text or actions else None
+def _ids(step: Step) -> tuple[str, ...]:
+    return tuple(admin.client_name(client) for client in sorted(clients_of(step)))

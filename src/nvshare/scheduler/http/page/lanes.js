@@ -1,6 +1,6 @@
 // The picture of one GPU: a row for each client, time to the right, now at the right edge.
 
-import { clientName, clock, rate, size, span } from "./words.js";
+import { clock, rate, size, span } from "./words.js";
 
 const ROW = 34;
 const LABEL = 15;
@@ -94,7 +94,7 @@ function drawLane(pen, colour, lane, { x, now, seconds, width, top }) {
     pen.fill();
   }
   pen.fillStyle = lane.left === null ? colour.ink : colour.faint;
-  const text = `${lane.name || "?"}  ${clientName(lane.client)}  ${lane.label}${lane.left === null ? "" : "  (ended)"}`;
+  const text = `${lane.name || "?"}  ${lane.client}  ${lane.label}${lane.left === null ? "" : "  (ended)"}`;
   pen.fillText(fitted(pen, text, width), 0, top + LABEL - 3);
 }
 
@@ -123,10 +123,10 @@ export function at(lanes, now, seconds, { px, py, width }) {
   const moves = lane.moves
     .filter((one) => one.from - slack <= time && time <= one.to + slack)
     .map((one) => `moved ${size(one.bytes)} ${one.toHost ? "to the host" : "to the GPU"} in ${span(one.to - one.from)}${rate(one)}`);
-  if (!found) return moves.length ? [`${lane.name} ${clientName(lane.client)} (${lane.label})`, ...moves].join("\n") : null;
+  if (!found) return moves.length ? [`${lane.name} ${lane.client} (${lane.label})`, ...moves].join("\n") : null;
   const verb = { running: "ran", waiting: "waited", dropping: "finished its work" }[found.state];
   const lines = [
-    `${lane.name} ${clientName(lane.client)} (${lane.label})`,
+    `${lane.name} ${lane.client} (${lane.label})`,
     `${verb} for ${span((found.to ?? now) - found.from)} from ${clock(found.from)}`,
     found.why, found.end, ...moves,
   ];

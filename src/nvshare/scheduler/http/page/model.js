@@ -51,8 +51,8 @@ class Lane {
   }
 
   // A move is reported when it has ended.
-  move(ended, { to_host: toHost, moved, took_ns: took }) {
-    this.moves.push({ from: ended - took / 1e9, to: ended, toHost, bytes: moved });
+  move(ended, { to_host: toHost, moved_bytes: bytes, took_seconds: took }) {
+    this.moves.push({ from: ended - took, to: ended, toHost, bytes });
     if (this.moves.length > MAX_MOVES) this.moves.splice(0, MAX_MOVES / 2);
   }
 
@@ -71,14 +71,15 @@ export class Model {
     this._clients = new Map();
   }
 
-  takeSteps({ steps, lost, is_past }) {
+  takeSteps({ events, changes, lost, is_past }) {
     if (is_past) {
       this.lanes.clear();
       this._clients.clear();
       this.lines = [];
     }
     this.lost += lost;
-    for (const step of steps) this._takeStep(step);
+    for (const change of changes) this[`_on_${change.change}`](change);
+    for (const { time, text } of events) this.lines.push({ time, line: text, isLimit: text.includes("imit") });
     if (this.lines.length > MAX_LINES) this.lines.splice(0, this.lines.length - MAX_LINES);
     this.version += 1;
   }
@@ -86,69 +87,71 @@ export class Model {
   takeStatus(status) {
     this.status = status;
     const alive = new Set();
-    for (const client of status.node.clients) {
-      alive.add(client.id);
-      this._clients.set(client.id, client);
-      for (const seat of client.seats) this._setRight(client, seat, status.now);
+    for (const gpu of status.gpus) {
+      for (const client of gpu.clients) {
+        alive.add(client.id);
+        this._clients.set(client.id, client);
+        this._setRight(gpu.uuid, client, status.time);
+      }
     }
     for (const lanes of this.lanes.values()) {
       for (const lane of lanes.values()) {
-        if (!alive.has(lane.client)) this._leave(lane, status.now);
+        if (!alive.has(lane.client)) this._leave(lane, status.time);
       }
     }
-    this._forget(status.now);
+    this._forget(status.time);
     this.version += 1;
   }
 
-  _setRight(client, seat, now) {
-    const lane = this._lane(seat.gpu, client.id);
+  _setRight(gpu, client, now) {
+    const lane = this._lane(gpu, client.id);
     Object.assign(lane, { name: client.name, label: client.label, group: client.group, left: null });
-    const state = ["running", "dropping", "waiting"].includes(seat.state) ? seat.state : null;
-    const since = seat.state === "dropping" ? now : now - seat.since_ns / 1e9;
+    const state = ["running", "dropping", "waiting"].includes(client.state) ? client.state : null;
+    const since = client.state === "dropping" ? now : now - client.since_seconds;
     const open = lane.last && lane.last.to === null ? lane.last.state : null;
     if (open !== state) lane.enter(state, since, "");
   }
 
-  _takeStep({ time, text, event, actions }) {
-    const came = event.ClientRegistered;
-    if (came) this._clients.set(came.client, came);
-    const moved = event.MemoryMoved;
-    if (moved) this._lane(moved.gpu, moved.client).move(time, moved);
-    for (const action of actions) {
-      const [[kind, values]] = Object.entries(action);
-      this[`_on${kind}`]?.(time, values);
-    }
-    for (const line of text) this.lines.push({ time, line, isLimit: line.includes("imit") });
-    const gone = event.ClientLeft;
-    if (gone) {
-      for (const lanes of this.lanes.values()) {
-        const lane = lanes.get(gone.client);
-        if (lane) this._leave(lane, time);
-      }
+  // One for each kind of change.
+
+  _on_registered({ client, name, label, group }) {
+    this._clients.set(client, { name, label, group });
+  }
+
+  _on_left({ time, client }) {
+    for (const lanes of this.lanes.values()) {
+      const lane = lanes.get(client);
+      if (lane) this._leave(lane, time);
     }
   }
 
-  _onQueueClient(time, { client, gpu, place }) {
+  _on_waiting({ time, client, gpu, place }) {
     this._lane(gpu, client).enter("waiting", time, `place ${place} in the queue`);
   }
 
-  _onGiveLock(time, { client, gpu }) {
+  _on_running({ time, client, gpu }) {
     this._lane(gpu, client).enter("running", time, "");
   }
 
-  _onDropLock(time, { client, gpu, cause }) {
+  _on_dropping({ time, client, gpu, cause }) {
     this._lane(gpu, client).enter("dropping", time, CAUSES[cause] ?? cause);
   }
 
-  _onEndTurn(time, { client, gpu, end }) {
+  _on_ended({ time, client, gpu, cause }) {
     const lane = this._lane(gpu, client);
-    lane.explain(ENDS[end] ?? end);
+    lane.explain(ENDS[cause] ?? cause);
     lane.enter(null, time, "");
   }
 
-  _onReportLimit(time, { group, old, new: now }) {
+  _on_moved(change) {
+    this._lane(change.gpu, change.client).move(change.time, change);
+  }
+
+  _on_limit({ time, group, old_limit_bytes, new_limit_bytes }) {
     for (const lanes of this.lanes.values()) {
-      for (const lane of lanes.values()) if (lane.group === group) lane.marks.push({ time, old, now });
+      for (const lane of lanes.values()) {
+        if (lane.group === group) lane.marks.push({ time, old: old_limit_bytes, now: new_limit_bytes });
+      }
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { Model } from "./model.js";
 import { at, draw } from "./lanes.js";
-import { clientName, clock, gpuTitle, obstacle, percent, queueReason, short, size, span } from "./words.js";
+import { clock, gpuTitle, obstacle, percent, queueReason, short, size, span } from "./words.js";
 
 const FRAME_MS = 250;
 const MAX_ROWS = 200;
@@ -32,7 +32,7 @@ function listen() {
   source.addEventListener("status", (message) => {
     model.takeStatus(JSON.parse(message.data));
     // A message can come late, never early: the largest difference is the truest.
-    view.offset = Math.max(view.offset, model.status.now - performance.now() / 1000);
+    view.offset = Math.max(view.offset, model.status.time - performance.now() / 1000);
   });
   source.onopen = () => { view.isConnected = true; };
   source.onerror = () => {
@@ -47,7 +47,7 @@ function show() {
   showHeadline();
   if (!model.status) return;
   const isNews = view.shown !== model.version;
-  for (const gpu of inOrder(model.status.node.gpus)) {
+  for (const gpu of inOrder(model.status.gpus)) {
     const card = cards.get(gpu.uuid) ?? addCard(gpu);
     if (isNews) showCard(card, gpu);
     showTurn(card, gpu);
@@ -68,20 +68,20 @@ function inOrder(gpus) {
 
 // A line for each GPU, if there are several; a click leads to the details.
 function showOverview() {
-  const gpus = inOrder(model.status.node.gpus);
+  const gpus = inOrder(model.status.gpus);
   const lines = gpus.map((gpu) => element(
     "li", {},
     element("a", { href: `#${gpu.uuid}`, textContent: gpuTitle(gpu) }),
     element("span", { textContent: `${gpu.running} running, ${gpu.waiting} waiting` }),
-    element("span", { textContent: `${size(gpu.running_memory_usage + gpu.unswappable_memory + gpu.foreign_memory)} of ${size(gpu.total_memory)}` }),
+    element("span", { textContent: `${size(gpu.running_memory_usage + gpu.unswappable_memory_bytes + gpu.foreign_memory_bytes)} of ${size(gpu.total_memory)}` }),
   ));
   byId("overview").hidden = gpus.length < 2;
   byId("overview").replaceChildren(...lines);
 }
 
 function showTitle() {
-  const { node, host } = model.status;
-  const count = (field) => node.gpus.reduce((sum, gpu) => sum + gpu[field], 0);
+  const { gpus, host } = model.status;
+  const count = (field) => gpus.reduce((sum, gpu) => sum + gpu[field], 0);
   const title = `${count("running")} run, ${count("waiting")} wait${host ? ` – ${host}` : ""}`;
   if (document.title !== title) document.title = title;
 }
@@ -96,12 +96,12 @@ function showHeadline() {
   }
   if (!model.status) return;
   showTitle();
-  const { version, started, node, host } = model.status;
-  const parts = [host, version, `up ${span(Math.max(0, now() - started))}`, `policy ${node.policy}`];
+  const { version, started, host, policy, scheduling, settling, gpus } = model.status;
+  const parts = [host, version, `up ${span(Math.max(0, now() - started))}`, `policy ${policy}`];
   if (view.pausedAt !== null) parts.push(`paused at ${clock(view.pausedAt)}`);
-  if (!node.scheduling) parts.push("scheduling OFF: all programs may run");
-  if (node.settling) parts.push("settling after a restart");
-  if (!node.gpus.length) parts.push("no GPU found yet");
+  if (!scheduling) parts.push("scheduling OFF: all programs may run");
+  if (settling) parts.push("settling after a restart");
+  if (!gpus.length) parts.push("no GPU found yet");
   if (model.lost) parts.push(`${model.lost} steps not shown`);
   line.textContent = parts.filter(Boolean).join(" · ");
 }
@@ -134,9 +134,9 @@ function addCard({ uuid, ...gpu }) {
 }
 
 function showTurn(card, gpu) {
-  const parts = [`${gpu.running} running, ${gpu.waiting} waiting`, `quantum ${span(gpu.quantum_ns / 1e9)} (${gpu.mode})`];
-  if (gpu.quantum_left_ns !== null && gpu.waiting) {
-    const left = gpu.quantum_left_ns / 1e9 - (now() - model.status.now);
+  const parts = [`${gpu.running} running, ${gpu.waiting} waiting`, `quantum ${span(gpu.quantum_seconds)} (${gpu.mode})`];
+  if (gpu.quantum_left_seconds !== null && gpu.waiting) {
+    const left = gpu.quantum_left_seconds - (now() - model.status.time);
     parts.push(left > 0 ? `turn ends in ${span(left)}` : "switching");
   }
   card.turn.textContent = parts.join(" · ");
@@ -150,48 +150,47 @@ function showCard(card, gpu) {
     return made;
   };
   const safe = element("i", { className: "safe", title: "safe limit" });
-  safe.style.left = `${100 * gpu.safe_limit / whole}%`;
+  safe.style.left = `${100 * gpu.safe_limit_bytes / whole}%`;
   card.bar.replaceChildren(
-    part("run", gpu.running_memory_usage), part("fixed", gpu.unswappable_memory), part("foreign", gpu.foreign_memory), safe,
+    part("run", gpu.running_memory_usage), part("fixed", gpu.unswappable_memory_bytes), part("foreign", gpu.foreign_memory_bytes), safe,
   );
   const amounts = [
-    ["running", gpu.running_memory_usage], ["unswappable", gpu.unswappable_memory], ["other programs", gpu.foreign_memory],
-    ["free for a new program", gpu.available_memory], ["safe limit", gpu.safe_limit], ["card", gpu.total_memory],
+    ["running", gpu.running_memory_usage], ["unswappable", gpu.unswappable_memory_bytes], ["other programs", gpu.foreign_memory_bytes],
+    ["free for a new program", gpu.available_memory], ["safe limit", gpu.safe_limit_bytes], ["card", gpu.total_memory],
   ].map(([text, bytes]) => element("span", {}, `${text} `, element("b", { textContent: size(bytes) })));
   card.amounts.replaceChildren(...amounts);
   card.bar.setAttribute("aria-label", amounts.map((one) => one.textContent).join(", "));
-  const seats = model.status.node.clients.flatMap((client) =>
-    client.seats.filter((seat) => seat.gpu === gpu.uuid).map((seat) => ({ client, seat })));
-  seats.sort((a, b) => STATES.indexOf(a.seat.state) - STATES.indexOf(b.seat.state) || a.seat.place - b.seat.place);
-  card.section.classList.toggle("empty", seats.length === 0);
+  const clients = [...gpu.clients];
+  clients.sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || a.place - b.place);
+  card.section.classList.toggle("empty", clients.length === 0);
   card.queue.hidden = gpu.waiting === 0;
-  card.queue.textContent = gpu.waiting ? `Why programs wait: ${queueReason(gpu, model.status.node)}` : "";
-  card.nobody.hidden = seats.length > 0;
-  card.table.hidden = seats.length === 0;
-  card.rows.replaceChildren(...seats.slice(0, MAX_ROWS).map((one) => row(one, gpu)));
+  card.queue.textContent = gpu.waiting ? `Why programs wait: ${queueReason(gpu, model.status.settling)}` : "";
+  card.nobody.hidden = clients.length > 0;
+  card.table.hidden = clients.length === 0;
+  card.rows.replaceChildren(...clients.slice(0, MAX_ROWS).map((client) => row(client, gpu)));
 }
 
-function row({ client, seat }, gpu) {
+function row(client, gpu) {
   const cell = (head, text, className = "") => {
     const made = element("td", { className, textContent: text });
     if (head) made.dataset.head = head;
     return made;
   };
   const who = element("td", { className: "who", textContent: client.name });
-  const why = seat.state === "waiting" ? obstacle(client, seat, gpu, model.status.node) : "";
+  const why = client.state === "waiting" ? obstacle(client, gpu) : "";
   if (why) who.append(element("small", { className: "why", textContent: why }));
-  who.append(element("small", { textContent: `${clientName(client.id)} · ${client.label} · pid ${client.pid}` }));
-  const place = seat.state === "waiting" ? ` (${seat.place})` : seat.is_idle ? " (idle)" : "";
-  const since = seat.since_ns ? ` ${span(seat.since_ns / 1e9)}` : "";
-  const pause = seat.state === "running" && seat.is_idle ? " paused" : "";
-  const state = element("td", {}, element("span", { className: `state ${seat.state}${pause}`, textContent: seat.state + place }), since);
-  const life = seat.held_ns + seat.waited_ns;
+  who.append(element("small", { textContent: `${client.id} · ${client.label} · pid ${client.pid}` }));
+  const place = client.state === "waiting" ? ` (${client.place})` : client.is_idle ? " (idle)" : "";
+  const since = client.since_seconds ? ` ${span(client.since_seconds)}` : "";
+  const pause = client.state === "running" && client.is_idle ? " paused" : "";
+  const state = element("td", {}, element("span", { className: `state ${client.state}${pause}`, textContent: client.state + place }), since);
+  const life = client.held_seconds + client.waited_seconds;
   return element(
     "tr", {}, who, state,
-    cell("memory", size(seat.memory_allocated)), cell("limit", seat.limit ? size(seat.limit) : "none"),
-    cell("turns", String(seat.turns)),
-    cell("ran", `${span(seat.held_ns / 1e9)} (${percent(seat.held_ns, life)})`),
-    cell("waited", `${span(seat.waited_ns / 1e9)} (${percent(seat.waited_ns, life)})`),
+    cell("memory", size(client.memory_allocated)), cell("limit", client.limit_bytes ? size(client.limit_bytes) : "none"),
+    cell("turns", String(client.turns)),
+    cell("ran", `${span(client.held_seconds)} (${percent(client.held_seconds, life)})`),
+    cell("waited", `${span(client.waited_seconds)} (${percent(client.waited_seconds, life)})`),
   );
 }
 

@@ -27,10 +27,6 @@ export function percent(part, whole) {
   return whole > 0 ? `${Math.round(100 * part / whole)} %` : "–";
 }
 
-export function clientName(id) {
-  return id.toString(16).padStart(4, "0");
-}
-
 // A line with GPUs called by the first part of their UUID, as people do.
 export function short(line) {
   return line.replace(/\b((?:GPU|MIG)-[0-9a-f]{8})-[0-9a-f-]{27}/g, "$1…");
@@ -42,24 +38,30 @@ export function gpuTitle(gpu) {
   return [`GPU ${gpu.index}`, gpu.name.replace(/^NVIDIA /, "")].filter(Boolean).join(" · ");
 }
 
-// Why one client waits, beyond what `queueReason` says of all; the scheduler's own words are `nvsharectl story`.
-export function obstacle(client, seat, gpu, node) {
-  const fits = seat.swappable <= gpu.available_memory;
-  if (fits && seat.together.length > 0) return "would fit, and waits until the other GPUs are available too";
+// Why one client waits, beyond what `queueReason` says of all, and by when it will start; the scheduler's own words are
+// `nvsharectl story`.
+export function obstacle(client, gpu) {
+  return `${difference(client, gpu)}${expectedStart(client)}`;
+}
+
+function difference(client, gpu) {
+  const fits = client.need_bytes <= gpu.available_memory;
+  if (fits && client.together.length > 0) return "would fit, and waits until the other GPUs are available too";
   if (fits && gpu.reserved_for !== null && gpu.reserved_for !== client.id) {
-    const first = node.clients.find((other) => other.id === gpu.reserved_for);
-    return `would fit, but ${first ? first.name : clientName(gpu.reserved_for)} is ahead and may not be passed`;
+    const first = gpu.clients.find((other) => other.id === gpu.reserved_for);
+    return `would fit, but ${first ? first.name : gpu.reserved_for} is ahead and may not be passed`;
   }
-  const start = seat.expected_start_ns === null ? "" : ` · will probably start within ${span(seat.expected_start_ns / 1e9)}`;
-  return `needs ${size(seat.swappable)}${start}`;
+  return `needs ${size(client.need_bytes)}`;
+}
+
+function expectedStart({ expected_start_seconds: start }) {
+  return start === null ? "" : ` · will probably start within ${span(start)}`;
 }
 
 // Why clients of a GPU wait.
-export function queueReason(gpu, node) {
-  if (node.settling) return "the scheduler has just started and waits for earlier programs to claim their locks";
-  const holders = node.clients
-    .filter((client) => client.seats.some((other) => other.gpu === gpu.uuid && other.is_running))
-    .map((client) => `${client.name} ${clientName(client.id)}`);
+export function queueReason(gpu, isSettling) {
+  if (isSettling) return "the scheduler has just started and waits for earlier programs to claim their locks";
+  const holders = gpu.clients.filter((client) => client.is_running).map((client) => `${client.name} ${client.id}`);
   const beside = holders.length > 3 ? `${holders.length} programs` : holders.join(", ") || "nobody";
   return `${size(gpu.available_memory)} free beside ${beside}`;
 }
