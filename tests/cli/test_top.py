@@ -246,6 +246,14 @@ def test_top_without_a_scheduler_is_one_line(tmp_path: Path) -> None:
     assert "no scheduler at" in result.stderr
 
 
+def test_a_waiting_client_shows_by_when_it_will_start() -> None:
+    waits = replace(seat("waiting", place=1), expected_start_ns=90 * SECOND)
+    state = status(("first", seat("running")), ("second", waits))
+    for width in (80, 200):
+        (line,) = [line for line in text_of(state, View(), width).splitlines() if "second" in line]
+        assert "<1m30s" in line.split()
+
+
 def test_a_gpu_is_shown_by_index_and_model() -> None:
     shown = status(("runner", seat("running")))
     gpu = replace(shown.node.gpus[0], index=3, name="NVIDIA A100")

@@ -68,6 +68,15 @@ def test_promtool_accepts_the_alerts() -> None:
     subprocess.run(["promtool", "check", "rules", str(DEPLOY / "prometheus" / "nvshare.rules.yaml")], check=True)
 
 
+def test_every_panel_is_of_the_chosen_nodes_and_calls_gpus_by_a_short_name() -> None:
+    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "node", "gpu"]
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            series = re.findall(r"nvshare_[a-z_]+", target["expr"])
+            assert target["expr"].count('{instance=~"$node"') == len(series), panel["title"]
+            assert "{{gpu}}" not in target["legendFormat"], "a UUID is too long for a legend"
+
+
 def test_panels_do_not_overlap_and_have_names_of_their_own() -> None:
     cells: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:

@@ -39,6 +39,8 @@ arrows, page up, page down, home, end: scroll
 STATE    running      has a lock           waiting N    at place N in the queue
          dropping     finishes its work    idle         has no work
          silent       was not heard from   unscheduled  scheduling is off
+         blocked      no host memory       paused       by nvsharectl pause or an annotation
+STARTS   a waiting client will probably start within this time
 RAN      part of the time in which it wanted the GPU and had it; WAITED: the rest
 bar      # or full: running clients    = or dark: cannot be evicted    x or grey: other programs
          |: the safe limit; beyond it the memory is kept free"""
@@ -118,7 +120,8 @@ def plain_lines(status: admin.Status, view: View) -> list[str]:
         made.append(
             f"{row.gpu}  {admin.client_name(row.client.id)}  {printable(row.client.label)}"
             f"  {printable(row.client.name)}  {_state(seat)}"
-            f"  since {duration(seat.since_ns)}  memory {size(seat.memory_allocated)}{limit}  turns {seat.turns}"
+            f"  since {duration(seat.since_ns)}  starts {_starts(seat)}"
+            f"  memory {size(seat.memory_allocated)}{limit}  turns {seat.turns}"
             f"  ran {_share(seat.held_ns, seat)}  waited {_share(seat.waited_ns, seat)}"
             f"  moved in {size(seat.moved.in_bytes)}, out {size(seat.moved.out_bytes)}"
         )
@@ -217,8 +220,8 @@ def _columns(width: int) -> list[tuple[str, Literal["left", "right"]]]:
     """As many columns as fit; the least important are left out first."""
     every: list[tuple[str, Literal["left", "right"], int]] = [
         ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 120), ("WHO", "left", 100), ("GPU", "left", 76),
-        ("STATE", "left", 0), ("SINCE", "right", 0), ("MEMORY", "right", 0), ("LIMIT", "right", 90),
-        ("TURNS", "right", 68), ("RAN", "right", 84), ("WAITED", "right", 84),
+        ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 80), ("MEMORY", "right", 0),
+        ("LIMIT", "right", 90), ("TURNS", "right", 68), ("RAN", "right", 84), ("WAITED", "right", 84),
         ("MOVED", "right", 130), ("PID", "right", 110),
     ]  # fmt: skip
     return [(name, justify) for name, justify, least in every if width >= least]
@@ -233,6 +236,7 @@ def _cells(row: Row) -> dict[str, Text]:
         "USER": printable(user_name(client.uid)),
         "GPU": row.gpu,
         "SINCE": duration(seat.since_ns) if seat.since_ns else "-",
+        "STARTS": _starts(seat),
         "MEMORY": size(seat.memory_allocated),
         "LIMIT": size(seat.limit) if seat.limit else "-",
         "TURNS": str(seat.turns),
@@ -248,6 +252,10 @@ def _state(seat: SeatSnapshot) -> str:
     if seat.state == "waiting":
         return f"waiting {seat.place}"
     return "running, idle" if seat.state == "running" and seat.is_idle else seat.state
+
+
+def _starts(seat: SeatSnapshot) -> str:
+    return "-" if seat.expected_start_ns is None else f"<{duration(seat.expected_start_ns)}"
 
 
 def _share(part: int, seat: SeatSnapshot) -> str:

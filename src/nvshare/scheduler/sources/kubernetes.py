@@ -13,6 +13,7 @@ from pathlib import Path
 from nvshare.admin import client_name
 from nvshare.core.actions import ReportLongWait
 from nvshare.core.events import ClaimPrepared, PodChanged, PodsListed
+from nvshare.core.expected_start import expected_starts
 from nvshare.core.limits.groups import POD_PREFIX
 from nvshare.core.model import SECOND
 from nvshare.journal import Step
@@ -127,10 +128,15 @@ class Kubernetes:
         if wait.is_paused:
             text += ": it is paused, by its annotation nvshare.com/gpu-pause or by `nvsharectl pause`"
         elif wait.place:
-            text += f", place {wait.place}; it is held by {whom}"
+            text += f", place {wait.place}; it is held by {whom}{self._start(wait)}"
         else:
             text += f": its turn would evict GPU memory of {whom}, and there is no host memory for that"
         self._report(client.group.key.removeprefix(POD_PREFIX), "WaitingForGPU", text, warning=False)
+
+    def _start(self, wait: ReportLongWait) -> str:
+        """By when it will start, if that can be said."""
+        start_ns = expected_starts(self._engine.node.gpus[wait.gpu], self._engine.now()).get(wait.client)
+        return "" if start_ns is None else f"; it will probably start within {max(1, round(start_ns / SECOND))} s"
 
     def _has_claim(self, pod: str) -> bool:
         group = self._engine.node.groups.get(f"{POD_PREFIX}{pod}")

@@ -1,0 +1,51 @@
+"""What a pod that waits is told by an Event."""
+
+import asyncio
+from pathlib import Path
+
+from kube.fake_apiserver import FakeApiServer, pod
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, SECOND, Claim, Memory
+from nvshare.journal import Step
+from support.cluster import cluster
+
+GPU = "GPU-1"
+
+
+async def messages_of(server: FakeApiServer, folder: Path, report: ac.ReportLongWait) -> list[str]:
+    """The Events after this report, while pod p1 holds the GPU and p2 waits."""
+    for name in ("p1", "p2"):
+        await server.put(pod(name))
+    async with cluster(server, folder) as (engine, kubernetes):
+        await kubernetes.pods_listed.wait()
+        engine.post(ev.GpuFound(GPU, 10 * GIB))
+        for client in (1, 2):
+            claims = (Claim(GPU, 10 * GIB),)
+            engine.post(
+                ev.ClientRegistered(client, f"pod/uid-p{client}", f"default/p{client}", "train", claims, pid=client)
+            )
+            engine.post(ev.LockRequested(client, GPU, Memory(6 * GIB)))
+        kubernetes.observe(Step(0, 0.0, ev.AlarmRang(), (report,)))
+        await server.until(lambda: bool(server.events))
+    return [event["message"] for event in server.events if event["reason"] == "WaitingForGPU"]
+
+
+def test_a_long_wait_says_who_holds_the_gpu_and_when_it_will_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server:
+            wait = ac.ReportLongWait(2, GPU, 1, 30 * SECOND, 1, 1, 30 * SECOND)
+            (message,) = await messages_of(server, tmp_path, wait)
+            assert "place 1; it is held by default/p1 (train); it will probably start within 30 s" in message
+
+    asyncio.run(story())
+
+
+def test_a_paused_pod_is_told_that_it_is_paused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server:
+            wait = ac.ReportLongWait(2, GPU, 1, 30 * SECOND, 1, 1, 30 * SECOND, is_paused=True)
+            (message,) = await messages_of(server, tmp_path, wait)
+            assert "it is paused, by its annotation nvshare.com/gpu-pause or by `nvsharectl pause`" in message
+
+    asyncio.run(story())
