@@ -101,6 +101,7 @@ def test_moves_are_drawn_and_told(page: Any, scheduler: Scheduler) -> None:
         mover.report_move(3, 10, to_host=False)
         mover.report_move(2, 10, to_host=True)
         page.locator("#log li", has_text="moved 2.00 GiB").wait_for()
+        page.locator("canvas").wait_for()  # A GPU is drawn when a status names it, up to a second after the steps.
         assert "memory moves" in page.locator(".legend").inner_text()
         page.wait_for_function(
             """() => {

@@ -219,10 +219,10 @@ def _table(shown: list[Row], view: View, width: int, lines: int) -> RenderableTy
 def _columns(width: int) -> list[tuple[str, Literal["left", "right"]]]:
     """As many columns as fit; the least important are left out first."""
     every: list[tuple[str, Literal["left", "right"], int]] = [
-        ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 120), ("WHO", "left", 100), ("GPU", "left", 76),
+        ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 130), ("WHO", "left", 100), ("GPU", "left", 76),
         ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 80), ("MEMORY", "right", 0),
         ("LIMIT", "right", 90), ("TURNS", "right", 68), ("RAN", "right", 84), ("WAITED", "right", 84),
-        ("MOVED", "right", 130), ("PID", "right", 110),
+        ("MOVED", "right", 140), ("PID", "right", 110),
     ]  # fmt: skip
     return [(name, justify) for name, justify, least in every if width >= least]
 
