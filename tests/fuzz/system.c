@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "gate/drain.h"
 #include "gate/threads.h"
+#include "helper/deputy.h"
 #include "helper/wake.h"
 #include "lookup/real.h"
 #include "memory/pools.h"
@@ -26,6 +27,10 @@ enum { SOCKET = 1 << 28, WAKE, MAX_SPINS = 64 };
 
 void *(*world_helper)(void *);
 
+void nvs_deputy_helper_began(void) {}
+void nvs_deputy_driver_begin(void) {}
+void nvs_deputy_driver_end(void) {}
+void nvs_deputy_forked(void) {}
 int64_t nvs_now_ns(void) { return world.now_ns; }
 int nvs_thread_start(void *(*body)(void *), void *argument)
 {

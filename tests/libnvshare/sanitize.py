@@ -25,6 +25,7 @@ TESTS = [
     "test_lives.py",
     "test_captures.py",
     "test_draining.py",
+    "test_busy_driver.py",
     "test_storm.py",
     "test_exit.py",
 ]

@@ -226,14 +226,18 @@ static void fill(int threads, size_t bytes)
     printf("0 %ld\n", filled);
 }
 
-/* An allocation in a thread of its own. Its answer is a line like any other, whenever it comes. */
+/* An allocation, or the load of a module, in a thread of its own. Its answer is a line like any other, whenever it comes. */
 struct aside { char how[64]; size_t bytes; };
 
 static void *allocating_aside(void *argument)
 {
     struct aside *aside = argument;
     cu.CtxSetCurrent(contexts[0]);
-    allocate(aside->how, aside->bytes, 1);
+    CUmodule module;
+    if (!strcmp(aside->how, "load"))
+        printf("%d\n", cu.ModuleLoadData(&module, "image"));
+    else
+        allocate(aside->how, aside->bytes, 1);
     fflush(stdout);
     free(aside);
     return NULL;

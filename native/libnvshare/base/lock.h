@@ -6,6 +6,8 @@
  * | rank    | lock               | where            | protects                         | locks taken while it is held      |
  * |---------|--------------------|------------------|----------------------------------|-----------------------------------|
  * | SETUP   | setup_lock         | process.c        | the set-up of the process        | WAKE                              |
+ * | SESSION | conversation_lock  | helper/deputy.c  | the conversation with the        | ACCOUNT, ASK, WAKE                |
+ * |         |                    |                  | scheduler                        |                                   |
  * | POOLS   | pools_lock         | memory/pools.c   | the table of memory pools        | SHARD, ACCOUNT, WAKE              |
  * | STREAMS | nvs_streams_lock   | gate/streams.c   | streams, contexts, drain events, | ACCOUNT, WAKE                     |
  * |         |                    |                  | frees in stream order, the begin |                                   |
@@ -19,6 +21,7 @@
  *   gate (gate/enter.h) holds none of them.
  * - The helper does not wait for POOLS or STREAMS, because the driver is called under them and may be slow: it tries and
  *   looks again later (nvs_pools_try_refresh, nvs_pools_have_slack, helper/drains.c).
+ * - SESSION is the helper's, which gives it back while it is in the driver (helper/deputy.c). No thread of the program takes it.
  * - No thread waits for the helper while it holds a lock: an allocation from a pool releases POOLS before it asks for budget.
  * - After a fork, nvs_process_forked resets every lock, because the thread that held it does not exist in the child. The locks of
  *   the accounts are made again with their GPUs (nvs_gpu_setup), before anything in the child takes one.
@@ -33,6 +36,7 @@
 
 enum nvs_lock_rank {
     NVS_LOCK_SETUP = 1,
+    NVS_LOCK_SESSION,
     NVS_LOCK_POOLS,
     NVS_LOCK_STREAMS,
     NVS_LOCK_SHARD,

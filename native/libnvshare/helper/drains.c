@@ -30,6 +30,7 @@
 #include "gate/gate.h"
 #include "gate/streams.h"
 #include "gate/threads.h"
+#include "helper/deputy.h"
 #include "helper/helper.h"
 
 enum { QUICK_LOOKS = 25 };
@@ -68,11 +69,12 @@ static bool withdraw(struct nvs_gpu *gpu)
 
 bool nvs_drains_look(struct nvs_gpu *gpu)
 {
+    bool done = false;
     if (!gpu->is_past_threads && nvs_threads_any_inside(gpu))
         return false;
     if (!nvs_lock_try(&nvs_streams_lock))
         return false; /* a thread holds it; never wait here */
-    bool done = false;
+    nvs_deputy_driver_begin();
     if (!is_without_driver || !nvs_drain_needs_driver(gpu)) {
         if (!gpu->is_past_threads)
             nvs_drain_begin(gpu);
@@ -80,6 +82,7 @@ bool nvs_drains_look(struct nvs_gpu *gpu)
         done = nvs_drain_step(gpu, gpu->is_draining) && withdraw(gpu) && nvs_drain_finish(gpu);
     }
     nvs_lock_give(&nvs_streams_lock);
+    nvs_deputy_driver_end();
     return done;
 }
 

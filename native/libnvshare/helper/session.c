@@ -2,7 +2,8 @@
  *
  * The program's threads store what they need (a waiter, changed memory, a question about budget) and wake the helper. In each step
  * it reads the socket, asks the machine what to do, does it, writes to the socket, and then polls. Apart from the poll it makes no
- * call that can wait, so it sees a limit, a recall or the scheduler's death within one step, whatever the GPU is doing.
+ * call that waits for the GPU, so it sees a limit, a recall or the scheduler's death within one step, whatever the GPU is doing. A
+ * call may wait for a lock of the driver; meanwhile its deputy answers (helper/deputy.c).
  *
  * Without a scheduler everything runs unshared. A thread that waited for a turn when the scheduler died runs after a bounded time. */
 #include "helper/session.h"
@@ -17,6 +18,7 @@
 #include "base/options.h"
 #include "gpu.h"
 #include "helper/asks.h"
+#include "helper/deputy.h"
 #include "helper/drains.h"
 #include "helper/helper.h"
 #include "helper/joining.h"
@@ -30,7 +32,7 @@
 
 /* The helper's own. */
 struct nvs_client nvs_helper_client;
-static struct nvs_link wire = {.fd = {.fd = -1}};
+struct nvs_link nvs_helper_link = {.fd = {.fd = -1}};
 static int64_t next_pools_ns;
 static int connect_error;
 
@@ -60,7 +62,7 @@ static void send_frames(void)
     struct nvs_head head;
     for (size_t at = 0; at < out->frames_bytes; at += head.length) {
         memcpy(&head, out->frames + at, sizeof head);
-        nvs_link_put(&wire, out->frames + at, head.length);
+        nvs_link_put(&nvs_helper_link, out->frames + at, head.length);
     }
     out->frames_bytes = 0;
 }
@@ -73,7 +75,7 @@ void nvs_session_send_ask(int gpu, uint32_t ask, uint64_t need)
 
 static void attempt(int64_t now)
 {
-    connect_error = nvs_link_connect(&wire, nvs_options()->socket);
+    connect_error = nvs_link_connect(&nvs_helper_link, nvs_options()->socket);
     if (connect_error)
         nvs_client_not_connected(&nvs_helper_client, now, nvs_link_absence(connect_error, nvs_options()->socket));
     else
@@ -92,7 +94,7 @@ static void perform(int64_t now)
         publish();
         nvs_user_lines_print(todo, connect_error);
         if (todo & NVS_CLIENT_DISCONNECT)
-            nvs_link_close(&wire);
+            nvs_link_close(&nvs_helper_link);
         if (todo & NVS_CLIENT_ANSWER)
             nvs_asks_answer(out->ask, out->granted);
         if (todo & NVS_CLIENT_GPUS)
@@ -110,18 +112,18 @@ static void perform(int64_t now)
 
 static void lost(int64_t now)
 {
-    nvs_link_close(&wire);
+    nvs_link_close(&nvs_helper_link);
     nvs_client_lost(&nvs_helper_client, now);
     perform(now);
 }
 
-static void receive(const uint8_t *frame, int64_t now)
+void nvs_session_receive(const uint8_t *frame, int64_t now, bool may_call_driver)
 {
     struct nvs_head head;
     memcpy(&head, frame, sizeof head);
     int index = nvs_client_gpu_of(&nvs_helper_client, frame, head.length);
     struct nvs_gpu *gpu = index < 0 ? NULL : &nvs_gpus[index];
-    if (head.type == NVS_BUDGET_RECALL && !atomic_load(&has_left_driver))
+    if (head.type == NVS_BUDGET_RECALL && may_call_driver && !atomic_load(&has_left_driver))
         nvs_pools_try_refresh(); /* memory may have gone back to the card unseen */
     if (gpu)
         nvs_lock_take(&gpu->account_lock);
@@ -139,18 +141,18 @@ static bool read_messages(int64_t now)
     size_t at = 0;
     bool broken = false;
     const uint8_t *frame;
-    if (!nvs_link_receive(&wire))
+    if (!nvs_link_receive(&nvs_helper_link))
         return false;
-    while ((frame = nvs_link_next(&wire, &at, &broken))) {
-        receive(frame, now);
-        if (!nvs_link_is_up(&wire))
+    while ((frame = nvs_link_next(&nvs_helper_link, &at, &broken))) {
+        nvs_session_receive(frame, now, true);
+        if (!nvs_link_is_up(&nvs_helper_link))
             return true; /* it broke the protocol, and that has been dealt with */
     }
     if (broken) {
         nvs_user_lines_print(NVS_CLIENT_SAY_BROKEN, 0);
         return false;
     }
-    nvs_link_consume(&wire, at);
+    nvs_link_consume(&nvs_helper_link, at);
     return true;
 }
 
@@ -161,7 +163,9 @@ static int64_t tick_pools(int64_t now)
     if (atomic_load(&has_left_driver) || !nvs_pools_have_slack())
         return NVS_NEVER;
     if (now >= next_pools_ns) {
+        nvs_deputy_driver_begin();
         nvs_pools_try_refresh();
+        nvs_deputy_driver_end();
         next_pools_ns = now + POOL_LOOK_NS;
     }
     return next_pools_ns;
@@ -195,11 +199,11 @@ static int64_t tick(int64_t now)
 
 static void wait_for_something(int64_t next)
 {
-    struct pollfd fds[2] = {{.fd = nvs_wake_fd(), .events = POLLIN}, {.fd = wire.fd.fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = nvs_wake_fd(), .events = POLLIN}, {.fd = nvs_helper_link.fd.fd, .events = POLLIN}};
     int64_t left = next == NVS_NEVER ? -1 : next - nvs_now_ns();
     if (next != NVS_NEVER && left < 0)
         left = 0;
-    if (wire.out_bytes)
+    if (nvs_helper_link.out_bytes)
         fds[1].events |= POLLOUT;
     /* Safety net: wake every 5 s. */
     if (left < 0 || left > 5000 * NVS_MS)
@@ -223,13 +227,14 @@ static void leave_driver_if_exiting(void)
 /* Runs as long as the process. */
 static void *helper(void *nothing)
 {
+    nvs_deputy_helper_began();
     for (;;) {
         nvs_wake_clear();
         leave_driver_if_exiting();
-        if (nvs_link_is_up(&wire) && !read_messages(nvs_now_ns()))
+        if (nvs_link_is_up(&nvs_helper_link) && !read_messages(nvs_now_ns()))
             lost(nvs_now_ns());
         int64_t next = tick(nvs_now_ns());
-        if (nvs_link_is_up(&wire) && !nvs_link_flush(&wire))
+        if (nvs_link_is_up(&nvs_helper_link) && !nvs_link_flush(&nvs_helper_link))
             lost(nvs_now_ns());
         else
             wait_for_something(next);
@@ -276,9 +281,10 @@ void nvs_session_leave_driver(void)
 
 void nvs_session_forked(void)
 {
+    nvs_deputy_forked();
     nvs_asks_forked();
     nvs_wake_forked();
-    nvs_link_close(&wire);
+    nvs_link_close(&nvs_helper_link);
     memset(&nvs_helper_client, 0, sizeof nvs_helper_client);
     nvs_joining_forked();
     atomic_store(&is_connected, false);

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "gate/contexts.h"
 #include "gate/events.h"
+#include "helper/deputy.h"
 #include "memory/memory.h"
 #include "mover/evidence.h"
 #include "mover/mover.h"
@@ -135,14 +136,18 @@ static CUresult advance(struct hold *hold, CUdevice gpu, bool is_open)
 static bool step(struct hold *hold, CUcontext context, CUdevice gpu, bool is_open)
 {
     CUcontext popped;
-    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    nvs_deputy_driver_begin();
+    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
+        nvs_deputy_driver_end();
         return false;
+    }
     CUstreamCaptureMode mode = nvs_events_relax();
     CUresult result = prepare(hold, context);
     if (result == CUDA_SUCCESS)
         result = advance(hold, gpu, is_open);
     nvs_events_restore(mode);
     nvs_real.cuCtxPopCurrent_v2(&popped);
+    nvs_deputy_driver_end();
     return result == CUDA_SUCCESS;
 }
 

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "gate/contexts.h"
 #include "gate/events.h"
+#include "helper/deputy.h"
 #include "memory/memory.h"
 #include "mover/evidence.h"
 #include "mover/plan.h"
@@ -182,8 +183,11 @@ static void land(struct mover *mover)
 static bool step(struct mover *mover, CUcontext context, CUdevice gpu)
 {
     CUcontext popped;
-    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    nvs_deputy_driver_begin();
+    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
+        nvs_deputy_driver_end();
         return false;
+    }
     CUstreamCaptureMode mode = nvs_events_relax();
     CUresult result = prepare(mover, context);
     if (result == CUDA_SUCCESS)
@@ -192,6 +196,7 @@ static bool step(struct mover *mover, CUcontext context, CUdevice gpu)
         result = submit(mover, gpu);
     nvs_events_restore(mode);
     nvs_real.cuCtxPopCurrent_v2(&popped);
+    nvs_deputy_driver_end();
     return result == CUDA_SUCCESS;
 }
 

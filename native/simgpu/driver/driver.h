@@ -64,6 +64,7 @@ struct sim_process {
     int visible[SIM_MAX_CARDS];      /* device ordinal -> card index */
     int visible_count;
     uint64_t kernel_ns;              /* simulated */
+    uint64_t module_load_ns;         /* simulated; a context is locked as long */
     struct sim_kernel_rule rules[32];
     unsigned rule_count;
     pthread_mutex_t lock;            /* engines, primary contexts */

@@ -92,6 +92,13 @@ static void read_rule(const char *entry)
     sim.rule_count++;
 }
 
+static void read_module_load_time(void)
+{
+    const char *text = getenv("NVSHARE_SIM_MODULE_LOAD");
+    if (text != NULL && text[0] != '\0' && !sim_parse_duration_ns(text, &sim.module_load_ns))
+        fprintf(stderr, "nvshare simulated GPU: NVSHARE_SIM_MODULE_LOAD=%s is no duration\n", text);
+}
+
 static void read_kernel_times(void)
 {
     const char *usual = getenv("NVSHARE_SIM_KERNEL_US"), *named = getenv("NVSHARE_SIM_KERNELS");
@@ -139,6 +146,7 @@ static CUresult start(void)
         sim.id = sim_now_ns() ^ (uint64_t)getpid() << 32;
     choose_visible();
     read_kernel_times();
+    read_module_load_time();
     sim_trace_open(&sim.view, sim.id);
     if (!handler)
         pthread_atfork(NULL, NULL, forked);

@@ -209,6 +209,12 @@ SETTINGS: dict[str, Setting] = {
     "kernels": Setting(
         "NVSHARE_SIM_KERNELS", _kernels, "", "durations by kernel name: `matmul=5ms,relu=20us,cutlass_*=1ms`"
     ),
+    "module_load": Setting(
+        "NVSHARE_SIM_MODULE_LOAD",
+        _duration,
+        "0",
+        "time to load a module, during which other calls of its context wait",
+    ),
     "nvml_memory": Setting(
         "NVSHARE_SIM_NVML_MEMORY", _flag, "1", "0: NVML answers Not Supported to questions about memory"
     ),

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- reading images ---- */
 
@@ -50,6 +51,19 @@ static CUresult read_image(CUmodule module, const void *image)
     return CUDA_SUCCESS;
 }
 
+/* While a real driver loads a module, compilation included, other calls of the context wait for its lock. */
+static void take_time(CUcontext context)
+{
+    uint64_t ns = sim_scaled((double)sim.module_load_ns);
+    struct timespec left = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    if (ns == 0 || context == NULL)
+        return;
+    pthread_mutex_lock(&context->lock);
+    while (nanosleep(&left, &left) != 0)
+        ;
+    pthread_mutex_unlock(&context->lock);
+}
+
 CUresult sim_module_load(const void *image, CUcontext context, CUmodule *made)
 {
     if (made == NULL || image == NULL)
@@ -62,6 +76,7 @@ CUresult sim_module_load(const void *image, CUcontext context, CUmodule *made)
         sim_handle_free(module);
         return result;
     }
+    take_time(context);
     module->context = context;
     pthread_mutex_init(&module->lock, NULL);
     read_image(module, image);

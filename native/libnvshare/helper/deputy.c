@@ -1,0 +1,140 @@
+/* Theory of operation
+ *
+ * The driver has a lock for each context. While it loads a module, which may mean to compile it for seconds, or frees much memory, even
+ * calls that never wait otherwise (cuEventRecord, cuEventQuery) wait for that lock. The helper makes such calls. Meanwhile the scheduler
+ * would have no answer: a lowered limit would come late, and a recalled budget would keep other processes from allocating.
+ *
+ * So the conversation (client machine and connection) has a lock. The helper holds it always, except while it is in the driver. If
+ * that takes longer than PATIENCE_NS, the deputy takes it and handles the messages that are about memory accounts alone
+ * (is_about_accounts). It stops before the first other message: those about turns and moves belong to the helper, whose
+ * work on the GPU they change.
+ *
+ * The deputy looks every PATIENCE_NS, from the helper's first call to the driver until it has made none for REST_LOOKS looks. A process
+ * that never drains, watches or moves has no deputy. */
+#include "helper/deputy.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/lock.h"
+#include "base/platform.h"
+#include "helper/helper.h"
+
+enum { REST_LOOKS = 50 };
+#define PATIENCE_NS (20 * NVS_MS)
+
+static struct nvs_lock conversation_lock = NVS_LOCK_WITH_RANK(NVS_LOCK_SESSION);
+/* When the helper went into the driver; 0: it is not there. Written by the helper, read by the deputy as a hint: what counts is the lock. */
+static _Atomic int64_t in_driver_ns;
+static _Atomic uint32_t is_awake; /* a futex: the deputy looks, or sleeps until the helper stores 1 */
+static _Atomic uint32_t calls;    /* how often the helper went into the driver: whether it still does */
+static bool has_deputy;           /* the helper's own */
+
+void nvs_deputy_helper_began(void) { nvs_lock_take(&conversation_lock); }
+
+static bool is_kept_waiting(void)
+{
+    int64_t since = atomic_load(&in_driver_ns);
+    return since && nvs_now_ns() - since > PATIENCE_NS;
+}
+
+/* Changes an account, and needs neither the driver nor the state of a turn. */
+static bool is_about_accounts(const uint8_t *frame)
+{
+    struct nvs_head head;
+    memcpy(&head, frame, sizeof head);
+    return head.type == NVS_UPDATE_LIMIT || head.type == NVS_BUDGET || head.type == NVS_BUDGET_RECALL || head.type == NVS_CAPACITY;
+}
+
+/* Handles the messages about accounts that come before any other. Returns the descriptor to wait for, or -1 if the rest is the
+ * helper's. */
+static int answer(void)
+{
+    size_t at = 0, end = 0;
+    bool broken = false;
+    const uint8_t *frame;
+    const struct nvs_client *client = &nvs_helper_client;
+    if (!nvs_link_is_up(&nvs_helper_link) || !client->is_registered || client->is_hung || client->out.todo & ~(uint32_t)NVS_CLIENT_SEND)
+        return -1; /* there is more to do than to answer */
+    if (!nvs_link_receive(&nvs_helper_link))
+        return -1; /* the helper will find that, too */
+    while ((frame = nvs_link_next(&nvs_helper_link, &end, &broken)) && is_about_accounts(frame)) {
+        nvs_session_receive(frame, nvs_now_ns(), false);
+        at = end;
+    }
+    nvs_link_consume(&nvs_helper_link, at);
+    nvs_link_flush(&nvs_helper_link);
+    return frame || broken ? -1 : nvs_helper_link.fd.fd;
+}
+
+static void stand_in(void)
+{
+    if (!nvs_lock_try(&conversation_lock))
+        return; /* the helper is back */
+    int fd = answer();
+    nvs_lock_give(&conversation_lock);
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    struct timespec most = {.tv_nsec = PATIENCE_NS / 2};
+    if (fd >= 0)
+        ppoll(&polled, 1, &most, NULL);
+    else
+        nvs_sleep_ns(PATIENCE_NS / 2);
+}
+
+/* `is_awake` falls before the last look at `calls`: pairs with nvs_deputy_driver_begin, which raises `calls` first. One of the two
+ * sees the other. */
+static void rest(uint32_t seen)
+{
+    atomic_store(&is_awake, 0);
+    if (atomic_load(&calls) == seen)
+        nvs_futex_wait(&is_awake, 0, -1);
+    atomic_store(&is_awake, 1);
+}
+
+static void *deputy(void *nothing)
+{
+    uint32_t seen = 0;
+    for (int quiet = 0;; quiet++) {
+        uint32_t now = atomic_load(&calls);
+        if (is_kept_waiting()) {
+            stand_in();
+            quiet = 0;
+            continue;
+        }
+        if (now != seen || atomic_load(&in_driver_ns))
+            quiet = 0;
+        seen = now;
+        if (quiet > REST_LOOKS)
+            rest(seen);
+        else
+            nvs_sleep_ns(PATIENCE_NS);
+    }
+    return nothing;
+}
+
+void nvs_deputy_driver_begin(void)
+{
+    if (!has_deputy)
+        has_deputy = nvs_thread_start(deputy, NULL) == 0; /* without one the scheduler waits, as it did before */
+    atomic_store(&in_driver_ns, nvs_now_ns());
+    atomic_fetch_add(&calls, 1);
+    if (has_deputy && !atomic_exchange(&is_awake, 1))
+        nvs_futex_wake_all(&is_awake);
+    nvs_lock_give(&conversation_lock);
+}
+
+void nvs_deputy_driver_end(void)
+{
+    atomic_store(&in_driver_ns, 0);
+    nvs_lock_take(&conversation_lock);
+}
+
+void nvs_deputy_forked(void)
+{
+    nvs_lock_reset(&conversation_lock);
+    atomic_store(&in_driver_ns, 0);
+    atomic_store(&is_awake, 0);
+    has_deputy = false;
+}
