@@ -1,9 +1,26 @@
-"""Variables that keep frameworks from allocating most of a GPU when they start.
+"""Variables that decide how frameworks allocate: those that keep them from allocating most of a GPU when they start,
+and those that make them use memory that cannot be evicted.
 
 TensorFlow takes nearly all memory that is free, JAX three quarters of it, so two such programs do not fit together even
 if they use little. With these variables they allocate what they need."""
+
+from collections.abc import Mapping
 
 ALLOCATE_AS_NEEDED = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
+
+_UNSWAPPABLE = (
+    ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:true"),
+    ("PYTORCH_CUDA_ALLOC_CONF", "backend:cudamallocasync"),
+    ("PYTORCH_ALLOC_CONF", "expandable_segments:true"),
+    ("PYTORCH_ALLOC_CONF", "backend:cudamallocasync"),
+    ("TF_GPU_ALLOCATOR", "cuda_malloc_async"),
+)
+
+
+def unswappable_settings(environment: Mapping[str, str]) -> list[str]:
+    """The variables in it with which a framework allocates memory that cannot be evicted."""
+    found = {name: environment[name] for name, word in _UNSWAPPABLE if word in environment.get(name, "").lower()}
+    return [f"{name}={value}" for name, value in found.items()]

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from nvshare.cli.doctor import checks as checks
-from nvshare.cli.doctor.checks import Finding, Machine
+from nvshare.cli.doctor.checks import Machine
+from nvshare.cli.doctor.clients import check_client
+from nvshare.cli.doctor.finding import Finding
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, Claim, Memory, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
+
+GPU = "GPU-11111111-2222-3333-4444-555555555555"
 
 
 def machine(root: Path, **variables: str) -> Machine:
@@ -105,3 +113,21 @@ def test_a_scheduler_whose_operator_socket_is_shut_is_still_fine(runtime: Path) 
         listening.listen()
         findings = found(checks.check_scheduler, machine(runtime))
     assert [finding.level for finding in findings] == ["ok", "info"]
+
+
+def test_a_setting_that_prevents_eviction_is_pointed_out(tmp_path: Path) -> None:
+    (finding,) = found(checks.check_environment, machine(tmp_path, TF_GPU_ALLOCATOR="cuda_malloc_async"))
+    assert (finding.level, finding.remedy) == ("warn", "unset it")
+
+
+@pytest.mark.parametrize(("swappable", "unswappable", "count"), [(0, 3, 1), (4, 3, 0), (0, 1, 0)])
+def test_a_client_most_of_whose_memory_cannot_be_evicted_is_named(swappable: int, unswappable: int, count: int) -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.GpuFound(GPU, 16 * GIB, 0, "card"))
+    node.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "train.py", (Claim(GPU, 16 * GIB),), pid=1))
+    memory = Memory(swappable=swappable * GIB, unswappable=unswappable * GIB)
+    node.handle(1, ev.MemoryChanged(1, GPU, memory))
+    (client,) = snapshot(node, 2).clients
+    findings = list(check_client(client))
+    assert len(findings) == count
+    assert all("train.py" in finding.text and "cannot be evicted" in finding.text for finding in findings)

@@ -1,9 +1,14 @@
 """TensorFlow and JAX allocate what they need, unless the user says otherwise."""
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from nvshare.cli.run.docker_args import arguments
 from nvshare.cli.run.environment import ProgramSettings, shared
+from nvshare.framework_settings import unswappable_settings
+
+Front = Callable[..., subprocess.CompletedProcess[str]]
 
 AS_NEEDED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
@@ -32,3 +37,16 @@ def test_docker_args_say_the_same() -> None:
     assert [word for word in said if word in words] == words
     said = arguments(Path("/lib/libnvshare.so"), Path("/run/s.sock"), ProgramSettings(preallocate=True), "all")
     assert not set(words) & set(said)
+
+
+def test_allocators_whose_memory_cannot_be_evicted_are_recognised() -> None:
+    segments = {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64,expandable_segments:True"}
+    assert unswappable_settings(segments) == [f"{name}={value}" for name, value in segments.items()]
+    assert unswappable_settings({"TF_GPU_ALLOCATOR": "cuda_malloc_async"}) == ["TF_GPU_ALLOCATOR=cuda_malloc_async"]
+    assert unswappable_settings({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}) == []
+
+
+def test_run_names_a_setting_that_prevents_eviction_in_one_line(nvshare: Front) -> None:
+    result = nvshare("run", "--sim-gpus", "1", "--", "true", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("nvshare: warning: PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync: this memory cannot be")

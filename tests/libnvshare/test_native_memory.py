@@ -22,6 +22,13 @@ def test_a_stream_writes_to_a_small_allocation_and_not_to_a_big_one(
     assert program.ask(f"writevalue {allocate(program, MIB)}") == [INVALID_VALUE]
 
 
+def test_small_pitched_memory_is_native_too(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program = on_card.start()
+    scheduler.join(program)
+    program.do(f"writevalue {program.do('pitch 100 16')[0]}")
+    assert program.ask(f"writevalue {program.do('pitch 4096 4096')[0]}") == [INVALID_VALUE]
+
+
 def test_a_small_allocation_is_native_and_unswappable_until_it_is_freed(
     programs: Programs, scheduler: FakeScheduler
 ) -> None:

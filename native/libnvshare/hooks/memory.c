@@ -50,6 +50,16 @@ static CUresult note_or_return(CUresult result, struct nvs_gpu *gpu, CUdeviceptr
     return result;
 }
 
+/* A small allocation is managed after all if the card is full of native memory. */
+static enum form form_after(CUresult result, struct nvs_gpu *gpu, uint64_t bytes, enum form form)
+{
+    if (form != SMALL || result != CUDA_ERROR_OUT_OF_MEMORY)
+        return form;
+    nvs_memory_return_small(gpu, bytes);
+    nvs_memory_now_swappable(gpu, bytes);
+    return CONVERTED;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n)
 {
     NVS_BEGIN_HOOK(cuMemAlloc_v2(d, n));
@@ -63,11 +73,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n)
         return result;
     if (form != CONVERTED)
         result = nvs_real.cuMemAlloc_v2(d, n);
-    if (form == SMALL && result == CUDA_ERROR_OUT_OF_MEMORY) { /* the card is full of native memory */
-        nvs_memory_return_small(gpu, n);
-        nvs_memory_now_swappable(gpu, n);
-        form = CONVERTED;
-    }
+    form = form_after(result, gpu, n, form);
     if (form == CONVERTED)
         result = nvs_real.cuMemAllocManaged(d, n, CU_MEM_ATTACH_GLOBAL);
     return note_or_return(result, gpu, d, n, form);
@@ -83,19 +89,15 @@ CUresult cuMemAllocManaged(CUdeviceptr *d, size_t n, unsigned flags)
     return note_or_return(nvs_real.cuMemAllocManaged(d, n, flags), gpu, d, n, MANAGED);
 }
 
-/* Only the driver knows the pitch of native memory: an estimate is charged first and corrected after the call. */
-static CUresult native_pitch(struct nvs_gpu *gpu, CUdeviceptr *d, size_t *pitch, size_t width, size_t height, unsigned element)
+/* Only the driver knows the pitch of native memory: an estimate was charged, and is corrected after the call. */
+static void correct_pitch(struct nvs_gpu *gpu, CUdeviceptr address, uint64_t estimate, uint64_t bytes, enum form form)
 {
-    size_t estimate = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT * height;
-    CUresult result = nvs_memory_reserve(gpu, estimate, false);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = note_or_return(nvs_real.cuMemAllocPitch_v2(d, pitch, width, height, element), gpu, d, estimate, NATIVE);
-    if (result == CUDA_SUCCESS && *pitch * height > estimate) {
-        nvs_memory_add(gpu, *pitch * height - estimate, false);
-        note(gpu, *d, *pitch * height, NATIVE);
-    }
-    return result;
+    if (bytes <= estimate)
+        return;
+    if (form == SMALL)
+        nvs_memory_return_small(gpu, estimate);
+    nvs_memory_add(gpu, bytes - estimate, false);
+    note(gpu, address, bytes, NATIVE);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t width, size_t height, unsigned element)
@@ -105,15 +107,21 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t width, size_t 
     bool is_plain = (element == 4 || element == 8 || element == 16) && width && height && d && pitch;
     if (!gpu || !is_plain || width > NVS_MAX_BYTES || height > NVS_MAX_BYTES / (width + PITCH_ALIGNMENT))
         return nvs_real.cuMemAllocPitch_v2(d, pitch, width, height, element);
-    if (nvs_memory_stays_native(gpu))
-        return native_pitch(gpu, d, pitch, width, height, element);
-    size_t row = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT;
-    CUresult result = nvs_memory_reserve(gpu, row * height, true);
+    size_t row = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT, bytes = row * height;
+    enum form form = form_of(gpu, bytes);
+    CUresult result = reserve(gpu, bytes, form);
     if (result != CUDA_SUCCESS)
         return result;
-    result = note_or_return(nvs_real.cuMemAllocManaged(d, row * height, CU_MEM_ATTACH_GLOBAL), gpu, d, row * height, CONVERTED);
-    if (result == CUDA_SUCCESS)
+    if (form != CONVERTED)
+        result = nvs_real.cuMemAllocPitch_v2(d, pitch, width, height, element);
+    form = form_after(result, gpu, bytes, form);
+    if (form == CONVERTED)
+        result = nvs_real.cuMemAllocManaged(d, bytes, CU_MEM_ATTACH_GLOBAL);
+    result = note_or_return(result, gpu, d, bytes, form);
+    if (result == CUDA_SUCCESS && form == CONVERTED)
         *pitch = row;
+    else if (result == CUDA_SUCCESS)
+        correct_pitch(gpu, *d, bytes, *pitch * height, form);
     return result;
 }
 

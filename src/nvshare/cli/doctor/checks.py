@@ -10,27 +10,22 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
 
 from nvshare import __version__, admin
 from nvshare.cli import operator_client
+from nvshare.cli.doctor.clients import check_client
+from nvshare.cli.doctor.finding import Finding
 from nvshare.cli.errors import CommandError
 from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.native_files import library
 from nvshare.config import DEFAULT_OPERATOR_SOCKET, DEFAULT_SOCKET, OPERATOR_SOCKET_VARIABLE, SOCKET_VARIABLE
 from nvshare.core.model import GIB
+from nvshare.framework_settings import unswappable_settings
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
 from nvshare.printable import last_line
 from nvshare.record import Record
 
-Level = Literal["ok", "warn", "fail", "info"]
 TIMEOUT_S = 30
-
-
-class Finding(Record, frozen=True):
-    level: Level
-    text: str
-    remedy: str = ""
 
 
 class Machine(Record, frozen=True):
@@ -85,6 +80,8 @@ def check_environment(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "info", "NVSHARE_MEMORY_MODE=native: memory of programs started here cannot be moved out for others"
         )
+    for setting in unswappable_settings(machine.environment):
+        yield Finding("warn", f"{setting}: memory of programs started here cannot be evicted", "unset it")
     if machine.environment.get("NVSHARE_PREFETCH", "1") in ("", "0", "false", "no", "off"):
         yield Finding(
             "info", "NVSHARE_PREFETCH is off: no bulk moves; page faults move memory of programs started here"
@@ -245,13 +242,7 @@ def _check_operator(machine: Machine) -> Iterator[Finding]:
     else:
         yield Finding("ok", f"the scheduler is nvshare {status.version}, {len(status.node.clients)} client(s)")
     for client in status.node.clients:
-        missing = sum(seat.host_shortfall for seat in client.seats)
-        if missing:
-            yield Finding(
-                "warn",
-                f"the host has no room for {missing / GIB:.1f} GiB of GPU memory of {client.name} ({client.label})",
-                "raise its memory limit by that much; other programs wait instead of taking turns with it",
-            )
+        yield from check_client(client)
         for reason in sorted({seat.not_moving for seat in client.seats if seat.not_moving}):
             yield Finding("info", f"{client.name} ({client.label}): no bulk moves: {reason}")
     mode = stat.S_IMODE(path.parent.stat().st_mode)

@@ -13,7 +13,7 @@ from nvshare.printable import printable
 
 if TYPE_CHECKING:
     from nvshare.cli.doctor.acceptance.results import Report, Row
-    from nvshare.cli.doctor.checks import Finding
+    from nvshare.cli.doctor.finding import Finding
 
 
 @click.command(short_help="Check this machine.")

@@ -19,6 +19,7 @@ from nvshare.cli.run.cleanup import entering
 from nvshare.cli.run.environment import ProgramSettings, shared
 from nvshare.cli.run.native_files import library
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
+from nvshare.framework_settings import unswappable_settings
 from nvshare.quantity import QuantityError, parse_bytes
 
 LIMIT_VARIABLE = "NVSHARE_GPU_MEMORY_LIMIT"
@@ -109,6 +110,7 @@ def run(
         warn_without_gpu(environment)
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = _uuids_of(gpu)
+    warn_of_unswappable_memory(environment)
     settings = structs.replace(settings, run_id=secrets.token_hex(16))
     replace(command, shared(environment, library=library(), socket=path, settings=settings))
 
@@ -141,6 +143,15 @@ def warn_without_gpu(environment: dict[str, str]) -> None:
         sys.stderr.write(
             "nvshare: warning: this machine has no NVIDIA GPU; to run the program on a simulated one: nvshare run"
             " --sim-gpus 1\n"
+        )
+
+
+def warn_of_unswappable_memory(environment: dict[str, str]) -> None:
+    """One line if the settings of a framework prevent that its memory is evicted."""
+    for setting in unswappable_settings(environment):
+        sys.stderr.write(
+            f"nvshare: warning: {setting}: this memory cannot be evicted for other programs; without this setting the"
+            " program takes turns with programs that need the same memory\n"
         )
 
 

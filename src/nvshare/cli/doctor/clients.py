@@ -1,0 +1,27 @@
+"""What is wrong with a program that shares a GPU."""
+
+from collections.abc import Iterator
+
+from nvshare.cli.doctor.finding import Finding
+from nvshare.core.model import GIB
+from nvshare.core.snapshot import ClientSnapshot
+
+
+def check_client(client: ClientSnapshot) -> Iterator[Finding]:
+    """A program whose memory cannot be evicted: for want of host memory, or because of how it allocates."""
+    missing, fixed, swappable = (
+        sum(getattr(seat, field) for seat in client.seats) for field in ("host_shortfall", "unswappable", "swappable")
+    )
+    if missing:
+        yield Finding(
+            "warn",
+            f"the host has no room for {missing / GIB:.1f} GiB of GPU memory of {client.name} ({client.label})",
+            "raise its memory limit by that much; other programs wait instead of taking turns with it",
+        )
+    if fixed > GIB and fixed > swappable:
+        yield Finding(
+            "warn",
+            f"{fixed / GIB:.1f} GiB of GPU memory of {client.name} ({client.label}) cannot be evicted: it comes from"
+            " pools, virtual memory management or native allocations",
+            "docs/hardware.md names the settings of each framework",
+        )
