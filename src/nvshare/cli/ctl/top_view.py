@@ -222,7 +222,7 @@ def _columns(width: int) -> list[tuple[str, Literal["left", "right"]]]:
         ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 130), ("WHO", "left", 100), ("GPU", "left", 76),
         ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 80), ("MEMORY", "right", 0),
         ("LIMIT", "right", 90), ("TURNS", "right", 68), ("RAN", "right", 84), ("WAITED", "right", 84),
-        ("MOVED", "right", 140), ("PID", "right", 110),
+        ("MOVED", "right", 140), ("PID", "right", 130),
     ]  # fmt: skip
     return [(name, justify) for name, justify, least in every if width >= least]
 
