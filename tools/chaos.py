@@ -41,7 +41,8 @@ def storm(place: Path, plan: Plan) -> Row:
         report.wrong.append(str(error))
     faults = ", ".join(f"{n} x {what}" for what, n in report.done.items())
     measured = (
-        f"{faults}; {report.finished} programs finished with the right result, {report.killed} were killed;"
+        f"{faults}; {report.finished} programs finished with the right result, {report.killed} were killed,"
+        f" {report.moved_out} moved memory in bulk;"
         f" a crowd of {plan.crowd}: memory {report.memory_growth / 1024:+.0f} KiB,"
         f" descriptors {report.descriptors[0]} before and {report.descriptors[1]} after"
     )

@@ -1,5 +1,6 @@
 /* A program whose result is right or wrong: a table on the GPU is read back, checked, changed and written again, with
- * kernels in between, round after round.
+ * kernels in between, round after round. One kernel of each round touches a large allocation, so that it moves at a switch;
+ * from time to time it is freed and allocated again, whether it is under way or not.
  *
  *   computer MEMORY_MIB ROUNDS KERNEL_US SEED
  *
@@ -11,7 +12,7 @@
 
 #include "lib_driver.h"
 
-enum { WORDS = 1024, KERNELS = 4 };
+enum { WORDS = 1024, KERNELS = 4, ROUNDS_OF_AN_ALLOCATION = 16 };
 
 static uint32_t expected[WORDS], found[WORDS];
 
@@ -31,6 +32,12 @@ static void compute(CUfunction kernel, uint64_t us)
     must(cu.CtxSynchronize(), "waiting for the kernels");
 }
 
+static void touch(CUfunction kernel, CUdeviceptr memory, size_t bytes)
+{
+    void *parameters[] = {&memory, &bytes};
+    must(cu.LaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL), "a launch that touches memory");
+}
+
 static void check(CUdeviceptr table)
 {
     must(cu.MemcpyDtoH(found, table, sizeof found), "reading back");
@@ -44,8 +51,8 @@ int main(int count, char **words)
 {
     CUcontext context;
     CUmodule module;
-    CUfunction kernel;
-    CUdeviceptr memory;
+    CUfunction kernel, toucher;
+    CUdeviceptr memory, table;
     if (count != 5 || lib_driver_find("dlsym") != 0)
         return 2;
     size_t bytes = strtoull(words[1], NULL, 10) << 20;
@@ -56,14 +63,20 @@ int main(int count, char **words)
     must(cu.CtxCreate(&context, 0, 0), "a context");
     must(cu.ModuleLoadData(&module, ""), "a module");
     must(cu.ModuleGetFunction(&kernel, module, "sim_spin_us"), "a kernel");
+    must(cu.ModuleGetFunction(&toucher, module, "sim_touch"), "a kernel");
     must(cu.MemAlloc(&memory, bytes), "memory");
-    CUdeviceptr table = memory + bytes / 2;
+    must(cu.MemAlloc(&table, sizeof expected), "memory");
     for (int i = 0; i < WORDS; i++)
         expected[i] = seed * 2654435761u + (uint32_t)i;
     must(cu.MemcpyHtoD(table, expected, sizeof expected), "writing");
     printf("ready\n");
     fflush(stdout);
     for (unsigned round = 0; round < rounds; round++) {
+        if (round % ROUNDS_OF_AN_ALLOCATION == ROUNDS_OF_AN_ALLOCATION - 1) {
+            must(cu.MemFree(memory), "freeing");
+            must(cu.MemAlloc(&memory, bytes), "memory");
+        }
+        touch(toucher, memory, bytes);
         compute(kernel, us);
         check(table);
         for (int i = 0; i < WORDS; i++)

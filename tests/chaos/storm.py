@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nvshare.simgpu.config import SimGpu
+from nvshare.simgpu.trace import Kind, TraceError, read_trace
 from support.client import GIB, WireClient
 from support.daemon import Daemon
 from support.waiting import wait_until
@@ -25,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "src" / "nvshare" / "_native" / "libnvshare.so"
 END_S = 180.0
 SCALE = 0.01
+SLOW_MOVES = {"trace": True, "evict_bandwidth": "200M"}
+"""9 GiB take half a second to the host, so that faults happen meanwhile."""
 KERNELS_PER_ROUND = 4
 MAX_GROWTH = 4 << 20
 MIN_KILLS = 3  # also where the start of a daemon takes seconds
@@ -50,6 +53,8 @@ class Report:
     finished: int = 0
     killed: int = 0
     wrong: list[str] = field(default_factory=list)
+    moved_out: int = 0
+    """Programs that moved memory to the host in bulk."""
     seconds: float = 0.0
     memory_growth: int = 0
     descriptors: tuple[int, int] = (0, 0)
@@ -97,7 +102,7 @@ class Storm:
         return round(1.2 * self.plan.seconds / kernels / SCALE * 1e6)
 
     def start_program(self, number: int) -> None:
-        card = SimGpu().with_values(directory=str(self._card), gpus=1, memory="16Gi", scale=SCALE)
+        card = SimGpu().with_values(directory=str(self._card), gpus=1, memory="16Gi", scale=SCALE, **SLOW_MOVES)
         values = {**os.environ, **card.environment({}), "NVSHARE_SOCKET": self.daemon.socket}
         values |= {"LD_PRELOAD": str(LIBRARY), "NVSHARE_RECONNECT_MS": "200"}
         memory = self.chance.choice([256, 1024, 6 * 1024, 9 * 1024])
@@ -113,6 +118,7 @@ class Storm:
             self._rage(began)
             self._go_on(all_of_them=True)
             self._wait_for_all()
+            self.report.moved_out = self._count_movers()
             self._look_back()
         finally:
             for program in self.programs:
@@ -176,6 +182,14 @@ class Storm:
 
     def _nothing(self) -> None:
         self.report.count("left alone")
+
+    def _count_movers(self) -> int:
+        """Programs that prefetched memory to the host. Of one that was killed at its start there is no whole trace."""
+        count = 0
+        for path in (self._card / "trace").glob("*.trace"):
+            with contextlib.suppress(TraceError):
+                count += any(not record.detail for record in read_trace(path).of_kind(Kind.PREFETCH))
+        return count
 
     # How it ends.
 
