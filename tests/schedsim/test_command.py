@@ -60,12 +60,12 @@ def test_a_known_card_has_bulk_moves_for_us_and_not_for_the_original(card: str, 
     assert ours["makespan_s"] < original["makespan_s"]
 
 
-def test_mixes_with_bulk_moves() -> None:
-    by_faults, in_bulk = (
-        json.loads(run("mixes", "--count", "1", "--first", "3", "--jobs", "1", "--json", *link))
-        for link in ((), ("--link", "25"))
-    )
-    assert by_faults != in_bulk
+@pytest.mark.parametrize("moves", [("--link", "25"), ("--preset", "p100")])
+def test_mixes_with_bulk_moves_are_compared_with_page_faults(moves: tuple[str, str]) -> None:
+    values = json.loads(run("mixes", "--count", "1", "--first", "1", "--jobs", "1", "--json", *moves))
+    duel = values["duels"][-1]
+    assert (duel["name"], duel["against"]) == ("auto", "auto-by-faults")
+    assert duel["mean"] < 0.995
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from nvshare.schedsim.distributions import Scene, make_mix
 from nvshare.schedsim.jobs import Job
 from nvshare.schedsim.machine import Ended, Machine, Outcome
 from nvshare.schedsim.mixes import Mix
+from nvshare.schedsim.presets import PRESETS
 
 CARD = CardModel(10 * GIB, GIB, gain=1.0, sweep_s=1.0)
 
@@ -83,6 +84,22 @@ def two_that_pause() -> Mix:
     jobs = tuple(Job(name, 4 * GIB, 0.0, ((10.0, 10.0),) * 5) for name in "ab")
     big = Job("c", 8 * GIB, 0.0, ((10.0, 0.0),))
     return Mix(1, {"gpu0": CARD}, (*jobs, big), are_equals=False)
+
+
+def test_on_known_cards_jobs_have_the_same_share_of_the_memory() -> None:
+    any_cards, known = make_mix(5, Scene()), make_mix(5, Scene(card=PRESETS["t4"]))
+    assert set(known.cards.values()) == {PRESETS["t4"]}
+    for job, same in zip(any_cards.jobs, known.jobs, strict=True):
+        share = job.memory / any_cards.cards[job.gpu].size
+        assert same.memory / PRESETS["t4"].size == pytest.approx(share)
+
+
+def test_bulk_moves_are_compared_with_page_faults_on_the_same_card() -> None:
+    jobs = tuple(Job(name, 12 * GIB, 0.0, ((300.0, 0.0),)) for name in "ab")
+    mix = Mix(1, {"gpu0": PRESETS["p100"]}, jobs, are_equals=False)
+    in_bulk = mixes.run(mix, mixes.ADAPTIVE)
+    by_faults = mixes.run(mix, mixes.by_faults(mixes.ADAPTIVE))
+    assert in_bulk.makespan_s < by_faults.makespan_s
 
 
 def test_a_plan_decides_on_pauses_with_perfect_knowledge() -> None:

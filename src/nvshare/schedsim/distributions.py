@@ -26,20 +26,28 @@ class Scene(Record, frozen=True):
     link: float | None = None
     """Bytes per second of bulk moves; None: all moves are faults."""
     is_duplex: bool = True
+    card: CardModel | None = None
+    """All cards are this one, and jobs have the same share of its memory; None: as the mix has it."""
 
 
 def make_mix(seed: int, scene: Scene) -> Mix:
     mix = DISTRIBUTIONS[scene.kind](seed)
+    if scene.card is not None:
+        mix = _on_known_cards(mix, scene.card)
     return replace(mix, cards={name: _with_moves(card, scene) for name, card in mix.cards.items()})
 
 
+def _on_known_cards(mix: Mix, card: CardModel) -> Mix:
+    jobs = (replace(job, memory=job.memory * card.size // mix.cards[job.gpu].size) for job in mix.jobs)
+    return replace(mix, cards=dict.fromkeys(mix.cards, card), jobs=tuple(jobs))
+
+
 def _with_moves(card: CardModel, scene: Scene) -> CardModel:
-    """A link is no slower than the card's faults."""
+    """A link is no slower than the card's faults. A known card has a link of its own."""
     if scene.cost_s is not None:
         card = replace(card, bus=GIB / scene.cost_s)
-    if scene.link is None:
-        return card
-    return replace(card, link=max(card.bus, scene.link), is_duplex=scene.is_duplex)
+    link = card.link if scene.link is None else max(card.bus, scene.link)
+    return replace(card, link=link, is_duplex=scene.is_duplex)
 
 
 def _interactive(seed: int) -> Mix:

@@ -42,6 +42,8 @@ class Contender(Record, frozen=True):
     settings: Settings
     late_s: float = 0.0
     """Every program starts up to this much later than its mix says."""
+    is_by_faults: bool = False
+    """Page faults alone move memory, also where the cards have a link."""
 
 
 FCFS_30 = Contender("fcfs-30s", "classic", Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND)))
@@ -95,11 +97,19 @@ def shaken(contender: Contender) -> Contender:
     return replace(contender, name=f"{contender.name}-shaken", late_s=1.0)
 
 
+def by_faults(contender: Contender) -> Contender:
+    """The same without bulk moves."""
+    return replace(contender, name=f"{contender.name}-by-faults", is_by_faults=True)
+
+
 def run(mix: Mix, contender: Contender) -> Outcome:
     chance = Random(f"late {mix.seed}")  # noqa: S311 - as above
     jobs = [replace(job, arrives_s=job.arrives_s + contender.late_s * chance.random()) for job in mix.jobs]
     until_s = LIMIT * sum(job.alone_s + job.arrives_s for job in jobs)
-    return Machine(mix.cards, jobs, contender.settings, gate=contender.gate).run(until_s)
+    cards = mix.cards
+    if contender.is_by_faults:
+        cards = {name: replace(card, link=None) for name, card in cards.items()}
+    return Machine(cards, jobs, contender.settings, gate=contender.gate).run(until_s)
 
 
 def jain(values: Sequence[float]) -> float:

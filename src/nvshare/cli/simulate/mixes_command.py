@@ -13,6 +13,7 @@ from nvshare.cli.simulate.options import POSITIVE, Moves, moves_options, print_j
 from nvshare.core.model import Settings
 from nvshare.schedsim import mixes, oracle
 from nvshare.schedsim.distributions import DISTRIBUTIONS, Scene, make_mix
+from nvshare.schedsim.presets import PRESETS
 
 
 def _cores() -> int:
@@ -31,6 +32,7 @@ def _cores() -> int:
     help="Any jobs, interactive ones beside batch jobs, many jobs on one card, or 2 to 4 jobs on one card.",
 )
 @click.option("--move-cost", type=POSITIVE, help="Seconds to move a GiB by page faults. Default: as the mix has it.")
+@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="All cards are this known card, with bulk moves.")
 @click.option("--oracle", "with_oracle", is_flag=True, help="Also search for the best schedule; mixes of up to 4 jobs.")
 @click.option(
     "--against",
@@ -52,6 +54,7 @@ def mixes_command(
     first: int,
     kind: str,
     move_cost: float | None,
+    preset: str | None,
     with_oracle: bool,
     against: tuple[str, ...],
     jobs: int,
@@ -60,10 +63,11 @@ def mixes_command(
     moves: Moves,
     settings: Settings,
 ) -> None:
-    """Compare a mode with the original (first come, first served, 30 s) and with auto, on random mixes of jobs."""
+    """Compare a mode with the original (first come, first served, 30 s) and with auto, on random mixes of jobs. With
+    bulk moves (--link, --preset), also with itself by page faults."""
     ours = mixes.Contender(settings.quantum.mode, "nvshare", settings)
-    contenders, pairs = _contenders(ours, against, shake)
-    make = partial(make_mix, scene=Scene(kind, move_cost, moves.link, moves.is_duplex))
+    contenders, pairs = _contenders(ours, against, shake=shake, has_bulk_moves=bool(preset or moves.link))
+    make = partial(make_mix, scene=Scene(kind, move_cost, moves.link, moves.is_duplex, PRESETS.get(preset or "")))
     if with_oracle and kind != "small":
         raise CommandError("--oracle needs --kind small: the search is for up to 4 jobs", EXIT_USAGE)
     if with_oracle:
@@ -87,13 +91,15 @@ def mixes_command(
 
 
 def _contenders(
-    ours: mixes.Contender, against: tuple[str, ...], shake: bool
+    ours: mixes.Contender, against: tuple[str, ...], *, shake: bool, has_bulk_moves: bool
 ) -> tuple[list[mixes.Contender], list[tuple[str, str]]]:
     """Which ways to schedule are run, and which pairs are compared."""
     auto = ours if ours.name == mixes.AUTO.name else mixes.AUTO
     others = [mixes.FCFS_30] if auto is ours else [mixes.FCFS_30, auto]
     if mixes.ADAPTIVE.name in against and ours.name != mixes.ADAPTIVE.name:
         others.append(mixes.ADAPTIVE)
+    if has_bulk_moves:
+        others.append(mixes.by_faults(ours))
     pairs = [(ours.name, other.name) for other in others]
     if not shake:
         return [*others, ours], pairs
