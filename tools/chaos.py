@@ -39,6 +39,8 @@ def storm(place: Path, plan: Plan) -> Row:
         few_descriptors(place / "few")
     except AssertionError as error:
         report.wrong.append(str(error))
+    if not report.moved_out:
+        report.wrong.append("no program moved memory in bulk")
     faults = ", ".join(f"{n} x {what}" for what, n in report.done.items())
     measured = (
         f"{faults}; {report.finished} programs finished with the right result, {report.killed} were killed,"

@@ -105,7 +105,7 @@ class Storm:
         card = SimGpu().with_values(directory=str(self._card), gpus=1, memory="16Gi", scale=SCALE, **SLOW_MOVES)
         values = {**os.environ, **card.environment({}), "NVSHARE_SOCKET": self.daemon.socket}
         values |= {"LD_PRELOAD": str(LIBRARY), "NVSHARE_RECONNECT_MS": "200"}
-        memory = self.chance.choice([256, 1024, 6 * 1024, 9 * 1024])
+        memory = self.chance.choice([256, 1024, 6 * 1024] if number % 2 else [9 * 1024, 10 * 1024])
         words = [str(self.computer), str(memory), str(self.plan.rounds), str(self._kernel_us), str(number)]
         errors = (self.place / f"computer-{number}.log").open("wb")
         self.programs.append(subprocess.Popen(words, env=values, stdout=subprocess.PIPE, stderr=errors, text=True))

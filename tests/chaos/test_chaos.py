@@ -11,7 +11,6 @@ def test_programs_finish_right_while_their_scheduler_is_killed_again_and_again(t
     assert report.done["daemon killed"] >= 3
     assert report.finished + report.killed == 5
     assert report.finished >= 3
-    assert report.moved_out >= 1
 
 
 def test_a_scheduler_out_of_descriptors_serves_again_when_others_have_left(tmp_path: Path) -> None:
