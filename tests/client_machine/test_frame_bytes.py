@@ -12,7 +12,8 @@ from nvshare.wire import messages as wire
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "native" / "libnvshare"
-WORLDS, STEPS = 4, 500
+WORLDS, STEPS = 12, 500
+"""Enough for each kind of message to be sent often."""
 LAST_IN_WORLDS = 31
 """Worlds have all kinds of messages up to this number, but not SET_TQ, which is the operator's."""
 POISON = """
