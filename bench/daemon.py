@@ -27,7 +27,7 @@ GIB = 1 << 30
 HERTZ = os.sysconf("SC_CLK_TCK")
 
 
-class Peer:
+class BenchClient:
     """One registered client."""
 
     def __init__(self, path: Path, run: bytes, *, gpu: int = 1, own_limit: int = 0) -> None:
@@ -94,7 +94,7 @@ def _measure(clients: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         daemon = stack.enter_context(scheduler(Path(name), "--max-clients-per-group", "2000"))
         began = time.monotonic()
-        peers = [Peer(daemon.socket, b"benchmark-run-%02d" % (index % 100)) for index in range(clients)]
+        peers = [BenchClient(daemon.socket, b"benchmark-run-%02d" % (index % 100)) for index in range(clients)]
         for peer in peers:
             stack.callback(peer.socket.close)
             peer.hear(wire.SchedOn)
@@ -112,7 +112,7 @@ def _measure(clients: int) -> list[dict[str, Any]]:
         return found
 
 
-def _limit_latency(control: Path, peer: Peer) -> dict[str, float]:
+def _limit_latency(control: Path, peer: BenchClient) -> dict[str, float]:
     """From the operator's word until the client has heard it, in milliseconds."""
     status = operator_client.ask(str(control), admin.GetStatus())
     assert isinstance(status, admin.Status)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.daemon import GIB, Peer
+from bench.daemon import GIB, BenchClient
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import encode
 
@@ -41,7 +41,7 @@ def send_for_ever(path: Path, clients: int, frames: list[bytes], *, own_limit: i
     sockets: dict[int, socket.socket] = {}
     rest: dict[int, bytes] = {}
     for _ in range(clients):
-        peer = Peer(path, RUN, own_limit=own_limit)
+        peer = BenchClient(path, RUN, own_limit=own_limit)
         peer.hear(wire.SchedOn)
         peer.socket.setblocking(False)
         sockets[peer.socket.fileno()] = peer.socket
@@ -146,7 +146,7 @@ def scrape_for_ever(port: int, readers: int) -> None:
 def main() -> None:
     path, kind, clients, port = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     become_nobody()
-    registration = Peer.registration(RUN)
+    registration = BenchClient.registration(RUN)
     updates = [encode(wire.MemUpdate(0, 1, number * GIB // FRAMES, 0)) for number in range(FRAMES)]
     questions = [encode(wire.BudgetAsk(0, number, GIB)) for number in range(1, FRAMES)]
     kinds: dict[str, Callable[[], None]] = {

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from bench.daemon import GIB, Peer
+from bench.daemon import GIB, BenchClient
 from bench.scheduler import SOURCES, Scheduler, scheduler
 from bench.verdict import bounded, goal
 from nvshare.wire import messages as wire
@@ -71,7 +71,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def _measure(daemon: Scheduler, kind: str, clients: int, port: int) -> dict[str, Any]:
-    victim = Peer(daemon.socket, bytes(16), gpu=7)
+    victim = BenchClient(daemon.socket, bytes(16), gpu=7)
     victim.hear(wire.SchedOn)
     quiet = _waits(victim)
     with flood(daemon, kind, clients, port):
@@ -98,7 +98,7 @@ def verdict(quiet_p99: float, p50: float, p99: float) -> dict[str, Any]:
     return {**row, "wanted_p99_ms": WANTED_P99_MS, **goal(is_in_time)}
 
 
-def _waits(victim: Peer) -> list[float]:
+def _waits(victim: BenchClient) -> list[float]:
     """From REQ_LOCK to LOCK_OK, in milliseconds."""
     waits = []
     for _ in range(SAMPLES):

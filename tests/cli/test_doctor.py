@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nvshare.cli.doctor import checks as checks
-from nvshare.cli.doctor.checks import Machine
+from nvshare.cli.doctor.checks import CheckedMachine
 from nvshare.cli.doctor.clients import check_client
 from nvshare.cli.doctor.finding import Finding
 from nvshare.core import events as ev
@@ -18,9 +18,9 @@ from nvshare.core.snapshot import snapshot
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
 
 
-def machine(root: Path, **variables: str) -> Machine:
+def machine(root: Path, **variables: str) -> CheckedMachine:
     kept = {"PATH": os.environ["PATH"], **variables}
-    return Machine(kept, root, str(root / "scheduler.sock"), str(root / "operator" / "control.sock"))
+    return CheckedMachine(kept, root, str(root / "scheduler.sock"), str(root / "operator" / "control.sock"))
 
 
 def put(root: Path, path: str, text: str = "") -> None:
@@ -29,7 +29,7 @@ def put(root: Path, path: str, text: str = "") -> None:
     target.write_text(text)
 
 
-def found(check: checks.Check, looked_at: Machine) -> list[Finding]:
+def found(check: checks.Check, looked_at: CheckedMachine) -> list[Finding]:
     return list(check(looked_at))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from core.driven_clients import DrivenClient
 from core.naive import Naive
-from core.peers import Peer
 from core.world_orders import Pick, WorldOrders
 from nvshare.client_machine.library import Config
 from nvshare.core import actions as ac
@@ -41,7 +41,7 @@ class World(WorldOrders):
 
     def __init__(self, pick: Pick) -> None:
         self.now = 0
-        self.peers: dict[int, Peer] = {}
+        self.peers: dict[int, DrivenClient] = {}
         self.last_client = 0
         rule = QuantumRule(mode=pick(["auto", "fixed", "adaptive"]), fixed_ns=pick(QUANTA), most_ns=MAX_QUANTUM)
         settings = Settings(quantum=rule, policy=pick(["fcfs", "fair", "priority"]))
@@ -93,7 +93,7 @@ class World(WorldOrders):
         first, second = GPUS
         gpus = pick([[first], [first], [second], GPUS])
         config = Config(priority=pick([-20, -1, 0, 0, 1, 20]), weight=pick([1, 100, 100, 300]))
-        peer = self.peers[client] = Peer(client, gpus, CARD, lambda: self.now, config)
+        peer = self.peers[client] = DrivenClient(client, gpus, CARD, lambda: self.now, config)
         for gpu in gpus:
             peer.set_memory(gpu, memory)
         if state == "holding":
@@ -123,7 +123,7 @@ class World(WorldOrders):
 
     # What clients do, and the messages in both directions.
 
-    def _some_seats(self, pick: Pick) -> list[tuple[Peer, str]]:
+    def _some_seats(self, pick: Pick) -> list[tuple[DrivenClient, str]]:
         seats = [(peer, gpu) for peer in self.peers.values() for gpu in peer.uses if not peer.is_stopped]
         return pick_some(pick, seats)
 

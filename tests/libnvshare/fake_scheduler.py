@@ -28,7 +28,7 @@ MAX_BYTES = 1 << 55
 PATIENCE_S = 20.0  # for what must come; a busy machine may take seconds
 
 
-class Peer:
+class LibraryConnection:
     """One client's connection."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -104,32 +104,32 @@ class Peer:
 
 
 class FakeScheduler:
-    """Listens; each accepted client is a Peer."""
+    """Listens; each accepted client is a LibraryConnection."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.peers: list[Peer] = []
+        self.peers: list[LibraryConnection] = []
         self.server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path.unlink(missing_ok=True)
         self.server.bind(str(path))
         self.server.listen(1024)
 
-    def accept(self, timeout: float = PATIENCE_S) -> Peer:
+    def accept(self, timeout: float = PATIENCE_S) -> LibraryConnection:
         self.server.settimeout(timeout)
         connection, _ = self.server.accept()
-        self.peers.append(Peer(connection))
+        self.peers.append(LibraryConnection(connection))
         return self.peers[-1]
 
     def welcome(
         self, timeout: float = PATIENCE_S, client: int = 1, version: int = PROTOCOL_VERSION
-    ) -> tuple[Peer, Register]:
+    ) -> tuple[LibraryConnection, Register]:
         """Accepts a client and answers its registration with SCHED_ON."""
         peer = self.accept(timeout)
         register = peer.expect(Register, timeout)
         peer.send(SchedOn(0, version, client))
         return peer, register
 
-    def join(self, program: Program) -> Peer:
+    def join(self, program: Program) -> LibraryConnection:
         """Lets a program initialise CUDA, which makes it a client."""
         program.say("init 0")
         peer, _ = self.welcome()

@@ -4,7 +4,7 @@ import random
 import threading
 import time
 
-from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from nvshare.wire.messages import Contended, DropLock, LockOk, LockReleased, ReqLock
 
 
@@ -40,7 +40,7 @@ class Restless:
         except (EOFError, OSError):
             self.holds.append((given_ns, time.monotonic_ns()))
 
-    def has_work(self, peer: Peer) -> bool:
+    def has_work(self, peer: LibraryConnection) -> bool:
         """A client that asks, or one that said it would go on."""
         return self.goes_on or isinstance(peer.next(), ReqLock)
 

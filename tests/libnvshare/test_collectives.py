@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from libnvshare.conftest import own_socket
-from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, Program, Programs
 from nvshare.simgpu.config import SimGpu
@@ -62,7 +62,7 @@ def on_cards(tmp_path: Path) -> Iterator[Programs]:
         yield started
 
 
-def holder(started: Programs, scheduler: FakeScheduler, gpus: int) -> tuple[Program, Peer]:
+def holder(started: Programs, scheduler: FakeScheduler, gpus: int) -> tuple[Program, LibraryConnection]:
     """A client that holds lock g + 1 at each GPU g, and whose current context is on GPU 0."""
     program = started.start()
     peer = scheduler.join(program)
@@ -82,7 +82,7 @@ def drop(gpu: int, lock: int = 0) -> DropLock:
     return DropLock(gpu, 1, 10_000, lock or gpu + 1)
 
 
-def released(peer: Peer, within: float = 20.0) -> int:
+def released(peer: LibraryConnection, within: float = 20.0) -> int:
     return peer.expect(LockReleased, within).gpu
 
 

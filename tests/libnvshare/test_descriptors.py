@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import MIB, Program, Programs
 from nvshare.wire.codec import encode
 from nvshare.wire.messages import DropLock, LockOk, LockReleased, MemUpdate, ReqLock
@@ -17,7 +17,7 @@ def sockets(program: Program) -> dict[int, str]:
     return {number: str((fds / str(number)).readlink()) for number in high}
 
 
-def peer_after(scheduler: FakeScheduler, peer: Peer) -> Peer:
+def peer_after(scheduler: FakeScheduler, peer: LibraryConnection) -> LibraryConnection:
     """The connection that the library has now: the same one, or a new one if it noticed that the old one was lost."""
     try:
         peer.expect(MemUpdate, timeout=10, such=lambda update: update.swappable == MIB)

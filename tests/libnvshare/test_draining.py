@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import GIB, OUT_OF_MEMORY, Program, Programs
 from nvshare.wire.messages import (
     Budget,
@@ -25,7 +25,9 @@ KERNEL_US = 50_000_000  # half a second on a card a hundred times faster than li
 KERNEL_S = 0.5
 
 
-def start(programs: Programs, scheduler: FakeScheduler, *, contended: bool = False) -> tuple[Program, Peer]:
+def start(
+    programs: Programs, scheduler: FakeScheduler, *, contended: bool = False
+) -> tuple[Program, LibraryConnection]:
     """A client that holds lock 1 and has used the legacy stream of its context."""
     program = programs.start()
     peer = scheduler.join(program)

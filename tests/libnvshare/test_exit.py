@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, MIB, OUT_OF_MEMORY, Program, Programs
 from libnvshare.restless import Restless
@@ -15,13 +15,13 @@ from support.waiting import wait_until
 SLOW_EXIT = (CHECKS / "lib_client", "dlsym", "slowexit")
 
 
-def start(programs: Programs, scheduler: FakeScheduler) -> tuple[Program, Peer]:
+def start(programs: Programs, scheduler: FakeScheduler) -> tuple[Program, LibraryConnection]:
     program = programs.start(*SLOW_EXIT)
     peer = scheduler.join(program)
     return program, peer
 
 
-def run_with_lock(program: Program, peer: Peer, lock: int) -> None:
+def run_with_lock(program: Program, peer: LibraryConnection, lock: int) -> None:
     program.say("spin 1 1")
     peer.expect(ReqLock)
     peer.send(LockOk(0, False, lock))
@@ -33,7 +33,7 @@ def begin_to_exit(program: Program) -> None:
     assert program.answer() == ["0", "exiting"]
 
 
-def end(program: Program, peer: Peer) -> None:
+def end(program: Program, peer: LibraryConnection) -> None:
     """The exit handler returns; the scheduler learns of the end from the closed connection."""
     program.say("exit 0")
     assert program.process.wait(10) == 5

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import GIB, MIB, OUT_OF_MEMORY, Program, Programs
 from nvshare.wire.messages import (
     Budget,
@@ -21,13 +21,13 @@ REFUSED = str(OUT_OF_MEMORY)
 REPORT_S = 0.01  # little changes are reported together, after this long
 
 
-def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, Peer]:
+def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, LibraryConnection]:
     program = programs.start(**environment)
     peer = scheduler.join(program)
     return program, peer
 
 
-def limit(program: Program, peer: Peer, limit: int, budget: int | None = None, others: int = 0) -> None:
+def limit(program: Program, peer: LibraryConnection, limit: int, budget: int | None = None, others: int = 0) -> None:
     """Tells a limit and waits until it has arrived."""
     peer.settle(UpdateLimit(0, limit), Budget(0, 1, 0, limit if budget is None else budget, others))
 

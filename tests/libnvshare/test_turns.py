@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import CHECKS, MIB, Program, Programs
 from nvshare.wire.messages import (
     Busy,
@@ -26,7 +26,7 @@ from nvshare.wire.messages import (
 )
 
 
-def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, Peer]:
+def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, LibraryConnection]:
     """A client that has registered and made its context."""
     program = programs.start(**environment)
     program.say("init 0")
@@ -35,7 +35,7 @@ def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> t
     return program, peer
 
 
-def give(program: Program, peer: Peer, lock: int, *, contended: bool = False) -> None:
+def give(program: Program, peer: LibraryConnection, lock: int, *, contended: bool = False) -> None:
     """Lets the client ask for its turn and gives it."""
     program.say("spin 1 1")
     peer.expect(ReqLock)

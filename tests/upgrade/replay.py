@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from libnvshare.fake_scheduler import FakeScheduler, Peer
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import Program, Programs
 from nvshare.quantity import parse_bytes
 from nvshare.wire import messages as wire
@@ -155,16 +155,16 @@ def old_libraries(lines: list[Line], scheduler: TodaysScheduler, version: int) -
 class TodaysProgram:
     """A program under today's library, and the old scheduler's end of its connection."""
 
-    def __init__(self, program: Program, scheduler: FakeScheduler, arrived: dict[int, Peer]) -> None:
+    def __init__(self, program: Program, scheduler: FakeScheduler, arrived: dict[int, LibraryConnection]) -> None:
         self._program, self._scheduler, self._arrived = program, scheduler, arrived
-        self._peer: Peer | None = None
+        self._peer: LibraryConnection | None = None
         self._heard: list[wire.Message] = []
         self._results: list[str] = []
         self._told: tuple[int, int, int] | None = None
         self._asks: dict[int, int] = {}
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> LibraryConnection:
         """Its connection; those of other programs that come first are kept for them."""
         pid = self._program.process.pid
         while self._peer is None:
@@ -226,7 +226,7 @@ class TodaysProgram:
             assert_understood(frame, version, by_library=False)
 
 
-def _pid_of(peer: Peer) -> int:
+def _pid_of(peer: LibraryConnection) -> int:
     credentials = peer.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", credentials)[0])
 
@@ -250,7 +250,7 @@ def _claims(register: wire.Register) -> tuple[int, list[tuple[int, ...]]]:
 def old_scheduler(lines: list[Line], programs: Programs, scheduler: FakeScheduler, version: int) -> None:
     """The scheduler's side of the conversation, with programs under today's library."""
     running: dict[str, TodaysProgram] = {}
-    arrived: dict[int, Peer] = {}
+    arrived: dict[int, LibraryConnection] = {}
     for line in lines:
         if line.who == "operator":
             continue

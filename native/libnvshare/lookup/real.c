@@ -23,6 +23,9 @@ static const struct { const char *symbol; void **slot; } functions[] = {
 /* Stands for every function that the driver lacks, whatever its arguments. */
 static CUresult missing(void) { return CUDA_ERROR_NOT_FOUND; }
 
+/* Threads may look at the same time: they find the same function. Acquire and release pair with each other, here and in
+ * nvs_real_dlvsym: whoever reads the pointer sees what was done to find it. The function itself was there before any thread, so
+ * a relaxed order would do too; without atomics two threads could race on the pointer. */
 void *(*nvs_real_dlsym(void))(void *, const char *)
 {
     static void *_Atomic found;
@@ -63,7 +66,9 @@ static bool is_loaded(const char *name)
 
 bool nvs_real_driver_is_loaded(void) { return is_loaded("libcuda.so.1"); }
 
-static _Atomic bool encoder_is_used; /* orders nothing: memory that was allocated before stays as it is */
+/* Relaxed, and pairs with nothing: memory that was allocated before stays as it is, and an allocation at the same time may go either
+ * way. Without the atomic the two would race. */
+static _Atomic bool encoder_is_used;
 
 bool nvs_real_encoder_is_used(void) { return atomic_load_explicit(&encoder_is_used, memory_order_relaxed); }
 void nvs_real_encoder_found(void) { atomic_store_explicit(&encoder_is_used, true, memory_order_relaxed); }
@@ -96,7 +101,7 @@ static int load(void)
 int nvs_real_load(void)
 {
     static _Atomic int loaded;
-    /* Acquire pairs with the release below: a thread that reads 1 sees all pointers of nvs_real. */
+    /* Acquire pairs with the release below: a thread that reads 1 sees all pointers of nvs_real. Otherwise it could call a NULL. */
     if (__builtin_expect(atomic_load_explicit(&loaded, memory_order_acquire), 1))
         return 0;
     if (load() != 0)

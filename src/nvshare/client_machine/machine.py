@@ -27,7 +27,7 @@ from nvshare.client_machine.library import (
 _SAYS = ClientDo.SAY_ALONE | ClientDo.SAY_LOST | ClientDo.SAY_BROKEN | ClientDo.SAY_HUNG
 
 
-class Surroundings(Protocol):
+class Effects(Protocol):
     """What a machine tells its process to do. GPUs are named by their index."""
 
     def send(self, frames: bytes) -> None:
@@ -71,7 +71,7 @@ class ClientMachine:
     """One process's machine, its accounts, and what its threads have left for it."""
 
     def __init__(
-        self, now: int, gpus: Sequence[tuple[bytes, int]], surroundings: Surroundings, config: Config | None = None
+        self, now: int, gpus: Sequence[tuple[bytes, int]], surroundings: Effects, config: Config | None = None
     ) -> None:
         """`gpus`: of each its UUID and its size."""
         config = config or Config()

@@ -48,8 +48,8 @@ class Gated(Protocol):
         """Work must stop."""
 
 
-class Surroundings(Protocol):
-    """What a gate needs of the machine it stands in."""
+class Simulation(Protocol):
+    """What a gate needs of the simulation that it is part of."""
 
     now: int
 
@@ -65,7 +65,7 @@ class Gate:
 
     is_open = True
 
-    def __init__(self, program: Gated, machine: Surroundings) -> None:
+    def __init__(self, program: Gated, machine: Simulation) -> None:
         self._program = program
         self._machine = machine
 
@@ -96,7 +96,7 @@ class ClassicGate(Gate):
 
     is_open = False
 
-    def __init__(self, program: Gated, machine: Surroundings) -> None:
+    def __init__(self, program: Gated, machine: Simulation) -> None:
         super().__init__(program, machine)
         self._lock = self._draining = 0
         self._is_waiting = self._has_worked = False
@@ -157,7 +157,7 @@ class NvshareGate(Gate):
 
     is_open = False
 
-    def __init__(self, program: Gated, machine: Surroundings) -> None:
+    def __init__(self, program: Gated, machine: Simulation) -> None:
         super().__init__(program, machine)
         who = Registrant(program.key, 0, f"run/{program.key}", program.name, program.name)
         self._scheduler = SchedulerEnd(who, [program.gpu], grace_ms=0)
@@ -206,7 +206,7 @@ class NvshareGate(Gate):
             self._machine.call_at(deadline, (self._program.key, "wake"))
         self._wakes_at = deadline
 
-    # What the machine says (client_machine.machine.Surroundings).
+    # What the machine says (client_machine.machine.Simulation).
 
     def connect(self) -> None:
         self._client.connected()

@@ -7,22 +7,14 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import SECOND
 from nvshare.schedsim.card import Card
-from nvshare.schedsim.gates import GATES, GateName
+from nvshare.schedsim.gates import GATES, GateName, Simulation
 from nvshare.schedsim.jobs import Job
 
 Doing = Literal["starting", "computing", "loading", "waiting", "thinking"]
 
 
-class Surroundings(Protocol):
-    """What a program needs of the machine it runs on."""
-
-    now: int
-
-    def post(self, event: ev.Event) -> None:
-        """Tell the scheduler something, after all that was said before."""
-
-    def call_at(self, when: int, call: tuple[int, str]) -> None:
-        """Call a method of the program with this key, or of its gate, later."""
+class ObservedSimulation(Simulation, Protocol):
+    """What a program needs of the simulation that it is part of."""
 
     def note_doing(self, key: int, doing: Doing | None) -> None:
         """What a program does from now on; None: it has ended."""
@@ -31,7 +23,7 @@ class Surroundings(Protocol):
 class Program:
     """One process. Its key is its client id."""
 
-    def __init__(self, key: int, job: Job, card: Card, gpu: str, gate: GateName, machine: Surroundings) -> None:
+    def __init__(self, key: int, job: Job, card: Card, gpu: str, gate: GateName, machine: ObservedSimulation) -> None:
         self.key = key
         self.job = job
         self.name = job.name

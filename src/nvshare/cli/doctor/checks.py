@@ -1,7 +1,7 @@
 """Is this machine ready? Each check looks at one thing and says ok, warn or fail, with the remedy.
 
 A check never raises for what it finds: a missing file, a driver in trouble and a socket that may not be opened are all
-findings. `Machine` says where to look, so that tests can show it any machine."""
+findings. `CheckedMachine` says where to look, so that tests can show it any machine."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from nvshare.record import Record
 TIMEOUT_S = 30
 
 
-class Machine(Record, frozen=True):
+class CheckedMachine(Record, frozen=True):
     """The machine to check; in tests `root` is another directory than /."""
 
     environment: dict[str, str]
@@ -40,19 +40,19 @@ class Machine(Record, frozen=True):
         return self.root / absolute.lstrip("/")
 
 
-def machine_of(environment: dict[str, str]) -> Machine:
+def machine_of(environment: dict[str, str]) -> CheckedMachine:
     """This machine, with the sockets that the environment names."""
-    return Machine(
+    return CheckedMachine(
         environment,
         socket=environment.get(SOCKET_VARIABLE) or DEFAULT_SOCKET,
         operator_socket=environment.get(OPERATOR_SOCKET_VARIABLE) or DEFAULT_OPERATOR_SOCKET,
     )
 
 
-Check = Callable[[Machine], Iterator[Finding]]
+Check = Callable[[CheckedMachine], Iterator[Finding]]
 
 
-def check_library(machine: Machine) -> Iterator[Finding]:
+def check_library(machine: CheckedMachine) -> Iterator[Finding]:
     """The library exists, and the dynamic linker loads it: right architecture, right glibc."""
     try:
         path = library()
@@ -72,7 +72,7 @@ def check_library(machine: Machine) -> Iterator[Finding]:
         yield Finding("ok", f"library {path}, {os.confstr('CS_GNU_LIBC_VERSION') or 'glibc unknown'}")
 
 
-def check_environment(machine: Machine) -> Iterator[Finding]:
+def check_environment(machine: CheckedMachine) -> Iterator[Finding]:
     """Variables that prevent sharing."""
     if machine.environment.get("NVSHARE_DISABLE", "0") not in ("", "0"):
         yield Finding("warn", "NVSHARE_DISABLE is set: programs started here do not share", "unset NVSHARE_DISABLE")
@@ -88,7 +88,7 @@ def check_environment(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def check_driver(machine: Machine) -> Iterator[Finding]:
+def check_driver(machine: CheckedMachine) -> Iterator[Finding]:
     """The CUDA driver works and supports what nvshare needs: managed memory with page faults."""
     command = [sys.executable, "-P", "-m", "nvshare.cli.doctor.driver_probe"]
     environment = {**machine.environment, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -133,7 +133,7 @@ def _unified(index: int, managed: bool, concurrent: bool) -> Finding:
     return Finding("ok", f"device {index}: unified memory with paging on demand")
 
 
-def check_nvml(machine: Machine) -> Iterator[Finding]:
+def check_nvml(machine: CheckedMachine) -> Iterator[Finding]:
     """The GPUs in NVML: compute mode, MIG, memory compared with the host's."""
     try:
         with Nvml() as nvml:
@@ -166,7 +166,7 @@ def check_nvml(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def check_device_files(machine: Machine) -> Iterator[Finding]:
+def check_device_files(machine: CheckedMachine) -> Iterator[Finding]:
     """The device files of a real driver; a simulated one has none."""
     if not machine.path("/proc/driver/nvidia/version").exists():
         return
@@ -183,7 +183,7 @@ def check_device_files(machine: Machine) -> Iterator[Finding]:
             yield Finding("ok", f"/dev/{name}")
 
 
-def check_mps(machine: Machine) -> Iterator[Finding]:
+def check_mps(machine: CheckedMachine) -> Iterator[Finding]:
     """NVIDIA MPS shares the GPU in one context, which does not work together with nvshare."""
     pipe = machine.environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # noqa: S108 - NVIDIA's default
     if machine.path(f"{pipe}/control").exists():
@@ -194,7 +194,7 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def check_selinux(machine: Machine) -> Iterator[Finding]:
+def check_selinux(machine: CheckedMachine) -> Iterator[Finding]:
     path = machine.path("/sys/fs/selinux/enforce")
     if path.exists() and path.read_text().strip() == "1":
         yield Finding(
@@ -204,7 +204,7 @@ def check_selinux(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def check_scheduler(machine: Machine) -> Iterator[Finding]:
+def check_scheduler(machine: CheckedMachine) -> Iterator[Finding]:
     """The machine's scheduler, or whether programs can start a private one."""
     try:
         if not private_scheduler.is_answering(machine.socket):
@@ -225,7 +225,7 @@ def _check_private() -> Iterator[Finding]:
         yield Finding("fail", str(error))
 
 
-def _check_operator(machine: Machine) -> Iterator[Finding]:
+def _check_operator(machine: CheckedMachine) -> Iterator[Finding]:
     path = Path(machine.operator_socket)
     try:
         status = operator_client.ask_for(admin.Status, str(path), admin.GetStatus())
@@ -250,7 +250,7 @@ def _check_operator(machine: Machine) -> Iterator[Finding]:
         yield Finding("fail", f"{path.parent} is accessible to other users (mode {mode:o})", f"chmod 700 {path.parent}")
 
 
-def check_kubernetes(machine: Machine) -> Iterator[Finding]:
+def check_kubernetes(machine: CheckedMachine) -> Iterator[Finding]:
     """Kubelet and the device plugin on this machine."""
     plugins = machine.path("/var/lib/kubelet/device-plugins")
     try:
@@ -277,7 +277,7 @@ def check_kubernetes(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def _host_memory(machine: Machine) -> int:
+def _host_memory(machine: CheckedMachine) -> int:
     try:
         lines = machine.path("/proc/meminfo").read_text().splitlines()
     except OSError:

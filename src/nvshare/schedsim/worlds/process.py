@@ -245,7 +245,7 @@ class Process:
         if not use.has_work and self.machine.watches(use.index):
             self.machine.idle(use.index)
 
-    # What the machine says (client_machine.machine.Surroundings).
+    # What the machine says (client_machine.machine.Effects).
 
     def send(self, frames: bytes) -> None:
         assert self.connection is not None, f"p{self.pid} speaks to nobody"

@@ -35,7 +35,6 @@ class Hour(Record, frozen=True):
     waiting: int
     longest_wait_s: float
     memory_bytes: int
-    descriptors: int
 
 
 class Week(World):
@@ -76,9 +75,7 @@ class Week(World):
             self._check_waits(waits)
             longest_s = max(waits, default=0) / SECOND
             clients = len(self.daemon.node.clients) if self.daemon.node else 0
-            yield Hour(
-                hour, self.daemon.steps - before, clients, len(waits), longest_s, _memory_bytes(), _descriptors()
-            )
+            yield Hour(hour, self.daemon.steps - before, clients, len(waits), longest_s, _memory_bytes())
 
     def end(self) -> None:
         """Nobody computes any more: all agree, and nothing is left behind."""
@@ -145,7 +142,3 @@ class Week(World):
 def _memory_bytes() -> int:
     """Resident memory of this process now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def _descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))

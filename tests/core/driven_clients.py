@@ -30,7 +30,7 @@ class GpuUse:
         self.old_locks: list[int] = []
 
 
-class Peer:
+class DrivenClient:
     """A client of the scheduler. First `set_memory`; it then joins with `join`, `join_holding` or `join_unshared`."""
 
     def __init__(self, client: int, gpus: list[str], card: int, clock: Callable[[], int], config: Config) -> None:
@@ -155,7 +155,7 @@ class Peer:
         if not use.has_work and self._machine.watches(use.index):
             self._machine.idle(use.index)
 
-    # What the machine says (client_machine.machine.Surroundings).
+    # What the machine says (client_machine.machine.Effects).
 
     def send(self, frames: bytes) -> None:
         for message in self._scheduler.feed(frames):
