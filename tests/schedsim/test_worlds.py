@@ -220,7 +220,6 @@ def test_hours_with_many_clients_end_with_all_agreed_and_nothing_left() -> None:
     assert max(hour.clients for hour in hours) == 200
     assert max(hour.longest_wait_s for hour in hours) > 3600
     assert hours[-1].memory_bytes - hours[0].memory_bytes < MIB
-    assert hours[-1].descriptors == hours[0].descriptors
     week.end()
 
 
