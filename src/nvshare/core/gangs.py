@@ -91,7 +91,8 @@ class Gangs:
 
     def dissolve(self, now: int) -> None:
         for gang in list(self.all.values()):
-            self.unlink(now, *next(iter(gang.seats.items())))
+            for uuid, seat in list(gang.seats.items()):
+                self.unlink(now, uuid, seat)
 
     def member_paused(self, seat: Seat) -> None:
         """All its gang may be idle now."""
