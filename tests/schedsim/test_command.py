@@ -132,6 +132,15 @@ def test_interactive_mixes_show_how_soon_bursts_are_answered() -> None:
     assert all(line.count(" s ") == 4 for line in shown[-3:])
 
 
+def test_the_errors_of_expected_starts_are_measured() -> None:
+    shown = run("mixes", "--starts", "--count", "1", "--first", "4").splitlines()
+    assert shown[0].endswith("waits with an expected start")
+    assert "started by then" in shown[1]
+    assert json.loads(run("mixes", "--starts", "--count", "1", "--first", "4", "--json"))["waits"] == int(
+        shown[0].split()[0]
+    )
+
+
 def test_the_oracle_is_for_small_mixes() -> None:
     done = CliRunner().invoke(simulate, ["mixes", "--oracle"])
     assert isinstance(done.exception, CommandError)

@@ -4,13 +4,19 @@ from nvshare.core.model import GIB, SECOND, QuantumRule, Settings
 from nvshare.schedsim.card import CardModel
 from nvshare.schedsim.jobs import Job
 from nvshare.schedsim.machine import Machine
-from nvshare.schedsim.start_errors import StartError, StartErrors, share_within
+from nvshare.schedsim.start_errors import Figures, StartError, StartErrors, figures, share_within
 
 
 def test_the_error_is_what_a_wait_took_beyond_what_was_expected() -> None:
     errors = [StartError(10, 8), StartError(10, 12), StartError(10, 30)]
     assert [error.late_s for error in errors] == [-2, 2, 20]
     assert share_within(errors, 0.25, 0) == 2 / 3
+
+
+def test_the_figures_are_of_all_waits() -> None:
+    errors = [StartError(10, 8), StartError(10, 10.5), StartError(10, 14), StartError(10, 30)]
+    assert figures(errors) == Figures(4, 0.5, 0.75, 4, 20)
+    assert figures([]) == Figures(0, 0, 0, 0, 0)
 
 
 def test_programs_that_are_always_busy_start_by_the_expected_time() -> None:

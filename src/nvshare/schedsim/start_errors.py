@@ -54,6 +54,27 @@ def measure(seeds: Iterable[int], contender: Contender) -> list[StartError]:
     return found
 
 
+class Figures(Record, frozen=True):
+    """Of all waits: the part that ended by the expected time (and a second), by half as long again, and the errors."""
+
+    waits: int
+    by_then: float
+    by_then_and_half: float
+    median_late_s: float
+    p90_late_s: float
+
+
+def figures(errors: list[StartError]) -> Figures:
+    late = sorted(error.late_s for error in errors) or [0.0]
+    return Figures(
+        waits=len(errors),
+        by_then=sum(error.late_s <= 1 for error in errors) / max(1, len(errors)),
+        by_then_and_half=sum(error.late_s <= 1 + error.expected_s / 2 for error in errors) / max(1, len(errors)),
+        median_late_s=late[len(late) // 2],
+        p90_late_s=late[len(late) * 9 // 10],
+    )
+
+
 def share_within(errors: list[StartError], part: float, least_s: float) -> float:
     """The part of all waits whose error is at most `part` of the expected time, or `least_s`."""
     good = sum(abs(error.late_s) <= max(least_s, part * error.expected_s) for error in errors)

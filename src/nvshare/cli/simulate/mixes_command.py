@@ -3,6 +3,7 @@
 import itertools
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 
 import click
@@ -11,7 +12,7 @@ from nvshare.cli.errors import EXIT_USAGE, CommandError
 from nvshare.cli.simulate import formats
 from nvshare.cli.simulate.options import POSITIVE, Moves, moves_options, print_json, settings_options
 from nvshare.core.model import Settings
-from nvshare.schedsim import mixes, oracle
+from nvshare.schedsim import mixes, oracle, start_errors
 from nvshare.schedsim.distributions import DISTRIBUTIONS, Scene, make_mix
 from nvshare.schedsim.presets import PRESETS
 
@@ -46,6 +47,7 @@ def _cores() -> int:
 @click.option(
     "--shake", is_flag=True, help="Also compare auto with itself, programs started up to 1 s later: this is the noise."
 )
+@click.option("--starts", is_flag=True, help="Measure instead how wrong expected starts are (STARTS of status).")
 @click.option("--json", "as_json", is_flag=True)
 @moves_options
 @settings_options
@@ -59,6 +61,7 @@ def mixes_command(
     against: tuple[str, ...],
     jobs: int,
     shake: bool,
+    starts: bool,
     as_json: bool,
     moves: Moves,
     settings: Settings,
@@ -66,12 +69,27 @@ def mixes_command(
     """Compare a mode with the original (first come, first served, 30 s) and with auto, on random mixes of jobs. With
     bulk moves (--link, --preset), also with itself by page faults."""
     ours = mixes.Contender(settings.quantum.mode, "nvshare", settings)
+    if starts:
+        _print_start_errors(start_errors.measure(range(first, first + count), ours), as_json)
+        return
     contenders, pairs = _contenders(ours, against, shake=shake, has_bulk_moves=bool(preset or moves.link))
     make = partial(make_mix, scene=Scene(kind, move_cost, moves.link, moves.is_duplex, PRESETS.get(preset or "")))
     if with_oracle and kind != "small":
         raise CommandError("--oracle needs --kind small: the search is for up to 4 jobs", EXIT_USAGE)
     if with_oracle:
         pairs.append((ours.name, oracle.NAME))
+    tell = _teller(count, pairs, as_json)
+    more = oracle.as_contender if with_oracle else None
+    compared = mixes.compare(range(first, first + count), contenders, tell, processes=jobs, make=make, more=more)
+    if as_json:
+        print_json(formats.mixes_values(compared, pairs))
+        return
+    for line in formats.mixes_lines(compared, pairs):
+        click.echo(line)
+
+
+def _teller(count: int, pairs: list[tuple[str, str]], as_json: bool) -> Callable[[mixes.Comparison], None]:
+    """Prints each mix when it is done; with JSON only how many are."""
     done = itertools.count(1)
 
     def tell(one: mixes.Comparison) -> None:
@@ -81,13 +99,19 @@ def mixes_command(
             number = next(done)
             click.echo(f"\r{number} of {count} mixes", err=True, nl=number == count)
 
-    more = oracle.as_contender if with_oracle else None
-    compared = mixes.compare(range(first, first + count), contenders, tell, processes=jobs, make=make, more=more)
+    return tell
+
+
+def _print_start_errors(errors: list[start_errors.StartError], as_json: bool) -> None:
+    figures = start_errors.figures(errors)
     if as_json:
-        print_json(formats.mixes_values(compared, pairs))
+        print_json(figures)
         return
-    for line in formats.mixes_lines(compared, pairs):
-        click.echo(line)
+    click.echo(f"{figures.waits} waits with an expected start")
+    click.echo(f"{figures.by_then:.0%} started by then, {figures.by_then_and_half:.0%} within half as long again")
+    click.echo(
+        f"median: {figures.median_late_s:+.1f} s against the expected time; 9 of 10: {figures.p90_late_s:+.1f} s"
+    )
 
 
 def _contenders(
