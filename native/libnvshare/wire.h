@@ -302,7 +302,7 @@ _Static_assert(offsetof(struct nvs_msg_update_limit, type) == 2, "update_limit.t
 _Static_assert(offsetof(struct nvs_msg_update_limit, gpu) == 3, "update_limit.gpu");
 _Static_assert(offsetof(struct nvs_msg_update_limit, limit) == 8, "update_limit.limit");
 
-/* Whether holders report their pauses: somebody waits, or (mode adaptive) not all clients fit together. */
+/* Whether holders report their pauses: somebody waits, or (adaptive, balanced) not all clients fit together. */
 struct nvs_msg_contended {
     uint16_t length;
     uint8_t type;

@@ -110,8 +110,8 @@ OPTIONS: tuple[Option, ...] = (
     _one_of(
         "switch_time_mode",
         "auto",
-        "auto|fixed|adaptive",
-        "how the quantum is chosen: from memory, fixed, or from the measured cost of a switch",
+        "auto|fixed|adaptive|balanced",
+        "how the quantum is chosen: from memory, fixed, or (adaptive, balanced) from the measured cost of a switch",
     ),
     Option("switch_time_fixed", "60", read.integer(1, MAX_QUANTUM_S), "mode fixed: the quantum", "SECONDS"),
     Option("switch_time_multiplier", "5", read.integer(1, 1000), "mode auto: seconds per GiB of running clients", "N"),

@@ -24,6 +24,7 @@ _REASONS = {
     "silent": wire.DropReason.QUANTUM,
     "thrash": wire.DropReason.GROWTH,
     "operator": wire.DropReason.QUANTUM,
+    "priority": wire.DropReason.QUANTUM,
 }
 
 _NOT_MOVING = {

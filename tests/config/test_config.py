@@ -50,7 +50,7 @@ def test_every_setting_has_a_field_a_flag_a_variable_and_a_line_of_help(option: 
 
 
 CHOICES = {
-    "--switch-time-mode": "auto|fixed|adaptive",
+    "--switch-time-mode": "auto|fixed|adaptive|balanced",
     "--policy": "fcfs|fair|priority",
     "--log-level": "debug|info|warning|error",
     "--log-format": "text|json",

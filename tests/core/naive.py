@@ -3,8 +3,8 @@
 It knows no sums, heaps or deadlines: everything is counted again each time, over all clients. Whatever it asserts must
 hold for every order of events, however the peers behave.
 
-Two ranks it cannot work out, and takes from the core: that of policy fair, and the lag of mode adaptive, of which it
-checks that it is within its bound. So are the members of gangs (core.gangs)."""
+Three ranks it cannot work out, and takes from the core: that of policy fair, that of who was outranked, and the lag of
+modes that learn, of which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
 from core import gangs, held
 from core.naive_gpu import NaiveGpu, NaiveSeat
@@ -17,6 +17,8 @@ from nvshare.core.node import Node
 from nvshare.core.turns import Turns
 
 _UNKNOWN = 1 << 200
+LEARNING = ("adaptive", "balanced")
+"""The modes with a lag, in which holders report their pauses before anybody waits."""
 
 
 class Naive(NaiveOrders, MemoryNotes):
@@ -85,9 +87,10 @@ class Naive(NaiveOrders, MemoryNotes):
     def _LockReleased(self, now: int, event: ev.LockReleased) -> None:  # noqa: N802 - the event's own name
         seat = self.seat(event.client, event.gpu)
         if seat.state in ("staying", "dropping") and seat.lock == event.lock:
-            seat.state = "rest"
+            seat.state, is_outranked = "rest", seat.is_outranked
             if event.again:
                 self.start_wait(now, seat, self.gpus[event.gpu])
+                seat.is_outranked = is_outranked
         elif seat.revoked == event.lock != 0:
             seat.revoked = 0
             if seat.state in ("waiting", "silent", "blocked") and not event.again:
@@ -139,7 +142,7 @@ class Naive(NaiveOrders, MemoryNotes):
         self.order_number += 1
         seat.state, seat.since, seat.order = "waiting", now, self.order_number
         seat.passes, seat.allowance, seat.told_wait = 0, 0, False
-        seat.rank, seat.may_lag = None, gpu.mode == "adaptive"
+        seat.rank, seat.is_outranked, seat.may_lag = None, False, gpu.mode in LEARNING
 
     # What came out.
 
@@ -192,7 +195,7 @@ class Naive(NaiveOrders, MemoryNotes):
         if seat.state == "waiting":
             gangs.note_passing(self, action.gpu, seat, node)
             assert now - seat.since == action.waited_ns
-        seat.state, seat.lock, seat.revoked, seat.late = "staying", action.lock, 0, None
+        seat.state, seat.lock, seat.revoked, seat.late, seat.is_outranked = "staying", action.lock, 0, None, False
 
     def _AnnounceRoom(self, now: int, action: ac.AnnounceRoom, node: Node) -> None:  # noqa: N802 - the same
         seat = self.seat(action.client, action.gpu)
@@ -214,6 +217,8 @@ class Naive(NaiveOrders, MemoryNotes):
             assert seat.late == action.lock, "only a late claim is refused"
             seat.revoked, seat.late = action.lock, None
             return
+        if action.cause == "priority":
+            seat.is_outranked = self.gpus[action.gpu].check_outranked(seat, node.gpus[action.gpu].turns)
         if action.cause == "thrash" and not node.gpus[action.gpu].turns.seats[action.client].is_trusted:
             self.gpus[action.gpu].check_thrash(now, seat, self.slowness)
         assert (seat.state, seat.lock) == ("staying", action.lock), "only a lock that is held is dropped, and once"
@@ -249,6 +254,9 @@ class Naive(NaiveOrders, MemoryNotes):
         if self.policy == "fair" or len(real.seats[seat.client].siblings) > 1:
             return by_core  # A member of a gang may have the rank of another one.
         rank = seat.since + self.handicap(seat)
+        if seat.is_outranked:
+            assert by_core is None or by_core <= rank + real.mode.longest_lag_ns, "who was outranked keeps its rank"
+            return by_core
         if not seat.may_lag:
             return rank
         if by_core is not None:
@@ -270,7 +278,7 @@ class Naive(NaiveOrders, MemoryNotes):
             return
         staying = gpu.named("staying")
         all_fit = gpu.taken("rest", "waiting", "staying", "dropping", "silent", "blocked") <= safe
-        is_contended = bool(queue) or (gpu.mode == "adaptive" and not all_fit)
+        is_contended = bool(queue) or (gpu.mode in LEARNING and not all_fit)
         assert len(staying) <= 1 or gpu.taken("staying") <= safe, "those who stay fit, or one is alone"
         for seat in staying:
             assert seat.contended == is_contended, "a holder knows whether it has to report its pauses"

@@ -26,8 +26,10 @@ class NaiveSeat:
     passes: int = 0
     rank: int | None = None
     """None until it is known: by the account itself, or by the core after the step in which this wait began."""
+    is_outranked: bool = False
+    """Its lock was taken for a higher priority: it keeps the rank that it had."""
     may_lag: bool = False
-    """This wait began in mode adaptive."""
+    """This wait began in a mode with a lag."""
     contended: bool = False
     told_wait: bool = False
     used: int | None = None
@@ -121,6 +123,17 @@ class NaiveGpu:
         assert self.need(seat) < self.swappable(seat), "only a working set can be wrong"
         seat.distrusted_until = now + min(64, 1 << seat.distrusts) * 60 * SECOND
         seat.distrusts += 1
+
+    def check_outranked(self, seat: NaiveSeat, real: Turns) -> bool:
+        """A lock is taken before the quantum is over."""
+        rank = real.seats[seat.client].outranked_rank
+        assert rank is not None, "who is outranked keeps its rank"
+        first = real.queue.first()
+        assert first is not None, "somebody waits for the lock"
+        assert self.seats[first.client].priority > seat.priority, "only a higher priority takes a lock"
+        assert first.rank is not None
+        assert first.rank < rank, "who waited long enough is not outranked"
+        return True
 
     def note_trust(self, now: int, real: Turns) -> None:
         for seat in self.seats.values():

@@ -263,7 +263,7 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (r"pod (?P<pod>\S+) is gone", _event(lambda s, m: ev.PodRemoved(m["pod"]))),
     (r"pod (?P<pod>\S+)(?P<rest>.*)", _event(lambda s, m: pod_changed(m["pod"], m["rest"]))),
     (r"operator sets quantum (\S+)( on (\S+))?", _event(lambda s, m: ev.QuantumSet(parse_time(m[1]), m[3]))),
-    (r"operator sets mode (?P<mode>auto|fixed|adaptive)( on (?P<gpu>\S+))?",
+    (r"operator sets mode (?P<mode>auto|fixed|adaptive|balanced)( on (?P<gpu>\S+))?",
      _event(lambda s, m: ev.ModeSet(m["mode"], m["gpu"]))),  # type: ignore[arg-type]
     (r"operator switches (?P<on>on|off)", _event(lambda s, m: ev.SchedulingSwitched(m["on"] == "on"))),
     (r"operator sets policy (?P<policy>\w+)", _event(lambda s, m: ev.PolicySet(m["policy"]))),

@@ -28,7 +28,7 @@ class Watched(dict[State, State]):
 def test_every_transition_of_the_table_happens_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[tuple[Cause, State]] = set()
     monkeypatch.setattr(turns, "TRANSITIONS", {cause: Watched(cause, seen) for cause in TRANSITIONS})
-    chance = random.Random(1)
+    chance = random.Random(2)
     world = World(chance.choice)
     for what in chance.choices(list(HAPPENINGS), list(HAPPENINGS.values()), k=1500):
         getattr(world, what)(chance.choice)

@@ -143,7 +143,9 @@ def test_a_client_that_does_not_move_memory_says_why() -> None:
     assert snapshot(node, 2).clients[0].seats[0].not_moving == ""
 
 
-@pytest.mark.parametrize(("mode", "assumed_ns"), [("fixed", SECOND), ("adaptive", SECOND // 5)])
+@pytest.mark.parametrize(
+    ("mode", "assumed_ns"), [("fixed", SECOND), ("adaptive", SECOND // 5), ("balanced", SECOND // 5)]
+)
 def test_a_gpu_shows_what_a_move_costs_and_whether_that_is_measured(mode: ModeName, assumed_ns: int) -> None:
     node = Node(Settings(quantum=QuantumRule(mode)), epoch=1)
     node.handle(0, ev.ClientRegistered(1, "g", "g", "n", (Claim("G", 16 * GIB),), moves_memory=True))

@@ -43,11 +43,11 @@ class World(WorldOrders):
         self.now = 0
         self.peers: dict[int, DrivenClient] = {}
         self.last_client = 0
-        rule = QuantumRule(mode=pick(["auto", "fixed", "adaptive"]), fixed_ns=pick(QUANTA), most_ns=MAX_QUANTUM)
+        mode = pick(["auto", "fixed", "adaptive", "balanced"])
+        rule = QuantumRule(mode=mode, fixed_ns=pick(QUANTA), most_ns=MAX_QUANTUM)
         settings = Settings(quantum=rule, policy=pick(["fcfs", "fair", "priority"]))
-        settles_at = pick([None, settings.settle_ns])
+        self._settles_at = settles_at = pick([None, settings.settle_ns])
         self._steps: list[tuple[int, ev.Event]] = []
-        self._settles_at = settles_at
         self.node = Node(settings, epoch=EPOCH, settles_at=settles_at, is_paranoid=True)
         self.naive = Naive(settings, settles_at)
         for gpu in GPUS:
@@ -243,7 +243,7 @@ class World(WorldOrders):
         self.step(ev.QuantumSet(pick(QUANTA), pick([None, *GPUS])))
 
     def set_mode(self, pick: Pick) -> None:
-        self.step(ev.ModeSet(pick(["auto", "fixed", "adaptive", "adaptive"]), pick([None, *GPUS])))
+        self.step(ev.ModeSet(pick(["auto", "fixed", "adaptive", "balanced"]), pick([None, *GPUS])))
 
     def switch_off_and_on(self, pick: Pick) -> None:
         self.step(ev.SchedulingSwitched(False))

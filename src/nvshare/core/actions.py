@@ -4,7 +4,7 @@ from typing import Literal
 
 from nvshare.record import Record
 
-DropCause = Literal["quantum", "growth", "idle", "claim", "silent", "thrash", "operator"]
+DropCause = Literal["quantum", "growth", "idle", "claim", "silent", "thrash", "operator", "priority"]
 TurnEnd = Literal["released", "revoked", "left", "off"]
 
 
@@ -65,7 +65,7 @@ class AnnounceRoom(Action, frozen=True):
 class TellContended(Action, frozen=True):
     """Tell a holder whether the GPU is contended: whether it has to report its pauses (WorkFinished, WorkResumed).
 
-    A GPU is contended while somebody waits, or (mode adaptive) while not all clients fit together."""
+    A GPU is contended while somebody waits, or (adaptive, balanced) while not all clients fit together."""
 
     client: int
     gpu: str

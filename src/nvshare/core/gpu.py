@@ -142,14 +142,15 @@ class Gpu:
             self.is_reordered = True
         if not turns.queue.order:
             return
-        if turns.mode.quantum_follows_queue:
-            self._adjust_timer()
+        self._adjust_timer()
         first = turns.queue.first()
         if first is None or (first.gang is not None and not first.is_entering):
             turns.waits.end_switch()
             return
         if turns.waits.is_switching or (turns.timer_ends is not None and now >= turns.timer_ends):
             self._preemption.switch(now, first, out)
+        elif self._preemption.is_outranked(now, first):
+            self._preemption.switch(now, first, out, "priority")
         if turns.idle and first.gang is None:
             self._idle_due = self._preemption.preempt_idle(now, first, out)
 
@@ -200,8 +201,11 @@ class Gpu:
 
     def _adjust_timer(self) -> None:
         turns = self.turns
-        if turns.mode.quantum_follows_queue and turns.timer_ends is not None:
-            turns.set_timer()
+        if turns.timer_ends is not None:
+            if turns.mode.quantum_follows_queue:
+                turns.set_timer()
+            else:
+                turns.cap_timer()
 
     # For gangs (core.gangs): `seat` is a member that waits and is first here.
 

@@ -14,7 +14,7 @@ DEFAULT_WEIGHT = 100
 UNLIMITED = (1 << 64) - 1
 """The budget of a client whose group has no limit."""
 
-ModeName = Literal["auto", "fixed", "adaptive"]
+ModeName = Literal["auto", "fixed", "adaptive", "balanced"]
 
 
 class QuantumRule(Record, frozen=True):

@@ -1,16 +1,17 @@
 """In which order clients wait. A policy gives a client a rank when it starts to wait; the lowest rank is next.
 
     fcfs        rank = arrival
-    priority    rank = arrival - 30 s * priority
-    fair        rank = arrival + 2 * tag        tag: GPU time used * 100 / weight
+    priority    rank = arrival - 30 s * priority; the lock is taken from lower priorities at once (core.preemption)
+    fair        rank = arrival + handicap       weights are proportions of held time: core.fair_shares
 
 Every rank is an arrival time moved by a bounded handicap: of two clients, one that arrives more than `horizon_ns`
 after the other has the higher rank. A mode may add a lag of its own, bounded too. core.modes.mode states the longest
 wait that follows."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-from nvshare.core.model import DEFAULT_WEIGHT, SECOND
+from nvshare.core.fair_shares import MAX_LEAD_NS, FairShares, Shares
+from nvshare.core.model import SECOND
 from nvshare.core.seat import Seat
 from nvshare.record import Record
 
@@ -18,10 +19,6 @@ MAX_PRIORITY = 10
 MIN_PRIORITY = -10
 PRIORITY_STEP_NS = 30 * SECOND
 """One step of priority counts like having arrived this much earlier."""
-MAX_LEAD_NS = 300 * SECOND
-"""How far a client's tag may be ahead of the GPU's virtual time or behind it; more is cut off."""
-LEAD_FACTOR = 2
-"""How strongly a tag counts against time spent waiting. Above 1, so that weights show within a few turns."""
 
 
 class Policy(Record, frozen=True):
@@ -29,8 +26,12 @@ class Policy(Record, frozen=True):
 
     rank: Callable[[int, Seat], int]
     horizon_ns: int
-    uses_tags: bool = False
-    """The rank depends on Seat.tag, so a FairClock keeps it."""
+    shares: type[Shares] = Shares
+    """What keeps account of what clients had."""
+    adds_lag: bool = True
+    """The mode's lag counts too. It stands for what a client had last, so not where all that it had counts."""
+    preempts: bool = False
+    """Who is outranked does not finish its quantum (core.preemption)."""
 
 
 def _by_arrival(now: int, seat: Seat) -> int:
@@ -42,71 +43,47 @@ def _by_priority(now: int, seat: Seat) -> int:
 
 
 def _by_share(now: int, seat: Seat) -> int:
-    return now + LEAD_FACTOR * seat.tag
+    return now + seat.handicap
 
 
 POLICIES: dict[str, Policy] = {
     "fcfs": Policy(_by_arrival, 0),
-    "fair": Policy(_by_share, 2 * LEAD_FACTOR * MAX_LEAD_NS, uses_tags=True),
-    "priority": Policy(_by_priority, (MAX_PRIORITY - MIN_PRIORITY) * PRIORITY_STEP_NS),
+    "fair": Policy(_by_share, 2 * MAX_LEAD_NS, FairShares, adds_lag=False),
+    "priority": Policy(_by_priority, (MAX_PRIORITY - MIN_PRIORITY) * PRIORITY_STEP_NS, preempts=True),
 }
 
 
 class Ranking:
-    """The policy of one GPU, and the clock of the tags if it uses them."""
+    """The policy of one GPU, and what it knows of what clients had."""
 
     def __init__(self, policy: str) -> None:
         self._policy = POLICIES[policy]
-        self.clock = FairClock() if self._policy.uses_tags else None
+        self.shares = self._policy.shares()
         self.horizon_ns = self._policy.horizon_ns
         """The longest of the policies that were in force: clients that wait arrived under an earlier one."""
 
     def set(self, policy: str, seats: Iterable[Seat]) -> None:
-        """Tags start again, because GPU time is not counted under other policies."""
+        """Shares start again, because held time is not counted under other policies. Nobody who runs is outranked: its
+        rank was another policy's."""
         self._policy = POLICIES[policy]
         self.horizon_ns = max(self.horizon_ns, self._policy.horizon_ns)
-        self.clock = FairClock() if self._policy.uses_tags else None
+        self.shares = self._policy.shares()
         for seat in seats:
-            seat.tag = 0
+            seat.tag = seat.handicap = 0
+            seat.won_rank = seat.outranked_rank = None
+            self.shares.restart(seat)
+
+    @property
+    def preempts(self) -> bool:
+        return self._policy.preempts
 
     def handicap(self, seat: Seat) -> int:
         """By how much the policy moves the arrival of a client that waits."""
         return self._policy.rank(0, seat)
 
-    def rank(self, now: int, seat: Seat, staying: Mapping[int, Seat], *, from_rest: bool) -> int:
-        """Of a client that starts to wait."""
-        if self.clock is not None:
-            self.clock.wait_began(now, seat, staying, from_rest=from_rest)
-        return self._policy.rank(now, seat)
-
-
-class FairClock:
-    """The virtual time of one GPU, and the tags of its clients: start-time fair queueing.
-
-    The virtual time is the tag of the client that has run longest. A client that comes from rest starts at it, so it
-    neither gains from the time it did not want the GPU nor owes anything for it."""
-
-    def __init__(self) -> None:
-        self.virtual_now = 0
-
-    def wait_began(self, now: int, seat: Seat, staying: Mapping[int, Seat], *, from_rest: bool) -> None:
-        """Set a client's tag before it is ranked."""
-        for holder in staying.values():
-            ahead = holder.tag + (now - holder.held_since) * DEFAULT_WEIGHT // max(1, holder.weight)
-            if ahead > self.virtual_now:
-                self.virtual_now = ahead
-            break
-        lead = seat.tag - self.virtual_now
-        if lead > MAX_LEAD_NS:
-            seat.tag = self.virtual_now + MAX_LEAD_NS
-        elif lead < 0 and from_rest:
-            seat.tag = self.virtual_now
-        elif lead < -MAX_LEAD_NS:
-            seat.tag = self.virtual_now - MAX_LEAD_NS
-
-    def turn_began(self, seat: Seat) -> None:
-        if seat.tag > self.virtual_now:
-            self.virtual_now = seat.tag
-
-    def turn_ended(self, seat: Seat, held_ns: int) -> None:
-        seat.tag += held_ns * DEFAULT_WEIGHT // max(1, seat.weight)
+    def rank(self, now: int, seat: Seat, lag_ns: int, *, from_rest: bool) -> int:
+        """Of a client that starts to wait. One that was outranked in its turn has at least the rank that it had."""
+        self.shares.wait_began(now, seat, from_rest=from_rest)
+        rank = self._policy.rank(now, seat) + (lag_ns if self._policy.adds_lag else 0)
+        kept, seat.outranked_rank = seat.outranked_rank, None
+        return rank if kept is None or from_rest else min(rank, kept)

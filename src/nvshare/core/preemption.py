@@ -4,12 +4,14 @@
     shed            the staying do not fit together, after growth: the newest go until the rest fit or one is left
     switch          the quantum is over and the first in the queue (WaitQueue.first) does not fit: those whom the
                     mode names go until it fits
+                    Policy priority: at once, if the first in the queue has a higher priority than each of them and a
+                    lower rank than each had when its turn began. They keep that rank, so nobody is outranked for ever
     preempt_idle    idle holders go as soon as that lets the first in the queue in and pays (Mode.idle_preempt_times).
                     Who stands at the gate of another GPU, or whose gang works, is not idle
 
 core.turns carries out what is decided here."""
 
-from nvshare.core.actions import Action
+from nvshare.core.actions import Action, DropCause
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import NEVER
 from nvshare.core.seat import Seat
@@ -36,16 +38,45 @@ class Preemption:
         while len(staying) > 1 and not self._memory.would_fit(0):
             self._turns.preempt(now, next(reversed(staying.values())), "growth", out)
 
-    def switch(self, now: int, head: Seat, out: list[Action]) -> None:
-        turns, memory = self._turns, self._memory
-        need = head.need
-        if not memory.fits(need):
+    def switch(self, now: int, head: Seat, out: list[Action], cause: DropCause = "quantum") -> None:
+        turns = self._turns
+        if self._goes_on(now, head):
+            turns.start_timer(now)
+            return
+        if not self._memory.fits(head.need):
             turns.waits.begin_switch()
         if turns.waits.is_switching:
-            for seat in turns.mode.leaving_order(now, turns.staying.values()):
-                if memory.would_fit(need):
-                    break
-                turns.preempt(now, seat, "quantum", out)
+            for seat in self._leaving(now, head):
+                turns.preempt(now, seat, cause, out)
+
+    def is_outranked(self, now: int, head: Seat) -> bool:
+        """Those who would have to go need not finish their quantum."""
+        turns = self._turns
+        if not turns.ranking.preempts or turns.dropping or head.gang is not None:
+            return False
+        leaving = self._leaving(now, head)
+        return bool(leaving) and all(_outranks(head, seat) for seat in leaving)
+
+    def _goes_on(self, now: int, head: Seat) -> bool:
+        """The quantum is over, but those who would go would be first again (core.fair_shares)."""
+        turns = self._turns
+        if turns.waits.is_switching or turns.dropping or head.gang is not None:
+            return False
+        leaving = self._leaving(now, head)
+        if not leaving or any(seat.gang is not None for seat in leaving):
+            return False
+        return turns.ranking.shares.would_return_first(now, leaving, head)
+
+    def _leaving(self, now: int, head: Seat) -> list[Seat]:
+        """Who goes, in this order, until the head fits."""
+        leaving: list[Seat] = []
+        leaving_bytes = 0
+        for seat in self._turns.mode.leaving_order(now, self._turns.staying.values()):
+            if self._memory.would_fit(head.need, leaving_bytes):
+                break
+            leaving.append(seat)
+            leaving_bytes += seat.need
+        return leaving
 
     def preempt_idle(self, now: int, head: Seat, out: list[Action]) -> int:
         """Preempt idle holders if that is due; when it will be, if it is not and time alone leads to it, or NEVER."""
@@ -87,3 +118,10 @@ class Preemption:
             if count == len(self._turns.staying) or self._memory.would_fit(head.need, leaving_bytes):
                 return count
         return None
+
+
+def _outranks(head: Seat, seat: Seat) -> bool:
+    """`head` waits, `seat` runs. Who runs without having waited, after a restart, has no rank and finishes its turn."""
+    assert head.rank is not None, "the first in the queue waits"
+    is_later = seat.won_rank is not None and head.rank < seat.won_rank
+    return is_later and head.priority > seat.priority and seat.gang is None

@@ -66,13 +66,20 @@ class Seat:
     """One client at one GPU. core.turns changes its state, core.memory_reports its memory."""
 
     working_set: int | None
+    rank: int | None
+    kept_rank: int | None
+    """Of a blocked seat, or a silent one that waited: the rank with which it will wait again."""
+    won_rank: int | None
+    """With which its turn began; `outranked_rank` is the same if its lock is taken for a higher priority."""
+    outranked_rank: int | None
 
     __slots__ = (
         "asked_out", "client", "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group",
-        "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_trusted", "keep_asked",
-        "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory", "moved", "moves_memory", "need",
-        "not_moving", "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings", "state",
-        "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "working_set",
+        "handicap", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_trusted",
+        "keep_asked", "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory", "moved", "moves_memory",
+        "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "rank", "reported",
+        "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since",
+        "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -99,9 +106,7 @@ class Seat:
         self.lock = self.held_since = self.drop_deadline = self.turns = self.held_total = self.waited_total = 0
         self.revoked = 0
         """The number of a lock that was revoked and has not been released since."""
-        self.rank: int | None = None
-        self.kept_rank: int | None = None
-        """Of a blocked seat, or a silent one that waited: the rank with which it will wait again."""
+        self.rank = self.kept_rank = self.won_rank = self.outranked_rank = None
         self.ticket = self.waited_since = self.passes = self.first_passed = 0
         self.idle_since: int | None = None
         """When the work of a staying client had all finished; None while it works. It outlasts the
@@ -112,8 +117,8 @@ class Seat:
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
-        self.tag = 0
-        """GPU time used per weight; policy fair orders the queue by it."""
+        self.tag = self.handicap = 0
+        """Policy fair: held time * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None
 
     @property

@@ -23,7 +23,6 @@ from nvshare.core.waits import Waits
 
 class Turns:
     """The seats of one GPU by state, their locks and the timer. `out` is the list of actions of the present step.
-
     The other parts of a Gpu read the fields and change none."""
 
     def __init__(
@@ -61,8 +60,6 @@ class Turns:
 
     def running(self) -> list[Seat]:
         return [*self.staying.values(), *self.dropping.values()]
-
-    # What clients did.
 
     def joined(self, seat: Seat, memory: Memory) -> None:
         self.seats[seat.client] = seat
@@ -125,6 +122,7 @@ class Turns:
         else:
             seat.state = TRANSITIONS["request"][seat.state]
             seat.waited_since = now
+            self.ranking.shares.wait_resumed(seat)
             self.waits.resume(seat)
 
     def fell_silent(self, now: int, seat: Seat, out: list[Action]) -> None:
@@ -134,6 +132,7 @@ class Turns:
         elif seat.state == "waiting":
             seat.kept_rank = seat.rank
             self.waits.end(now, seat)
+            self.ranking.shares.wait_ended(seat)
             seat.state = TRANSITIONS["silence"][seat.state]
             self._unheard.add(seat.client)
         elif seat.state == "staying" and self.is_contended:
@@ -201,6 +200,7 @@ class Turns:
         out.append(DropLock(seat.client, self.uuid, seat.revoked, "claim"))
 
     def admit(self, now: int, seat: Seat) -> None:
+        seat.won_rank = seat.rank
         self.waits.end(now, seat)
         seat.state = TRANSITIONS["admit"][seat.state]
         self._begin_turn(now, seat, self._numbers.next())
@@ -211,6 +211,7 @@ class Turns:
         del self.staying[seat.client]
         self.idle.pop(seat.client, None)
         seat.drop_deadline = now + self._settings.grace_ns
+        seat.outranked_rank = seat.won_rank if cause == "priority" else None
         self.dropping[seat.client] = seat
         self._memory.staying_to_dropping(seat)
         self.moves.ask_leaving(seat, self.queue, self.dropping, out)
@@ -235,8 +236,13 @@ class Turns:
     def set_timer(self) -> None:
         """By those who run and wait now, from when the timer was started."""
         head = self.queue.head if self.queue.order else None
-        quantum_ns = self.mode.quantum_ns(self.running(), head, self.queue.newcomers)
-        self.quantum_ns = max(quantum_ns, self._least_quantum_ns)
+        self.quantum_ns = self.mode.quantum_ns(self.running(), head, self.queue.newcomers)
+        self.cap_timer()
+
+    def cap_timer(self) -> None:
+        """Nobody has more at once than its share allows; gangs have what they need."""
+        longest_ns = self.ranking.shares.longest_turn_ns(self.running())
+        self.quantum_ns = max(min(self.quantum_ns, longest_ns), self._least_quantum_ns)
         self.timer_ends = self.timer_started + self.quantum_ns
 
     def set_least_quantum(self, quantum_ns: int) -> None:
@@ -256,12 +262,13 @@ class Turns:
     def _enqueue(self, now: int, seat: Seat, *, from_rest: bool = False) -> None:
         seat.state = TRANSITIONS["request"][seat.state]
         seat.waited_since, seat.passes, seat.told_wait = now, 0, False
-        rank = self.ranking.rank(now, seat, self.staying, from_rest=from_rest) + self.mode.lag_ns(seat)
+        rank = self.ranking.rank(now, seat, self.mode.lag_ns(seat), from_rest=from_rest)
         self.waits.begin(seat, rank if seat.gang is None else seat.gang.rank_of(rank))
 
     def withdraw(self, now: int, seat: Seat) -> None:
         if seat.state != "silent":
             self.waits.end(now, seat)
+        self.ranking.shares.wait_ended(seat)
         seat.follows = False
         seat.state = TRANSITIONS["withdraw"][seat.state]
 
@@ -269,19 +276,16 @@ class Turns:
         self.mode.turn_began(now, seat)
         seat.lock = lock
         seat.held_since = seat.last_scheduled = now
-        seat.revoked, seat.follows = 0, False
-        seat.idle_since = None
+        seat.revoked, seat.follows, seat.idle_since = 0, False, None
         seat.turns += 1
         self.staying[seat.client] = seat
         self._memory.start(seat)
-        if self.ranking.clock is not None:
-            self.ranking.clock.turn_began(seat)
+        self.ranking.shares.turn_began(now, seat)
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
         held = now - seat.held_since
         seat.held_total += held
-        if self.ranking.clock is not None:
-            self.ranking.clock.turn_ended(seat, held)
+        self.ranking.shares.turn_ended(now, seat)
         self.mode.turn_ended(now, seat)
         out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))
         self._memory.stop(seat)

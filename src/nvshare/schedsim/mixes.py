@@ -49,6 +49,7 @@ class Contender(Record, frozen=True):
 FCFS_30 = Contender("fcfs-30s", "classic", Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND)))
 """nvshare as the thesis has it by default: an exclusive lock, 30 s, first come, first served."""
 ADAPTIVE = Contender("adaptive", "nvshare", Settings(quantum=QuantumRule(mode="adaptive")))
+BALANCED = Contender("balanced", "nvshare", Settings(quantum=QuantumRule(mode="balanced")))
 AUTO = Contender("auto", "nvshare", Settings(quantum=QuantumRule(mode="auto")))
 
 

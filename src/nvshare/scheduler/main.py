@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import uvloop
 
@@ -53,7 +53,7 @@ NVIDIA_DRIVER = "/proc/driver/nvidia"
 
 def mode_of(name: str) -> ModeName:
     """The name is one of config's choices."""
-    return "fixed" if name == "fixed" else "adaptive" if name == "adaptive" else "auto"
+    return next(mode for mode in get_args(ModeName) if mode == name)
 
 
 def settings_of(config: Config) -> Settings:

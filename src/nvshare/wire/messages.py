@@ -250,7 +250,7 @@ class UpdateLimit(Message, frozen=True):
 
 
 class Contended(Message, frozen=True):
-    """Whether holders report their pauses: somebody waits, or (mode adaptive) not all clients fit together."""
+    """Whether holders report their pauses: somebody waits, or (adaptive, balanced) not all clients fit together."""
 
     number = 14
     from_client = False

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -15,6 +15,7 @@ from nvshare.cli.ctl.report import report
 from nvshare.cli.group import Group, accept_any_locale, terminal_width
 from nvshare.cli.options import DURATION, SIZE
 from nvshare.config import MAX_QUANTUM_S
+from nvshare.core.model import ModeName
 from nvshare.printable import printable
 from nvshare.record import Record
 from nvshare.status_document import event_document, limit_document, schema, status_document
@@ -135,14 +136,14 @@ def set_quantum(scheduler: Scheduler, seconds: int, gpu: str | None) -> None:
 
 
 @cli.command("set-mode", short_help="Set how the quantum is chosen.")
-@click.argument("mode", type=click.Choice(["auto", "fixed", "adaptive"]))
+@click.argument("mode", type=click.Choice(get_args(ModeName)))
 @click.option(
     "--gpu", metavar="GPU", shell_complete=complete.gpus, help="Only this GPU: index, UUID, or the beginning of one."
 )
 @click.pass_obj
 def set_mode(scheduler: Scheduler, mode: Any, gpu: str | None) -> None:
-    """Choose the quantum from the memory of running clients (auto), from the measured cost of a switch (adaptive), or
-    use the value of `set-quantum` (fixed).
+    """Choose the quantum from the memory of running clients (auto), from the measured cost of a switch (adaptive,
+    balanced), or use the value of `set-quantum` (fixed).
     """
     scheduler.order(admin.SetMode(mode, gpu))
 

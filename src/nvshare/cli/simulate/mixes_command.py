@@ -16,6 +16,8 @@ from nvshare.schedsim import mixes, oracle, start_errors
 from nvshare.schedsim.distributions import DISTRIBUTIONS, Scene, make_mix
 from nvshare.schedsim.presets import PRESETS
 
+OTHERS = {one.name: one for one in (mixes.ADAPTIVE, mixes.BALANCED)}
+
 
 def _cores() -> int:
     """The cores that this process may use."""
@@ -37,7 +39,7 @@ def _cores() -> int:
 @click.option("--oracle", "with_oracle", is_flag=True, help="Also search for the best schedule; mixes of up to 4 jobs.")
 @click.option(
     "--against",
-    type=click.Choice([mixes.ADAPTIVE.name]),
+    type=click.Choice(list(OTHERS)),
     multiple=True,
     help="Compare with this mode too.",
 )
@@ -120,8 +122,7 @@ def _contenders(
     """Which ways to schedule are run, and which pairs are compared."""
     auto = ours if ours.name == mixes.AUTO.name else mixes.AUTO
     others = [mixes.FCFS_30] if auto is ours else [mixes.FCFS_30, auto]
-    if mixes.ADAPTIVE.name in against and ours.name != mixes.ADAPTIVE.name:
-        others.append(mixes.ADAPTIVE)
+    others += [OTHERS[name] for name in against if name != ours.name]
     if has_bulk_moves:
         others.append(mixes.by_faults(ours))
     pairs = [(ours.name, other.name) for other in others]

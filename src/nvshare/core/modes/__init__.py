@@ -8,10 +8,11 @@ from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import ModeName, QuantumRule, Settings
 from nvshare.core.modes.adaptive import Adaptive
 from nvshare.core.modes.auto import Auto
+from nvshare.core.modes.balanced import Balanced
 from nvshare.core.modes.fixed import Fixed
 from nvshare.core.modes.mode import Mode
 
-MODES: dict[ModeName, type[Mode]] = {"fixed": Fixed, "auto": Auto, "adaptive": Adaptive}
+MODES: dict[ModeName, type[Mode]] = {"fixed": Fixed, "auto": Auto, "adaptive": Adaptive, "balanced": Balanced}
 
 
 def make_mode(rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> Mode:

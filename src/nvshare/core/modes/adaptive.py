@@ -17,11 +17,9 @@ client would use a GPU of its own.
 
 from collections.abc import Collection, Iterable
 
-from nvshare.core.events import MemoryMoved
-from nvshare.core.memory_planner import MemoryPlanner
-from nvshare.core.model import GIB, SECOND, QuantumRule, Settings
-from nvshare.core.modes.habits import FIRST_GUESS_DUTY, Habits
-from nvshare.core.modes.mode import Mode
+from nvshare.core.model import GIB, SECOND
+from nvshare.core.modes.habits import FIRST_GUESS_DUTY
+from nvshare.core.modes.learning import Learning
 from nvshare.core.seat import Seat
 
 QUANTUM_TO_MOVE = 125
@@ -37,17 +35,8 @@ MAX_LAG = 3
 """In `most_ns`."""
 
 
-class Adaptive(Mode):
+class Adaptive(Learning):
     """The rules above, and what is known of this GPU's clients."""
-
-    quantum_follows_queue = True
-    needs_early_reports = True
-
-    def __init__(self, rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> None:
-        super().__init__(rule, settings, memory)
-        self.habits = Habits()
-
-    # Questions.
 
     @property
     def longest_quantum_ns(self) -> int:
@@ -64,7 +53,7 @@ class Adaptive(Mode):
     def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
         if head is None:
             return self.rule.least_ns
-        switch_ns = self.habits.cost.of(self.habits.evicted_bytes(head, self._memory.capacity))
+        switch_ns = self.habits.cost.of(self.evicted_bytes(head))
         return self.quantum_before(head, running, switch_ns=switch_ns, newcomers=newcomers)
 
     def quantum_before(self, head: Seat, running: Collection[Seat], *, switch_ns: int, newcomers: int) -> int:
@@ -95,7 +84,7 @@ class Adaptive(Mode):
         return sorted(staying, key=lambda seat: self.habits.busy_in_turn(now, seat), reverse=True)
 
     def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
-        evicted_bytes = self.habits.evicted_bytes(head, self._memory.capacity)
+        evicted_bytes = self.evicted_bytes(head)
         return [self.idle_preempt_time(now, seat, self.switch_ns(seat, evicted_bytes)) for seat in idle]
 
     def idle_preempt_time(self, now: int, seat: Seat, switch_ns: int) -> int:
@@ -109,49 +98,3 @@ class Adaptive(Mode):
         if usual - (now - seat.idle_since) >= switch_ns:
             return seat.idle_since
         return seat.idle_since + max(seat.pauses) + switch_ns
-
-    def switch_ns(self, seat: Seat, evicted_bytes: int) -> int:
-        """What taking this idle holder's lock costs if that evicts so many bytes from the card.
-
-        Until a cost or the holder's usual service has been learned, it is at least what the settings say. If the guess
-        were too low, every stretch of work would bring memory in, and the cost could never be learned."""
-        learned = self.habits.cost.of(evicted_bytes)
-        habit = self.habits.of(seat)
-        if self.habits.cost.samples or (habit is not None and habit.usual_service is not None):
-            return learned
-        return max(learned, evicted_bytes * self._settings.move_ns_per_gib // GIB)
-
-    @property
-    def move_cost_ns(self) -> int:
-        return self.habits.cost.ns_per_gib
-
-    # Facts.
-
-    def turn_began(self, now: int, seat: Seat) -> None:
-        self.habits.turn_began(now, seat, self._memory.capacity)
-
-    def turn_ended(self, now: int, seat: Seat) -> None:
-        self.habits.turn_ended(now, seat)
-
-    def released_without_work(self, seat: Seat) -> None:
-        self.habits.released_without_work(seat)
-
-    def pause_began(self, now: int, seat: Seat) -> None:
-        self.habits.pause_began(now, seat)
-
-    def pause_ended(self, seat: Seat, pause_ns: int) -> None:
-        self.habits.pause_ended(seat, pause_ns)
-
-    def work_resumed(self, now: int, seat: Seat) -> None:
-        self.habits.work_resumed(now, seat)
-
-    def memory_moved(self, event: MemoryMoved) -> None:
-        super().memory_moved(event)
-        if self._measured.ns_per_gib is not None:
-            self.habits.cost.set_measured(self._measured.ns_per_gib)
-
-    def reports_changed(self) -> None:
-        self.habits.reports_changed()
-
-    def client_left(self, now: int, seat: Seat) -> None:
-        self.habits.client_left(now, seat)

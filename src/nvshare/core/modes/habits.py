@@ -1,4 +1,4 @@
-"""What mode `adaptive` knows of a GPU's clients: whose memory is on the card, how long each works and pauses.
+"""What the modes `adaptive` and `balanced` know of a GPU's clients: whose memory is on the card, how long each works.
 
 Theory of operation. The driver keeps on the card what was used last, and does not say what that is. But the order in
 which the clients ran is known here. From it follows how much of a client's memory is still on the card, how much it has
@@ -11,7 +11,7 @@ to bring in, and how much of the others' memory it evicts.
     usual       the average service of stretches in which no memory had to be brought in
     cost        what a stretch takes beyond the usual service if memory had to be brought in
 
-Pauses are reported only while the GPU is contended. In this mode that is whenever not all of its clients fit on it
+Pauses are reported only while the GPU is contended. In these modes that is whenever not all of its clients fit on it
 together, so habits are known before anybody waits."""
 
 from nvshare.core.model import GIB, SECOND
@@ -174,6 +174,11 @@ class Habits:
         if habit is None:
             return 0
         return habit.turn_busy + (0 if habit.busy_since is None else now - habit.busy_since)
+
+    def loaded(self, seat: Seat) -> int:
+        """Bytes that a client has brought in since its present stretch of work began."""
+        habit = self._recent.get(seat.client)
+        return 0 if habit is None else habit.loaded
 
     def missing(self, seat: Seat, capacity: int) -> int:
         """Bytes of a client that are not on the card."""

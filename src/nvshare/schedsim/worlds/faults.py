@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, ModeName
 from nvshare.record import Record
 from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.world import GPUS, MAX_PROCESSES, World
@@ -186,8 +186,10 @@ def _switch_off(world: World) -> None:
 def _set_quantum(world: World) -> None:
     if world.pace != 1:
         return
-    if world.settings.quantum.mode == "adaptive":
-        world.daemon.tell(ev.ModeSet(world.chance.choice(["auto", "adaptive"]), world.chance.choice([None, *GPUS])))
+    if world.settings.quantum.mode in ("adaptive", "balanced"):
+        modes: list[ModeName] = ["auto", "adaptive", "balanced"]
+        mode = world.chance.choice(modes)
+        world.daemon.tell(ev.ModeSet(mode, world.chance.choice([None, *GPUS])))
         return
     quantum = world.chance.choice([SECOND, 10 * SECOND])
     world.daemon.tell(ev.QuantumSet(quantum, world.chance.choice([None, *GPUS])))

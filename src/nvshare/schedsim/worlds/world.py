@@ -56,7 +56,7 @@ class World:
         if self.pace == SLOW:
             return QuantumRule(mode="fixed", fixed_ns=LONG_QUANTUM_NS, most_ns=LONG_QUANTUM_NS)
         return QuantumRule(
-            mode=self.chance.choice(["auto", "fixed", "adaptive"]),
+            mode=self.chance.choice(["auto", "fixed", "adaptive", "balanced"]),
             fixed_ns=self.chance.choice([SECOND, 10 * SECOND, MAX_QUANTUM_NS]),
             most_ns=MAX_QUANTUM_NS,
         )

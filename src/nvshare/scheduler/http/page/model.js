@@ -11,6 +11,7 @@ const KEEP_S = 1000;
 const CAUSES = {
   quantum: "the quantum expired and a program waited",
   growth: "the running programs no longer fitted on the GPU",
+  priority: "a program of higher priority has work",
   thrash: "the running programs slowed each other down: they use more memory than they say",
   idle: "it was idle and a program waited",
   silent: "it was not heard from",

@@ -1,0 +1,157 @@
+"""Policy fair: weights are proportions of the time for which clients hold the lock, among those who compete for it.
+
+Theory of operation. Who waits or runs competes. A client's tag grows by held time * 100 / weight. If all have what
+their weights say, all tags are equal, so the mean of the tags, weighted by the weights, is what each should have. A
+client whose tag is above it has had too much:
+
+    handicap = (tag - mean of the others) * Σ weights of the others / 100        within ± MAX_LEAD_NS
+
+This is the time after which the client will have no more than its part, if it gets nothing until then. It waits as if
+it had arrived so much later: rank = arrival + handicap. Time in which a client wanted nothing counts as if it had had
+its part, so it does not save up.
+
+    turn    ≤ MAX_LEAD_NS * weight / Σ weights of the others, but at least LEAST_TURN_NS: no turn makes a client owe
+            more than it may
+    end     if the quantum is over, and those who would have to go would come back before the first in the queue, they
+            go on, and memory does not move
+
+With turns of at least LEAST_TURN_NS, proportions are kept up to 1 to MAX_LEAD_NS / LEAST_TURN_NS."""
+
+from collections.abc import Collection
+
+from nvshare.core.model import DEFAULT_WEIGHT, NEVER, SECOND
+from nvshare.core.seat import Seat
+
+MAX_LEAD_NS = 900 * SECOND
+"""What a client may owe, or be owed; more is forgotten. With it the wait for a turn has a bound."""
+LEAST_TURN_NS = 2 * SECOND
+
+
+class Shares:
+    """What core.turns tells and asks. The answers here are those of policies that do not look at what clients had."""
+
+    def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
+        """Called before the client is ranked."""
+
+    def wait_resumed(self, seat: Seat) -> None:
+        """The client waits again with the rank that it had."""
+
+    def wait_ended(self, seat: Seat) -> None:
+        """The client wants no turn any more."""
+
+    def turn_began(self, now: int, seat: Seat) -> None:
+        """With or without a wait."""
+
+    def turn_ended(self, now: int, seat: Seat) -> None:
+        """`held_since` is when it began."""
+
+    def restart(self, seat: Seat) -> None:
+        """The policy is new. The seat has no tag."""
+
+    def longest_turn_ns(self, running: Collection[Seat]) -> int:
+        return NEVER
+
+    def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
+        """Those who would have to go would be before the first in the queue again."""
+        return False
+
+    def check(self, competing: set[int]) -> None:
+        """What must hold, in full; for tests."""
+
+
+class FairShares(Shares):
+    """The tags of one GPU's clients. The sums are kept, so no question looks at every client."""
+
+    def __init__(self) -> None:
+        self._members: dict[int, tuple[int, int]] = {}
+        """Who competes: the weight and the tag that count in the sums."""
+        self._since: dict[int, int] = {}
+        """Since when those who run have done so."""
+        self._weights = self._used = self._since_sum = 0
+        self._virtual = 0
+        """What everybody should have had, when somebody last ceased to compete."""
+
+    def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
+        if self._members:
+            mean = self._mean(now)
+            lead = (seat.tag - mean) * self._weights // DEFAULT_WEIGHT
+            lead = max(0 if from_rest else -MAX_LEAD_NS, min(MAX_LEAD_NS, lead))
+            seat.tag, seat.handicap = mean + lead * DEFAULT_WEIGHT // self._weights, lead
+        else:
+            seat.tag, seat.handicap = max(seat.tag, self._virtual), 0
+        self._enter(seat)
+
+    def wait_resumed(self, seat: Seat) -> None:
+        self._enter(seat)
+
+    def wait_ended(self, seat: Seat) -> None:
+        if seat.client in self._members:
+            self._leave(seat)
+
+    def turn_began(self, now: int, seat: Seat) -> None:
+        if seat.client not in self._members:
+            self._enter(seat)
+        self._since[seat.client] = now
+        self._since_sum += now
+
+    def turn_ended(self, now: int, seat: Seat) -> None:
+        self._virtual = max(self._virtual, self._mean(now))
+        self._since_sum -= self._since.pop(seat.client)
+        self._leave(seat)
+        seat.tag += _growth(now, seat)
+
+    def restart(self, seat: Seat) -> None:
+        if seat.lock:
+            self.turn_began(seat.held_since, seat)
+        elif seat.state in ("waiting", "blocked"):
+            self._enter(seat)
+
+    def longest_turn_ns(self, running: Collection[Seat]) -> int:
+        turns = [self._longest_turn_ns(seat) for seat in running]
+        return max(LEAST_TURN_NS, max(turns, default=NEVER))
+
+    def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
+        assert head.rank is not None, "the first in the queue waits"
+        return all(now + self._next_handicap(now, seat) < head.rank for seat in leaving)
+
+    def check(self, competing: set[int]) -> None:
+        assert set(self._members) == competing, "who waits or runs competes"
+        assert self._weights == sum(weight for weight, _ in self._members.values())
+        assert self._used == sum(weight * tag for weight, tag in self._members.values())
+        assert self._since_sum == sum(self._since.values())
+
+    def _enter(self, seat: Seat) -> None:
+        weight = max(1, seat.weight)
+        self._members[seat.client] = weight, seat.tag
+        self._weights += weight
+        self._used += weight * seat.tag
+
+    def _leave(self, seat: Seat) -> None:
+        weight, tag = self._members.pop(seat.client)
+        self._weights -= weight
+        self._used -= weight * tag
+
+    def _mean(self, now: int) -> int:
+        return (self._used + self._held(now)) // self._weights
+
+    def _held(self, now: int) -> int:
+        """What those who run have had in their turns until now, as it counts in `_used`."""
+        return DEFAULT_WEIGHT * (len(self._since) * now - self._since_sum)
+
+    def _longest_turn_ns(self, seat: Seat) -> int:
+        weight = self._members[seat.client][0]
+        others = self._weights - weight
+        return MAX_LEAD_NS * weight // others if others else NEVER
+
+    def _next_handicap(self, now: int, seat: Seat) -> int:
+        """What it would be if the client's turn ended now."""
+        weight, tag = self._members[seat.client]
+        others = self._weights - weight
+        used = self._used - weight * tag + self._held(now) - DEFAULT_WEIGHT * (now - seat.held_since)
+        lead = ((seat.tag + _growth(now, seat)) * others - used) // DEFAULT_WEIGHT
+        return max(-MAX_LEAD_NS, min(MAX_LEAD_NS, lead))
+
+
+def _growth(now: int, seat: Seat) -> int:
+    """By how much its turn until now makes its tag grow."""
+    return (now - seat.held_since) * DEFAULT_WEIGHT // max(1, seat.weight)

@@ -1,0 +1,156 @@
+"""Mode balanced: its rules, and what a node does by them."""
+
+import pytest
+
+from nvshare.core import events as ev
+from nvshare.core.actions import DropLock
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.modes.balanced import Balanced
+from nvshare.core.node import Node
+from nvshare.core.seat import Seat
+
+CAPACITY = 16 * GIB
+
+
+def seat(client: int, gib: float) -> Seat:
+    one = Seat(client, 0, 100)
+    one.memory = Memory(swappable=int(gib * GIB))
+    one.need = one.memory.swappable
+    return one
+
+
+def mode(move_s: float | None = 0.2) -> Balanced:
+    """On a card of 16 GiB whose cost of a move is known, or (None) is not."""
+    memory = MemoryPlanner(Settings())
+    memory.set_size(CAPACITY, measured=True)
+    rules = Balanced(QuantumRule(mode="balanced"), Settings(), memory)
+    if move_s is not None:
+        rules.habits.cost.set_measured(round(move_s * SECOND))
+    return rules
+
+
+def known(
+    rules: Balanced, client: int, gib: float, *, turn_s: int = 50, duty: float = 0.6, releases: bool = False
+) -> Seat:
+    """A client that had a turn, and brings nothing in at present."""
+    one = seat(client, gib)
+    rules.turn_began(0, one)
+    rules.turn_ended(turn_s * SECOND, one)
+    if releases:
+        rules.released_without_work(one)
+    habit = rules.habits.of(one)
+    assert habit is not None
+    habit.loaded = 0
+    habit.worked, habit.paused = duty * 1000 * SECOND, (1 - duty) * 1000 * SECOND
+    return one
+
+
+def quantum_s(rules: Balanced, running: Seat, head: Seat) -> float:
+    return rules.quantum_ns([running], head, 0) / SECOND
+
+
+@pytest.mark.parametrize(
+    ("gib", "move_s", "wanted_s"),
+    [
+        (8, 0.02, 40),  # 5 s for a GiB, as in mode auto
+        (8, 0.2, 40),
+        (8, 1.0, 200),  # 25 times what moving it costs
+        (8, 3.0, 300),
+        (0.1, 0.02, 5),
+    ],
+)
+def test_a_turn_is_in_proportion_to_memory_and_longer_where_moving_is_slow(
+    gib: float, move_s: float, wanted_s: float
+) -> None:
+    rules = mode(move_s)
+    head = known(rules, 1, 12)
+    assert quantum_s(rules, known(rules, 2, gib), head) == wanted_s
+
+
+def test_a_newcomer_waits_25_times_as_long_as_its_switch_takes() -> None:
+    rules = mode()
+    assert quantum_s(rules, known(rules, 2, 12), seat(1, 8)) == pytest.approx(25 * 4 * 0.2)
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "wanted_s"),
+    [
+        (0, 40),  # two switches of 0.8 s each
+        (1, 15),
+        (10, 2),  # its pause is longer than both: at once
+    ],
+)
+def test_who_releases_without_work_comes_in_the_sooner_the_longer_it_pauses(pause_s: int, wanted_s: float) -> None:
+    rules = mode()
+    head = known(rules, 1, 8, releases=True)
+    running = known(rules, 2, 12)
+    if pause_s:
+        head.pause_ended(pause_s * SECOND)
+    assert quantum_s(rules, running, head) == pytest.approx(wanted_s)
+
+
+def test_half_of_a_turn_is_work() -> None:
+    """The running client had to bring in 12 GiB."""
+    rules = mode(1.0)
+    head = known(rules, 1, 8, releases=True)
+    head.pause_ended(100 * SECOND)
+    running = seat(2, 12)
+    rules.turn_began(0, running)
+    assert quantum_s(rules, running, head) == 2 * 12
+    rules.pause_began(20 * SECOND, running)
+    assert quantum_s(rules, running, head) == 2, "the stretch with the load is over"
+
+
+def test_turns_are_not_short_until_the_cost_is_known() -> None:
+    rules = mode(None)
+    assert quantum_s(rules, known(rules, 2, 1), seat(1, 1)) == 10
+    assert rules.quantum_ns([seat(2, 1)], None, 0) == 10 * SECOND
+
+
+def test_what_nobody_has_seen_work_counts_as_loaded() -> None:
+    assert mode().habits.loaded(seat(1, 4)) == 0
+
+
+def test_long_turns_and_much_work_come_later() -> None:
+    rules = mode()
+    assert rules.lag_ns(seat(9, 1)) == 0
+    lags = [
+        rules.lag_ns(known(rules, 1, 8, turn_s=turn_s, duty=duty)) / SECOND
+        for turn_s, duty in [(10, 0.6), (20, 0.6), (10, 0.3), (300, 0.9)]
+    ]
+    assert lags == pytest.approx([120, 240, 30, 900], rel=0.01)
+    assert rules.longest_lag_ns == 900 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("pauses_s", "pays_s"),
+    [
+        ((), 100.8),  # nothing known: when it has been idle for as long as the switch takes
+        ((0.5, 0.5), 100.8),
+        ((5, 5, 5), 100),  # it will be away for longer than that
+    ],
+)
+def test_an_idle_holder_goes_if_its_pause_is_longer_than_the_switch_and_otherwise_after_it(
+    pauses_s: tuple[float, ...], pays_s: float
+) -> None:
+    rules = mode()
+    idle = known(rules, 1, 12)
+    idle.idle_since = 100 * SECOND
+    for pause_s in pauses_s:
+        idle.pause_ended(int(pause_s * SECOND))
+    assert rules.idle_preempt_times(100 * SECOND, seat(2, 8), [idle]) == [pytest.approx(pays_s * SECOND)]
+
+
+def test_a_node_in_this_mode_hands_over_to_a_client_that_visits() -> None:
+    node = Node(Settings(quantum=QuantumRule(mode="balanced"), reserve_percent=0), epoch=1, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g", 10 * GIB))
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g", 10 * GIB),)))
+    node.handle(0, ev.MemoryMoved(1, "g", to_host=False, moved=512 * MIB, took_ns=SECOND // 10))
+    node.handle(0, ev.LockRequested(1, "g", Memory(swappable=8 * GIB)))
+    node.handle(SECOND, ev.LockRequested(2, "g", Memory(swappable=4 * GIB)))
+    turns = node.gpus["g"].turns
+    assert turns.quantum_ns == pytest.approx(25 * 2 * 0.2 * SECOND)  # 2 GiB go for the newcomer
+    out = node.handle(turns.quantum_ns, ev.AlarmRang())
+    assert [action.client for action in out if isinstance(action, DropLock)] == [1]
