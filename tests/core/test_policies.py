@@ -44,6 +44,15 @@ class Busy:
     def want(self, name: str) -> None:
         self._do(ev.LockRequested(self._client(name), "g0", HUGE))
 
+    def leave(self, name: str) -> None:
+        self._do(ev.ClientLeft(self._client(name)))
+
+    def silence(self, name: str) -> None:
+        self._do(ev.ClientSilent(self._client(name)))
+
+    def hear(self, name: str) -> None:
+        self._do(ev.ClientHeard(self._client(name)))
+
     def holds(self, name: str) -> bool:
         return bool(self._seat(name).lock)
 
@@ -211,3 +220,27 @@ def test_a_claimed_lock_is_kept_until_its_quantum_is_over() -> None:
     node.handle(0, ev.ClientRegistered(2, "run/2", "", "", (Claim("g0", 10 * GIB),), priority=10))
     node.handle(2 * SECOND, ev.AlarmRang())
     assert not [a for a in node.handle(3 * SECOND, ev.LockRequested(2, "g0", HUGE)) if isinstance(a, ac.DropLock)]
+
+
+def test_who_leaves_the_queue_or_falls_silent_competes_no_more_until_it_speaks() -> None:
+    busy = Busy("fair", 60, a={}, b={}, c={}, d={})
+    busy.leave("d")
+    busy.silence("c")
+    busy.run_until(1000 * SECOND)
+    assert busy.held["c"] == 0
+    assert busy.held["a"] == pytest.approx(busy.held["b"], rel=0.15)
+    busy.hear("c")
+    before = dict(busy.held)
+    busy.run_until(7000 * SECOND)
+    assert busy.held["c"] == pytest.approx(2000 * SECOND, rel=0.05)
+    assert busy.held["a"] - before["a"] == pytest.approx(2000 * SECOND, rel=0.05)
+
+
+def test_a_claimed_lock_counts_as_held_time() -> None:
+    """After a restart, with policy fair."""
+    node = Node(Settings(policy="fair"), epoch=2, settles_at=SECOND, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    held = Claim("g0", 10 * GIB, lock=(1 << 32) + 1, memory=HUGE)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "", "", (held,)))
+    node.handle(20 * SECOND, ev.LockReleased(1, "g0", held.lock, True))
+    assert node.clients[1].seats["g0"].tag == 20 * SECOND

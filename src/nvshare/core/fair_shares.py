@@ -33,7 +33,7 @@ class Shares:
     def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
         """Called before the client is ranked."""
 
-    def wait_resumed(self, seat: Seat) -> None:
+    def wait_resumed(self, now: int, seat: Seat) -> None:
         """The client waits again with the rank that it had."""
 
     def wait_ended(self, seat: Seat) -> None:
@@ -81,7 +81,8 @@ class FairShares(Shares):
             seat.tag, seat.handicap = max(seat.tag, self._virtual), 0
         self._enter(seat)
 
-    def wait_resumed(self, seat: Seat) -> None:
+    def wait_resumed(self, now: int, seat: Seat) -> None:
+        seat.tag = max(seat.tag, self._mean(now) if self._members else self._virtual)
         self._enter(seat)
 
     def wait_ended(self, seat: Seat) -> None:

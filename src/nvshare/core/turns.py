@@ -122,7 +122,7 @@ class Turns:
         else:
             seat.state = TRANSITIONS["request"][seat.state]
             seat.waited_since = now
-            self.ranking.shares.wait_resumed(seat)
+            self.ranking.shares.wait_resumed(now, seat)
             self.waits.resume(seat)
 
     def fell_silent(self, now: int, seat: Seat, out: list[Action]) -> None:
