@@ -142,7 +142,7 @@ def test_priority_ages_so_that_the_lowest_still_gets_turns() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_nobody_waits_longer_than_the_stated_bound(policy: str) -> None:
     clients = {f"c{i}": {"priority": 4 * i - 12, "weight": 10 * i**3 + 1} for i in range(7)}
-    busy = Busy(policy, **clients)
+    busy = Busy(policy, QUANTUM_S, **clients)
     busy.run_until(10_000 * SECOND)
     assert max(busy.longest_wait.values()) <= busy.bound()
     assert set(busy.longest_wait) == set(clients)
