@@ -105,10 +105,10 @@ class Naive(NaiveOrders, MemoryNotes):
                 seat.state, seat.keeps_rank = "silent", True
 
     def _speak(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
-        kept = (seat.rank, seat.may_lag, seat.passes, seat.told_wait) if seat.keeps_rank else None
+        kept = (seat.rank, seat.arrived, seat.may_lag, seat.passes, seat.told_wait) if seat.keeps_rank else None
         self.start_wait(now, seat, gpu)
         if kept is not None:
-            seat.rank, seat.may_lag, seat.passes, seat.told_wait = kept
+            seat.rank, seat.arrived, seat.may_lag, seat.passes, seat.told_wait = kept
 
     def _MemoryChanged(self, now: int, event: ev.MemoryChanged) -> None:  # noqa: N802 - the event's own name
         self._resize(self.gpus[event.gpu], self.seat(event.client, event.gpu), event.memory)
@@ -140,7 +140,7 @@ class Naive(NaiveOrders, MemoryNotes):
 
     def start_wait(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
         self.order_number += 1
-        seat.state, seat.since, seat.order = "waiting", now, self.order_number
+        seat.state, seat.since, seat.arrived, seat.order = "waiting", now, now, self.order_number
         seat.passes, seat.allowance, seat.told_wait = 0, 0, False
         seat.rank, seat.is_outranked, seat.may_lag = None, False, gpu.mode in LEARNING
 
@@ -245,7 +245,11 @@ class Naive(NaiveOrders, MemoryNotes):
         """Who waits, in the order of policy and mode."""
         for seat in gpu.named("waiting"):
             if seat.rank is None or len(node.gpus[uuid].turns.seats[seat.client].siblings) > 1:
-                seat.rank = self._rank(seat, node.gpus[uuid].turns)
+                rank = self._rank(seat, node.gpus[uuid].turns)
+                if seat.rank not in (None, rank):  # It moved with its gang, behind all who have this rank.
+                    self.order_number += 1
+                    seat.order = self.order_number
+                seat.rank = rank
         return sorted(gpu.named("waiting"), key=lambda seat: (_UNKNOWN if seat.rank is None else seat.rank, seat.order))
 
     def _rank(self, seat: NaiveSeat, real: Turns) -> int | None:
@@ -253,7 +257,7 @@ class Naive(NaiveOrders, MemoryNotes):
         by_core = real.seats[seat.client].rank
         if self.policy == "fair" or len(real.seats[seat.client].siblings) > 1:
             return by_core  # A member of a gang may have the rank of another one.
-        rank = seat.since + self.handicap(seat)
+        rank = seat.arrived + self.handicap(seat)
         if seat.is_outranked:
             assert by_core is None or by_core <= rank + real.mode.longest_lag_ns, "who was outranked keeps its rank"
             return by_core

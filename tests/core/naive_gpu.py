@@ -22,6 +22,8 @@ class NaiveSeat:
     revoked: int = 0
     deadline: int = 0
     since: int = 0
+    arrived: int = 0
+    """When it began to wait. `since` is later if it was blocked or silent in between: it kept its rank."""
     order: int = 0
     passes: int = 0
     rank: int | None = None
