@@ -40,6 +40,7 @@ def _constants() -> str:
         "WORKING_SETS_SINCE",
         "HOLDS_SINCE",
         "MOVER_SINCE",
+        "JOBS_SINCE",
         "MAX_FRAME",
         "MAX_GPUS",
         "NAME_BYTES",

@@ -41,10 +41,11 @@ struct nvs_gpu {
     /* The rest belongs to the helper thread. */
     bool is_draining;     /* the lock is to be given back when all work has finished */
     bool is_helping;      /* a drain of another GPU may wait for work that has not passed this closed gate (helper/drains.c) */
+    bool is_asked;        /* the scheduler wants one submission let through (LET_ONE) */
     bool is_drained;      /* all work has finished; the lock is kept until the other drains have ended */
     bool is_past_threads; /* no thread was inside the gate: events are recorded and asked about from here on */
     bool is_watch_armed;  /* the watch bit has been set since the gate opened; a thread may have cleared it again */
-    int64_t drain_began_ns;
+    int64_t drain_began_ns, asked_ns;
     int64_t next_look_ns; /* when idleness is looked for again */
     uint32_t looks;       /* of the present drain */
     uint32_t offer;       /* what let_one was set to, until it is found taken or withdrawn */

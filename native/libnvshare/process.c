@@ -72,6 +72,7 @@ static int set_up(void)
     for (int i = 0; i < nvs_gpu_count; i++)
         nvs_gpu_setup(i, &wiped->gates[i]);
     nvs_real_look_for_encoder();
+    nvs_real_look_for_collectives();
     nvs_evidence_setup();
     nvs_enter_setup();
     if (nvs_gpu_count > 1)

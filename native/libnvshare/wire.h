@@ -12,10 +12,11 @@
 #define NVS_WORKING_SETS_SINCE 5
 #define NVS_HOLDS_SINCE 5
 #define NVS_MOVER_SINCE 5
+#define NVS_JOBS_SINCE 5
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
-#define NVS_LAST_NUMBER 32
+#define NVS_LAST_NUMBER 35
 #define NVS_MAX_BYTES UINT64_C(72057594037927936)
 #define NVS_UNLIMITED UINT64_MAX
 
@@ -51,6 +52,9 @@ enum nvs_message_type {
     NVS_KEEP_ON_HOST = 30,
     NVS_ON_HOST = 31,
     NVS_MOVER = 32,
+    NVS_COLLECTIVE = 33,
+    NVS_DRAINED = 34,
+    NVS_LET_ONE = 35,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -574,5 +578,38 @@ _Static_assert(offsetof(struct nvs_msg_mover, length) == 0, "mover.length");
 _Static_assert(offsetof(struct nvs_msg_mover, type) == 2, "mover.type");
 _Static_assert(offsetof(struct nvs_msg_mover, gpu) == 3, "mover.gpu");
 _Static_assert(offsetof(struct nvs_msg_mover, state) == 4, "mover.state");
+
+/* My kernels wait for those of other processes of my group. From version 5 on: sent only to a scheduler that */
+struct nvs_msg_collective {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+_Static_assert(sizeof(struct nvs_msg_collective) == 4, "collective");
+_Static_assert(offsetof(struct nvs_msg_collective, length) == 0, "collective.length");
+_Static_assert(offsetof(struct nvs_msg_collective, type) == 2, "collective.type");
+_Static_assert(offsetof(struct nvs_msg_collective, gpu) == 3, "collective.gpu");
+
+/* The answer to LET_ONE: what was let through has finished, or nobody waited. */
+struct nvs_msg_drained {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+_Static_assert(sizeof(struct nvs_msg_drained) == 4, "drained");
+_Static_assert(offsetof(struct nvs_msg_drained, length) == 0, "drained.length");
+_Static_assert(offsetof(struct nvs_msg_drained, type) == 2, "drained.type");
+_Static_assert(offsetof(struct nvs_msg_drained, gpu) == 3, "drained.gpu");
+
+/* You have no lock, but work of your group waits for yours: let one submission through, and answer with DRAINED */
+struct nvs_msg_let_one {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+};
+_Static_assert(sizeof(struct nvs_msg_let_one) == 4, "let_one");
+_Static_assert(offsetof(struct nvs_msg_let_one, length) == 0, "let_one.length");
+_Static_assert(offsetof(struct nvs_msg_let_one, type) == 2, "let_one.type");
+_Static_assert(offsetof(struct nvs_msg_let_one, gpu) == 3, "let_one.gpu");
 
 #endif

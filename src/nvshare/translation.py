@@ -104,6 +104,8 @@ EVENTS: dict[type[wire.Message], EventOf] = {
     wire.Slowed: lambda client, gpu, m: ev.WorkSlowed(client, gpu, m.factor),
     wire.OnHost: lambda client, gpu, m: ev.MemoryHeld(client, gpu, m.held),
     wire.Mover: lambda client, gpu, m: ev.MoverReported(client, gpu, _NOT_MOVING.get(m.state, "unknown reason")),
+    wire.Collective: lambda client, gpu, m: ev.CollectivesUsed(client),
+    wire.Drained: lambda client, gpu, m: ev.LetFinished(client, gpu),
     wire.Idle: lambda client, gpu, m: ev.WorkFinished(client, gpu),
     wire.Busy: lambda client, gpu, m: ev.WorkResumed(client, gpu),
     wire.BudgetAsk: lambda client, gpu, m: ev.BudgetAsked(client, gpu, m.ask, m.need),
@@ -134,6 +136,7 @@ _update_limit = packer(wire.UpdateLimit)
 _budget = packer(wire.Budget)
 _budget_recall = packer(wire.BudgetRecall)
 _long_wait = packer(wire.LongWait)
+_let_one = packer(wire.LetOne)
 _move_in = packer(wire.MoveIn)
 _move_out = packer(wire.MoveOut)
 _keep_on_host = packer(wire.KeepOnHost)
@@ -146,6 +149,7 @@ FRAMES: dict[type[ac.Action], FrameOf] = {
     ac.MoveIn: lambda a, to: _move_in(to.index_of[a.gpu], a.lock, a.most),
     ac.MoveOut: lambda a, to: _move_out(to.index_of[a.gpu], a.lock, a.need),
     ac.KeepOnHost: lambda a, to: _keep_on_host(to.index_of[a.gpu], a.keep),
+    ac.LetOne: lambda a, to: _let_one(to.index_of[a.gpu]),
     ac.QueueClient: lambda a, to: _wait_for_mem(to.index_of[a.gpu], a.place),
     ac.AnnounceRoom: lambda a, to: _mem_available(to.index_of[a.gpu]),
     ac.TellContended: lambda a, to: _contended(to.index_of[a.gpu], a.contended),

@@ -33,7 +33,9 @@ class GpuUse:
 class DrivenClient:
     """A client of the scheduler. First `set_memory`; it then joins with `join`, `join_holding` or `join_unshared`."""
 
-    def __init__(self, client: int, gpus: list[str], card: int, clock: Callable[[], int], config: Config) -> None:
+    def __init__(
+        self, client: int, gpus: list[str], card: int, clock: Callable[[], int], config: Config, group: str = ""
+    ) -> None:
         self.id = client
         self.uses = {gpu: GpuUse(index) for index, gpu in enumerate(gpus)}
         self.told: deque[ac.Action] = deque()
@@ -42,7 +44,7 @@ class DrivenClient:
         """A stopped process (SIGSTOP): hears nothing and says nothing."""
         self._clock = clock
         self._by_index = list(self.uses.values())
-        self._scheduler = SchedulerEnd(Registrant(client, 0, f"run/{client}", "", ""), gpus, grace_ms=0)
+        self._scheduler = SchedulerEnd(Registrant(client, 0, group or f"run/{client}", "", ""), gpus, grace_ms=0)
         self._is_there = False
         """The scheduler that is tested. Before it there was none, or another one."""
         self._found = True
@@ -136,6 +138,9 @@ class DrivenClient:
         use.has_work = use.has_work and not use.is_open
         self._machine.set_contexts(use.index, 0)
         self.wake()
+
+    def use_collectives(self) -> None:
+        self._machine.use_collectives()
 
     def wake(self) -> None:
         """One step of the helper thread: something may have changed, or time has passed."""

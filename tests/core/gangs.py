@@ -6,6 +6,7 @@ from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import actions as ac
 from nvshare.core.gang import Gang
 from nvshare.core.node import Node
+from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ def note_given(naive: "Naive", now: int, gpu: NaiveGpu, seat: NaiveSeat, real: T
         naive.start_wait(now, seat, gpu)
 
 
+def waited_for_a_moment(seat: NaiveSeat, real: Seat) -> bool:
+    """In this step: a member of its gang wanted to work and came in, or it was first and its gang cannot come in."""
+    return seat.state in ("rest", "blocked") and seat.state == real.state and may_be_member(real)
+
+
 def note_passing(naive: "Naive", uuid: str, passer: NaiveSeat, node: Node) -> None:
     queue = naive.queue(uuid, naive.gpus[uuid], node)
     if passer.rank is None:
@@ -54,7 +60,7 @@ def check(actions: list[ac.Action], node: Node) -> None:
             assert node.clients[seat.client].seats[uuid] is seat, "a member has not left"
         if dropped & {(seat.client, uuid) for uuid, seat in gang.seats.items()}:
             held = {uuid: seat for uuid, seat in gang.seats.items() if seat.state == "staying"}
-            kept = [uuid for uuid, seat in held.items() if _is_wanted(node, uuid, gang)]
+            kept = [uuid for uuid, seat in held.items() if gang.is_job or _is_wanted(node, uuid, gang)]
             kept = [uuid for uuid in kept if (held[uuid].client, uuid) not in given]
             assert not kept, "locks of a gang are dropped together, but for those that nobody else waits for"
         if gang.stage == "entering" and gang.waiting() and not node.is_settling:
@@ -65,10 +71,10 @@ def check(actions: list[ac.Action], node: Node) -> None:
 def check_queue(gpu: NaiveGpu, real: Turns, safe: int) -> None:
     """Who waits does so for a reason. Members of gangs may wait for another GPU."""
     first = real.queue.first()
-    is_kept = first is not None and first.is_entering
-    if any(not seat.follows for seat in real.queue):
+    is_kept = real.waits.is_held or (first is not None and first.is_entering)
+    if any(not seat.follows and not seat.enters_with_gang for seat in real.queue):
         assert is_kept or gpu.named("staying", "dropping"), "nobody waits for a GPU on which nobody runs"
-    if first is not None and first.gang is None:
+    if first is not None and first.gang is None and not real.waits.is_held:
         crowded = gpu.taken("staying", "dropping") + gpu.need(gpu.seats[first.client])
         assert crowded > safe, "nobody waits while it fits and it is its turn"
 
@@ -81,3 +87,18 @@ def check_host(gpu: NaiveGpu, seat: NaiveSeat, real: Turns) -> None:
 
 def _is_wanted(node: Node, uuid: str, gang: Gang) -> bool:
     return any(seat.gang is not gang for seat in node.gpus[uuid].turns.queue)
+
+
+def may_be_member(seat: Seat) -> bool:
+    """Of a gang, with the rank of another member."""
+    return len(seat.siblings) > 1 or _may_be_of_a_job(seat)
+
+
+def may_have_followed(gpu: NaiveGpu, real: Turns, queue: list[NaiveSeat]) -> int:
+    """How many others may have waited for a moment in this step, because a process of their job began to wait."""
+    others = (real.seats[client] for client, seat in gpu.seats.items() if seat not in queue)
+    return sum(_may_be_of_a_job(seat) for seat in others)
+
+
+def _may_be_of_a_job(seat: Seat) -> bool:
+    return seat.group is None or seat.group.key == "run/job"

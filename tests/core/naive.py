@@ -61,7 +61,7 @@ class Naive(NaiveOrders, MemoryNotes):
             gpu = self._gpu(claim.gpu)
             if not gpu.measured:
                 gpu.size = min(gpu.size or claim.size, claim.size)
-            seat = gpu.seats[event.client] = NaiveSeat(event.client, event.priority)
+            seat = gpu.seats[event.client] = NaiveSeat(event.client, self.priorities.get(event.group, event.priority))
             seat.group, seat.own_priority = event.group, event.priority
             gpu.most_clients = max(gpu.most_clients, len(gpu.seats))
             self._resize(gpu, seat, claim.memory)
@@ -168,13 +168,9 @@ class Naive(NaiveOrders, MemoryNotes):
         gangs.check(actions, node)
 
     def _ReportBlocked(self, now: int, action: ac.ReportBlocked, node: Node) -> None:  # noqa: N802 - the same
-        if (
-            self.seat(action.client, action.gpu).state
-            == node.gpus[action.gpu].turns.seats[action.client].state
-            == "rest"
-        ):
-            return  # It followed another member of its gang, which came in within the same step.
-        self.gpus[action.gpu].block(action, node.gpus[action.gpu].turns.seats[action.client].kept_rank)
+        real = node.gpus[action.gpu].turns.seats[action.client]
+        if not gangs.waited_for_a_moment(self.seat(action.client, action.gpu), real):
+            self.gpus[action.gpu].block(action, real.kept_rank)
 
     def _GiveLock(self, now: int, action: ac.GiveLock, node: Node) -> None:  # noqa: N802 - the action's own name
         gpu = self.gpus[action.gpu]
@@ -208,7 +204,8 @@ class Naive(NaiveOrders, MemoryNotes):
         seat.told_wait = True
         queue = self.queue(action.gpu, gpu, node)
         if all(other.rank is not None for other in queue):  # of who came in later in this step the core has none left
-            assert (queue.index(seat) if seat in queue else len(queue)) + 1 == action.place
+            more = action.place - 1 - (queue.index(seat) if seat in queue else len(queue))
+            assert 0 <= more <= gangs.may_have_followed(gpu, node.gpus[action.gpu].turns, queue)
 
     def _DropLock(self, now: int, action: ac.DropLock, node: Node) -> None:  # noqa: N802 - the same
         seat = self.seat(action.client, action.gpu)
@@ -244,7 +241,7 @@ class Naive(NaiveOrders, MemoryNotes):
     def queue(self, uuid: str, gpu: NaiveGpu, node: Node) -> list[NaiveSeat]:
         """Who waits, in the order of policy and mode."""
         for seat in gpu.named("waiting"):
-            if seat.rank is None or len(node.gpus[uuid].turns.seats[seat.client].siblings) > 1:
+            if seat.rank is None or gangs.may_be_member(node.gpus[uuid].turns.seats[seat.client]):
                 rank = self._rank(seat, node.gpus[uuid].turns)
                 if seat.rank not in (None, rank):  # It moved with its gang, behind all who have this rank.
                     self.order_number += 1
@@ -255,7 +252,7 @@ class Naive(NaiveOrders, MemoryNotes):
     def _rank(self, seat: NaiveSeat, real: Turns) -> int | None:
         """Worked out again where that is possible, else as the core has it."""
         by_core = real.seats[seat.client].rank
-        if self.policy == "fair" or len(real.seats[seat.client].siblings) > 1:
+        if self.policy == "fair" or gangs.may_be_member(real.seats[seat.client]):
             return by_core  # A member of a gang may have the rank of another one.
         rank = seat.arrived + self.handicap(seat)
         if seat.is_outranked:

@@ -22,6 +22,8 @@ class NaiveOrders:
         """The present step changed the policy."""
         self.paused_gpus: set[str] = set()
         self.paused_groups: set[str] = set()
+        self.priorities: dict[str, int] = {}
+        """The operator's, by group. A group keeps it without clients."""
 
     def _PauseSet(self, now: int, event: ev.PauseSet) -> None:  # noqa: N802 - the event's own name
         """The pause of a group or of a GPU; a client is paused while either is."""
@@ -40,10 +42,13 @@ class NaiveOrders:
 
     def _PrioritySet(self, now: int, event: ev.PrioritySet) -> None:  # noqa: N802 - the event's own name
         """A new priority moves the rank by as much as it moves the arrival."""
+        self.priorities.pop(event.group, None)
+        if event.priority is not None:
+            self.priorities[event.group] = event.priority
         for gpu in self.gpus.values():
             for seat in (seat for seat in gpu.seats.values() if seat.group == event.group):
                 before = self.handicap(seat)
-                seat.priority = seat.own_priority if event.priority is None else event.priority
+                seat.priority = self.priorities.get(event.group, seat.own_priority)
                 if seat.rank is not None and seat.state in ("waiting", "blocked", "silent"):
                     self.order_number += self.handicap(seat) != before
                     seat.order = self.order_number if self.handicap(seat) != before else seat.order

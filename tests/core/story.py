@@ -10,11 +10,11 @@ use of a card is told after `a daemon starts shows-capacities`. # begins a comme
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
 from core.pods_and_claims import claim_prepared, options_of, pod_changed, size_or_none
+from core.scenario_blocks import parse
 from core.words import Teller, order_of, parse_number, parse_size, parse_time, pause_of, time, yield_of
 from nvshare.core import events as ev
 from nvshare.core.actions import GiveLock, TellCapacity
@@ -24,38 +24,6 @@ from nvshare.core.snapshot import SeatState, snapshot
 
 NOTHING = "nothing happens"
 _MAX_ALARMS = 1000
-
-
-@dataclass
-class Block:
-    """Comment lines, commands, and the result that is written under them."""
-
-    before: list[str] = field(default_factory=list)
-    commands: list[str] = field(default_factory=list)
-    result: list[str] = field(default_factory=list)
-
-
-def parse(text: str) -> tuple[list[Block], list[str]]:
-    """The blocks of a scenario, and the lines behind the last one."""
-    blocks: list[Block] = []
-    block, in_result = Block(), False
-    for line in text.splitlines():
-        if in_result and line.strip():
-            block.result.append(line)
-        elif line.strip() == "----":
-            in_result = True
-        elif not line.strip() or line.startswith("#"):
-            if in_result:
-                blocks.append(block)
-                block, in_result = Block(), False
-            block.before.append(line)
-        else:
-            block.commands.append(line)
-    if in_result:
-        blocks.append(block)
-        block = Block()
-    assert not block.commands, f"commands without a result: {block.commands}"
-    return blocks, block.before
 
 
 def run(path: Path) -> tuple[str, str]:
@@ -279,6 +247,8 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (rf"{_WHO} asks {_AT} {_SIZE}( (?P<rest>.*))?", _with_memory(ev.LockRequested)),
     (rf"{_WHO} has {_SIZE} on {_AT}( (?P<rest>.*))?", _with_memory(ev.MemoryChanged)),
     (rf"{_WHO} releases {_AT}( (?P<lock>#\S+))?(?P<again>, again)?", Stage.release),
+    (rf"{_WHO} uses collectives", _event(lambda s, m: ev.CollectivesUsed(s.ids[m["who"]]))),
+    (rf"{_WHO} has let one through on {_AT}", _event(lambda s, m: ev.LetFinished(s.ids[m["who"]], m["gpu"]))),
     (rf"{_WHO} is idle on {_AT}", _event(lambda s, m: ev.WorkFinished(s.ids[m["who"]], m["gpu"]))),
     (rf"{_WHO} is busy on {_AT}", _event(lambda s, m: ev.WorkResumed(s.ids[m["who"]], m["gpu"]))),
     (rf"{_WHO} moved {_SIZE} (?P<way>to|out of) {_AT} in (?P<time>\S+)",

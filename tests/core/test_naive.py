@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from core.world import HAPPENINGS, World
+from core.happenings import HAPPENINGS
+from core.world import World
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.gangs import Gangs

@@ -5,7 +5,8 @@ from typing import NoReturn
 
 import pytest
 
-from core.world import HAPPENINGS, World
+from core.happenings import HAPPENINGS
+from core.world import World
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.client import Client

@@ -72,6 +72,8 @@ STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
     ("says whether it moves memory", lambda client, gpu, lock: ev.MoverReported(client, gpu, "switched off")),
     ("keeps memory on the host", lambda client, gpu, lock: ev.MemoryHeld(client, gpu, GIB)),
     ("has a working set", lambda client, gpu, lock: ev.WorkingSetReported(client, gpu, GIB)),
+    ("uses collectives", lambda client, gpu, lock: ev.CollectivesUsed(client)),
+    ("has let one submission through", lambda client, gpu, lock: ev.LetFinished(client, gpu)),
     ("has slow work", lambda client, gpu, lock: ev.WorkSlowed(client, gpu, 4)),
     ("asks for budget", lambda client, gpu, lock: ev.BudgetAsked(client, gpu, 1, 5 * GIB)),
     ("returns budget", lambda client, gpu, lock: ev.BudgetReturned(client, gpu, 1, 15 * GIB, 15 * GIB)),

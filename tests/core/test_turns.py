@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from core.world import HAPPENINGS, World
+from core.happenings import HAPPENINGS
+from core.world import World
 from core.world_orders import Pick
 from nvshare.core import actions as ac
 

@@ -128,6 +128,7 @@ _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ac.UpdateLimit: _update_limit,
     ac.GiveBudget: _give_budget,
     ac.RecallBudget: lambda t, a: f"{t.who(a)} should fall back to {size(a.keep)} on {a.gpu} (serial {a.serial})",
+    ac.LetOne: lambda t, a: f"{t.who(a)} should let one submission through on {a.gpu}",
     ac.MoveIn: lambda t, a: f"{t.who(a)} should bring {size(a.most)} to {a.gpu} {t.lock(a.lock)}",
     ac.MoveOut: lambda t, a: f"{t.who(a)} should move {size(a.need)} out of {a.gpu} after {t.lock(a.lock)}",
     ac.KeepOnHost: lambda t, a: f"{t.who(a)} should keep {size(a.keep)} of {a.gpu} on the host",

@@ -26,15 +26,6 @@ SIZES = [0, MIB, GIB, 2 * GIB, 3 * GIB, 4 * GIB, 5 * GIB, 9 * GIB, 9 * GIB + 1, 
 QUANTA = [SECOND, 10 * SECOND, MAX_QUANTUM]
 PAUSES = [0, 1, 50 * MILLISECOND, SECOND, 3 * SECOND, 11 * SECOND, 31 * SECOND, 400 * SECOND]
 
-HAPPENINGS = {
-    "want_now": 12, "want": 4, "drain_all": 8, "drain": 4, "deliver": 12, "catch_up": 6, "wait_for_the_alarm": 8,
-    "wait": 4, "finish_work": 5, "resize": 3, "stop_or_go_on": 2, "muddle": 2, "give_up": 2, "join": 1, "leave": 1,
-    "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "set_mode": 1, "switch_off_and_on": 0.4, "look": 1,
-    "fall_silent": 2, "ping": 2, "measure_host": 1, "report_working_sets": 3, "slow_down": 2, "hold": 1, "pause": 1,
-    "yield_turns": 1, "set_priority": 1, "set_policy": 0.3,
-}  # fmt: skip
-"""What may happen, and how often it does in a random walk."""
-
 
 class World(WorldOrders):
     """The methods without a leading underscore are what may happen."""
@@ -90,10 +81,11 @@ class World(WorldOrders):
             return
         self.last_client += 1
         client, state, memory = self.last_client, pick(["rest", "rest", "rest", "holding", "unshared"]), _memory(pick)
-        first, second = GPUS
-        gpus = pick([[first], [first], [second], GPUS])
+        gpus = pick([GPUS[:1], GPUS[:1], GPUS[1:], GPUS])
         config = Config(priority=pick([-20, -1, 0, 0, 1, 20]), weight=pick([1, 100, 100, 300]))
-        peer = self.peers[client] = DrivenClient(client, gpus, CARD, lambda: self.now, config)
+        peer = self.peers[client] = DrivenClient(
+            client, gpus, CARD, lambda: self.now, config, pick(["", "", "", "run/job"])
+        )
         for gpu in gpus:
             peer.set_memory(gpu, memory)
         if state == "holding":
@@ -120,6 +112,10 @@ class World(WorldOrders):
 
     def ping(self, pick: Pick) -> None:
         self.step(ev.ClientHeard(pick(sorted(self.peers))))
+
+    def use_collectives(self, pick: Pick) -> None:
+        for peer in pick_some(pick, [peer for peer in self.peers.values() if not peer.is_stopped]):
+            peer.use_collectives()
 
     # What clients do, and the messages in both directions.
 

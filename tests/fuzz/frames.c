@@ -46,7 +46,7 @@ static int report(unsigned long stories)
 {
     static const uint8_t from_scheduler[] = {NVS_SCHED_ON,     NVS_SCHED_OFF, NVS_LOCK_OK, NVS_DROP_LOCK,     NVS_WAIT_FOR_MEM, NVS_MEM_AVAILABLE,
                                              NVS_UPDATE_LIMIT, NVS_CONTENDED, NVS_BUDGET,  NVS_BUDGET_RECALL, NVS_LONG_WAIT, NVS_PONG,
-                                             NVS_CAPACITY,     NVS_MOVE_IN,   NVS_MOVE_OUT,  NVS_KEEP_ON_HOST};
+                                             NVS_CAPACITY,     NVS_MOVE_IN,   NVS_MOVE_OUT,  NVS_KEEP_ON_HOST, NVS_LET_ONE};
     uint64_t frames = 0;
     for (size_t i = 0; i < sizeof from_scheduler; i++) {
         world_require(world_frames[from_scheduler[i]] || stories < 1000, "every message was heard");

@@ -21,6 +21,7 @@ static const struct { uint8_t type, length; } kinds[] = {
     {NVS_MOVE_IN, sizeof(struct nvs_msg_move_in)},
     {NVS_MOVE_OUT, sizeof(struct nvs_msg_move_out)},
     {NVS_KEEP_ON_HOST, sizeof(struct nvs_msg_keep_on_host)},
+    {NVS_LET_ONE, sizeof(struct nvs_msg_let_one)},
     {NVS_PONG, sizeof(struct nvs_msg_pong)}, /* or one that we do not know */
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_SHORT = 252, UNKNOWN = 200 };

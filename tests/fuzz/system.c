@@ -181,6 +181,7 @@ bool nvs_pools_have_slack(void) { return false; }
 void nvs_pools_refresh(void) {}
 void nvs_pools_try_refresh(void) {}
 bool nvs_real_encoder_is_used(void) { return false; }
+bool nvs_real_collectives_are_used(void) { return true; }
 
 /* ---- options, and what is said to the user ---- */
 

@@ -96,7 +96,8 @@ static const uint16_t ours[] = {
     [NVS_BUDGET_RETURN] = sizeof(struct nvs_msg_budget_return), [NVS_PING] = sizeof(struct nvs_msg_ping),
     [NVS_MOVED] = sizeof(struct nvs_msg_moved),           [NVS_WORKING_SET] = sizeof(struct nvs_msg_working_set),
     [NVS_SLOWED] = sizeof(struct nvs_msg_slowed),         [NVS_ON_HOST] = sizeof(struct nvs_msg_on_host),
-    [NVS_MOVER] = sizeof(struct nvs_msg_mover),
+    [NVS_MOVER] = sizeof(struct nvs_msg_mover),           [NVS_COLLECTIVE] = sizeof(struct nvs_msg_collective),
+    [NVS_DRAINED] = sizeof(struct nvs_msg_drained),
 };
 
 static void check_release(int gpu, uint64_t lock)
@@ -211,6 +212,8 @@ static void check_known(const struct nvs_head *head, const uint8_t *frame, const
         world_require(gpu->account.room <= gpu->account.card, "no room is larger than the card");
     } else if (head->type == NVS_MOVE_IN || head->type == NVS_MOVE_OUT || head->type == NVS_KEEP_ON_HOST) {
         world_require(is_untouched(before, head->gpu, true), "a request to move memory changes no turn");
+    } else if (head->type == NVS_LET_ONE) {
+        world_require(is_untouched(before, head->gpu, true), "what is let through changes no turn");
     } else if (head->type == NVS_WAIT_FOR_MEM || head->type == NVS_MEM_AVAILABLE) {
         enum nvs_wait reason = head->type == NVS_WAIT_FOR_MEM ? NVS_WAIT_MEMORY : NVS_WAIT_LOCK;
         world_require(nvs_helper_client.gpus[head->gpu].wait == (turn->state == NVS_TURN_WAITING ? reason : NVS_WAIT_NONE),

@@ -21,9 +21,11 @@ RUN_MS = 10_000
 class Collective:
     """Ranks on one GPU each, from `first` on, in one process."""
 
-    def __init__(self, machine: Machine, *, ahead: int, ranks: int, first: int = 0, count: int) -> None:
+    def __init__(
+        self, machine: Machine, *, ahead: int, ranks: int, first: int = 0, count: int, **environment: str
+    ) -> None:
         words = (RUN_MS, 10 * GIB, ahead, machine.directory / "flags", ranks, first, count)
-        self.program = machine.start(CHECKS / "lib_collective", *map(str, words))
+        self.program = machine.start(CHECKS / "lib_collective", *map(str, words), **environment)
 
     def results(self) -> tuple[int, int]:
         """Rounds, and the longest pause in milliseconds."""
@@ -50,6 +52,24 @@ def test_kernels_that_wait_for_each_other_across_gpus_finish(tmp_path: Path, ahe
         assert machine.daemon.log.count(r"taken back \(quantum\)") >= 6
         assert machine.daemon.log.count("revoked") == 0
         assert rounds > 500
+
+
+@pytest.mark.parametrize("ahead", [1, 20])
+def test_a_job_of_four_processes_on_four_gpus_takes_its_turns_beside_one_client_on_each(
+    tmp_path: Path, ahead: int
+) -> None:
+    job = {"NVSHARE_RUN_ID": "11" * 16, "NVSHARE_GANG": "1"}
+    with Machine(tmp_path, *OPTIONS, gpus=4) as machine:
+        others = beside_each(machine, 4)
+        ranks = [Collective(machine, ahead=ahead, ranks=4, first=rank, count=1, **job) for rank in range(4)]
+        results = [rank.results() for rank in ranks]
+        pauses = [float(other.answer(60)[2]) for other in others]
+        print(f"(rounds, longest pause in ms) {results}, pauses of the others {pauses} ms")
+        assert machine.daemon.log.count(r"taken back \(quantum\)") >= 12
+        assert machine.daemon.log.count("revoked") == 0
+        assert min(rounds for rounds, _ in results) > 500
+        # A turn of everybody else and one of its own, each with a drain: no client comes near the bound of 0011.
+        assert max(*(pause for _, pause in results), *pauses) < 3000
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ STORY = [
 """`withhold`: the program gets nothing that its scheduler sends from now on, and so holds its lock at the restart."""
 LIMIT = "70Gi"
 RUN_ID = "01" * 16
-RUN = {"NVSHARE_RUN_ID": RUN_ID, "NVSHARE_GPU_MEMORY_LIMIT": LIMIT, "NVSHARE_RECONNECT_MS": "100"}
+RUN = {"NVSHARE_RUN_ID": RUN_ID, "NVSHARE_GPU_MEMORY_LIMIT": LIMIT, "NVSHARE_RECONNECT_MS": "100", "NVSHARE_GANG": "1"}
 OPTIONS = ["--nvml=off", "--kubernetes=off", "--settle-seconds=1", "--switch-time-mode=fixed", "--switch-time-fixed=1"]
 SETTLED_S = 0.3
 """Between two commands, so that a report of memory (within 10 ms) is in the recording before the next command. An old

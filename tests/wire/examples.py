@@ -59,6 +59,9 @@ EXAMPLES: dict[str, m.Message] = {
     "keep_on_host": m.KeepOnHost(1, 2 << 30),
     "on_host": m.OnHost(0, 3 << 29),
     "mover": m.Mover(1, m.MoverState.NO_EFFECT),
+    "collective": m.Collective(0),
+    "drained": m.Drained(2),
+    "let_one": m.LetOne(2),
     "long_wait": m.LongWait(0, 3, 2, 30_000, 61_000, b"team/pod".ljust(m.NAME_BYTES, b"\0")),
 }
 

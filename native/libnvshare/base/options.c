@@ -97,6 +97,7 @@ static const struct option {
     OPTION("NVSHARE_SOCKET", parse_path, socket, 0, 0),
     OPTION("NVSHARE_NAME", parse_name, name, 0, 0),
     OPTION("NVSHARE_RUN_ID", parse_run, run, 0, 0),
+    OPTION("NVSHARE_GANG", parse_number, gang, 0, 1),
     OPTION("NVSHARE_PRIORITY", parse_number, priority, -32768, 32767),
     OPTION("NVSHARE_WEIGHT", parse_number, weight, 0, 65535),
     OPTION("NVSHARE_RECONNECT_MS", parse_number, reconnect_ms, 1, 600000),
@@ -149,7 +150,7 @@ const struct nvs_options *nvs_options(void)
     nvs_client_defaults(&times);
     struct nvs_options read = {.reconnect_ms = times.reconnect_ns / NVS_MS, .orphan_wait_ms = times.orphan_ns / NVS_MS,
                                .join_ms = times.join_ns / NVS_MS, .silence_ms = times.silence_ns / NVS_MS, .ask_ms = 10000,
-                               .prefetch = true, .live_shrink = true};
+                               .prefetch = true, .live_shrink = true, .gang = -1};
     strcpy(read.socket, "/var/run/nvshare/scheduler.sock");
     own_name(read.name, sizeof read.name);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

@@ -60,6 +60,7 @@ enum nvs_gpu_do {
     NVS_DO_MOVE_IN = 256,  /* bring at most `move_bytes` of what the program uses to the GPU */
     NVS_DO_MOVE_OUT = 512, /* move `move_bytes` of it to the host */
     NVS_DO_HOLD = 1024,    /* hold `keep_bytes` on the host from now on; then call nvs_client_held */
+    NVS_DO_LET_ONE = 2048, /* let one submission through the closed gate; when it has finished call nvs_client_let_done */
 };
 
 /* To be done for the process; bits. The last ones are lines for the user. */
@@ -121,7 +122,7 @@ struct nvs_client {
     int gpu_count;
     bool is_connected, is_registered, is_joined, paces;
     bool is_expected;          /* the scheduler went away a moment ago and is waited for: a question about budget waits too */
-    bool has_said_alone, has_said_lost, has_said_hung;
+    bool has_said_alone, has_said_lost, has_said_hung, uses_collectives;
     uint16_t version;          /* of the scheduler */
     uint32_t attempts_failed;
     uint32_t register_at;      /* where in `frames` the claims of a REGISTER begin; nvs_client_figures fills them in */
@@ -157,6 +158,10 @@ uint32_t nvs_client_drained(struct nvs_client *client, int64_t now_ns, int gpu, 
 /* A GPU that is watched: all that was submitted has finished, or something is submitted again. */
 uint32_t nvs_client_idle(struct nvs_client *client, int gpu);
 uint32_t nvs_client_busy(struct nvs_client *client, int gpu);
+/* Kernels of the process wait for those of other processes. */
+uint32_t nvs_client_use_collectives(struct nvs_client *client);
+/* What DO_LET_ONE let through has finished, or there was nothing. */
+uint32_t nvs_client_let_done(struct nvs_client *client, int gpu);
 /* A move that was asked for has ended. */
 uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
 /* What the process has used lately of its memory. Told if it is new to the scheduler. */

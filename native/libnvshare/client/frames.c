@@ -155,6 +155,12 @@ void nvs_frames_mover(struct nvs_client *client, int gpu, uint8_t state)
     put(client, &frame, sizeof frame);
 }
 
+void nvs_frames_collective(struct nvs_client *client)
+{
+    if (client->uses_collectives && client->version >= NVS_JOBS_SINCE)
+        nvs_frames_bare(client, NVS_COLLECTIVE, 0);
+}
+
 void nvs_frames_bare(struct nvs_client *client, uint8_t type, int gpu)
 {
     FRAME(nvs_head, type, gpu);

@@ -40,6 +40,8 @@ void nvs_frames_working_set(struct nvs_client *client, int gpu, bool is_known, u
 void nvs_frames_on_host(struct nvs_client *client, int gpu, uint64_t bytes);
 void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor);
 void nvs_frames_mover(struct nvs_client *client, int gpu, uint8_t state);
+/* If the process uses collectives and the scheduler knows the message. */
+void nvs_frames_collective(struct nvs_client *client);
 void nvs_frames_bare(struct nvs_client *client, uint8_t type, int gpu);
 
 #endif

@@ -12,6 +12,7 @@ static const uint16_t least_bytes[] = {
     [NVS_LONG_WAIT] = sizeof(struct nvs_msg_long_wait),       [NVS_PONG] = sizeof(struct nvs_msg_pong),
     [NVS_CAPACITY] = sizeof(struct nvs_msg_capacity),         [NVS_MOVE_IN] = sizeof(struct nvs_msg_move_in),
     [NVS_MOVE_OUT] = sizeof(struct nvs_msg_move_out),         [NVS_KEEP_ON_HOST] = sizeof(struct nvs_msg_keep_on_host),
+    [NVS_LET_ONE] = sizeof(struct nvs_msg_let_one),
 };
 
 /* A frame as a struct of its own: its bytes are not aligned. */
@@ -29,6 +30,8 @@ static void on_scheduling(struct nvs_client *client, const uint8_t *frame, bool 
     client->version = answer.version;
     client->paces = is_on;
     nvs_connection_decide_join(client);
+    if (first)
+        nvs_frames_collective(client);
     for (int i = 0; i < client->gpu_count; i++) {
         struct nvs_turn *turn = &client->gpus[i].turn;
         nvs_client_apply(client, i, is_on ? nvs_turn_sched_on(turn, first) : nvs_turn_input(turn, NVS_TURN_IN_SCHED_OFF));
@@ -81,6 +84,8 @@ static void on_turn_message(struct nvs_client *client, int index, uint8_t type, 
         gpu->wait = is_waiting ? NVS_WAIT_LOCK : NVS_WAIT_NONE;
     } else if (type == NVS_MOVE_IN || type == NVS_MOVE_OUT) {
         on_move(client, index, type, frame);
+    } else if (type == NVS_LET_ONE) {
+        nvs_client_apply(client, index, NVS_DO_LET_ONE);
     }
 }
 

@@ -18,6 +18,9 @@
  * A gate may be closed because its lock is somebody else's. There a submission is let through only after UNLOCKED_NS, when pacing
  * would have ended any ordinary queue of work: it runs beside the holder's, which costs less than a lock that is revoked.
  *
+ * What another process waits for (LET_ONE) is let through in the same way, at a gate whose lock is not ours: when the GPU has nothing
+ * unfinished, one submission is offered; the scheduler hears when its work has finished, or that nobody waited.
+ *
  * While the program exits, the driver may be gone, and only the program's own threads call it. A drain that needs the driver is
  * then done by a thread that waits at the gate (nvs_drain_in_thread): it is about to call the driver anyway. If none waits, the
  * lock stays with the process until the scheduler revokes it or the process is gone. */
@@ -36,10 +39,14 @@
 enum { QUICK_LOOKS = 25 };
 #define QUICK_LOOK_NS (NVS_MS / 5)
 #define LOOK_NS NVS_MS
+#define SELDOM_LOOK_NS (20 * NVS_MS)
 #define PATIENCE_NS (20 * NVS_MS)
 #define LEAST_PATIENCE_NS (NVS_MS / 2)
 #define UNLOCKED_NS (1000 * NVS_MS)
+#define ASKED_NS (5 * NVS_MS)
 #define HOPE_NS (4000 * NVS_MS)
+
+static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool is_without_driver;
 static int64_t patience_ns;
@@ -88,6 +95,18 @@ bool nvs_drains_look(struct nvs_gpu *gpu)
 
 static bool takes_part(const struct nvs_gpu *gpu) { return gpu->is_draining || gpu->is_helping; }
 
+void nvs_drains_let_one(struct nvs_gpu *gpu, int64_t now)
+{
+    if (takes_part(gpu) || !nvs_gate_is_closed(gpu) || is_without_driver) {
+        nvs_client_let_done(&nvs_helper_client, gpu->index); /* it is let through as it is, or cannot be */
+        return;
+    }
+    begin_again(gpu);
+    gpu->is_asked = true;
+    gpu->asked_ns = now;
+    gpu->let_ns = 0;
+}
+
 void nvs_drains_begin(struct nvs_gpu *gpu, int64_t now)
 {
     gpu->is_draining = true;
@@ -102,13 +121,18 @@ void nvs_drains_leave_driver(void)
 {
     is_without_driver = true;
     for (int i = 0; i < nvs_gpu_count; i++)
-        withdraw(&nvs_gpus[i]);
+        if (nvs_gpus[i].is_asked)
+            nvs_drains_stop(&nvs_gpus[i]);
+        else
+            withdraw(&nvs_gpus[i]);
 }
 
 void nvs_drains_stop(struct nvs_gpu *gpu)
 {
     withdraw(gpu);
-    gpu->is_draining = gpu->is_helping = false;
+    if (gpu->is_asked)
+        nvs_client_let_done(&nvs_helper_client, gpu->index);
+    gpu->is_draining = gpu->is_helping = gpu->is_asked = false;
     atomic_store(&gpu->threads_drain, false);
     nvs_drain_end(gpu);
 }
@@ -140,7 +164,7 @@ static bool is_wanted(int64_t now)
     for (int i = 0; i < nvs_gpu_count; i++) {
         struct nvs_gpu *gpu = &nvs_gpus[i];
         bool is_waited_at = atomic_load(&gpu->waiters) > 0;
-        if (is_waited_at && !takes_part(gpu) && nvs_gate_is_closed(gpu) && now - progress_ns >= UNLOCKED_NS) {
+        if (is_waited_at && !takes_part(gpu) && !gpu->is_asked && nvs_gate_is_closed(gpu) && now - progress_ns >= UNLOCKED_NS) {
             gpu->is_helping = true;
             begin_again(gpu);
         }
@@ -149,17 +173,22 @@ static bool is_wanted(int64_t now)
     return wanted;
 }
 
-static void offer(int64_t now)
+static void make_offer(struct nvs_gpu *gpu)
 {
     static uint32_t number;
+    gpu->offer = ++number ? number : ++number;
+    nvs_gate_offer(gpu, gpu->offer);
+}
+
+static void offer(int64_t now)
+{
     bool is_new = false;
     if (now - progress_ns < patience_ns || now - offered_ns < patience_ns || !is_wanted(now))
         return;
     for (int i = 0; i < nvs_gpu_count; i++) {
         struct nvs_gpu *gpu = &nvs_gpus[i];
         if (takes_part(gpu) && !gpu->offer) {
-            gpu->offer = ++number ? number : ++number;
-            nvs_gate_offer(gpu, gpu->offer);
+            make_offer(gpu);
             is_new = true;
         }
     }
@@ -200,6 +229,22 @@ static int64_t look_again(struct nvs_gpu *gpu, int64_t now)
     return now + (gpu->looks++ < QUICK_LOOKS || gpu->offer ? QUICK_LOOK_NS : LOOK_NS);
 }
 
+/* One submission for another process: look until the GPU has drained, offer, look again. */
+static int64_t tick_asked(struct nvs_gpu *gpu, int64_t now)
+{
+    bool was_offered = gpu->offer || gpu->let_ns;
+    look_at(gpu, now);
+    if (gpu->offer && !atomic_load(&gpu->waiters) && now - gpu->asked_ns > ASKED_NS)
+        withdraw(gpu); /* nobody waits */
+    if (gpu->is_drained && !gpu->offer && was_offered) {
+        nvs_drains_stop(gpu);
+        return NVS_NEVER;
+    }
+    if (gpu->is_drained && !was_offered)
+        make_offer(gpu);
+    return now - gpu->asked_ns < UNLOCKED_NS ? look_again(gpu, now) : now + SELDOM_LOOK_NS; /* later nobody waits for it any more */
+}
+
 static bool is_young(const struct nvs_gpu *gpu, int64_t now)
 {
     return gpu->is_draining && !is_without_driver && now - gpu->drain_began_ns < HOPE_NS;
@@ -211,6 +256,8 @@ int64_t nvs_drains_tick(int64_t now)
     int64_t next = NVS_NEVER;
     for (int i = 0; i < nvs_gpu_count; i++) {
         struct nvs_gpu *gpu = &nvs_gpus[i];
+        if (gpu->is_asked)
+            next = sooner(next, tick_asked(gpu, now));
         if (!takes_part(gpu))
             continue;
         look_at(gpu, now);
@@ -222,9 +269,7 @@ int64_t nvs_drains_tick(int64_t now)
     else if (!end_all(now))
         return now;
     for (int i = 0; i < nvs_gpu_count; i++)
-        if (takes_part(&nvs_gpus[i])) {
-            int64_t look = look_again(&nvs_gpus[i], now);
-            next = look < next ? look : next;
-        }
+        if (takes_part(&nvs_gpus[i]))
+            next = sooner(next, look_again(&nvs_gpus[i], now));
     return next;
 }

@@ -11,6 +11,8 @@
 void nvs_drains_begin(struct nvs_gpu *gpu, int64_t now_ns);
 /* The lock is not to be released any more, or the gate will open. */
 void nvs_drains_stop(struct nvs_gpu *gpu);
+/* The scheduler wants one submission let through: another process waits for it. */
+void nvs_drains_let_one(struct nvs_gpu *gpu, int64_t now_ns);
 /* Looks after all of them; returns when to look again. */
 int64_t nvs_drains_tick(int64_t now_ns);
 /* One look whether all work on the GPU has finished. Never waits. */

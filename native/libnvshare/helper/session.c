@@ -26,6 +26,7 @@
 #include "helper/user_lines.h"
 #include "helper/wake.h"
 #include "helper/work.h"
+#include "lookup/real.h"
 #include "memory/pools.h"
 
 #define POOL_LOOK_NS (100 * NVS_MS)
@@ -183,6 +184,8 @@ static int64_t tick(int64_t now)
     int64_t next = NVS_NEVER;
     for (int i = 0; i < nvs_gpu_count; i++)
         seen[i] = see(&nvs_gpus[i]);
+    if (nvs_real_collectives_are_used())
+        nvs_client_use_collectives(&nvs_helper_client);
     nvs_client_tick(&nvs_helper_client, now, seen);
     perform(now);
     for (int i = 0; i < nvs_gpu_count; i++)

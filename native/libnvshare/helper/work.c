@@ -56,6 +56,8 @@ static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
         nvs_gate_open(gpu);
     if (todo & NVS_DO_WATCH)
         look_at_watch(gpu);
+    if (todo & NVS_DO_LET_ONE)
+        nvs_drains_let_one(gpu, nvs_now_ns());
     if (todo & (NVS_DO_CLOSE | NVS_DO_OPEN))
         nvs_mover_stop(gpu); /* what it moved was for the turn before, or for the others' */
     if (todo & (NVS_DO_MOVE_IN | NVS_DO_MOVE_OUT))

@@ -17,6 +17,7 @@
 static bool is_driver_name(const char *name) { return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z'; }
 static bool is_nvml_name(const char *name) { return name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l'; }
 /* Every program that encodes looks up NvEncodeAPICreateInstance. */
+static bool is_collective_name(const char *name) { return name[0] == 'n' && strncmp(name, "nccl", 4) == 0; }
 static bool is_encoder_name(const char *name) { return name[0] == 'N' && strncmp(name, "NvEncodeAPI", 11) == 0; }
 
 /* A global search finds our export even if the driver is not loaded. A program that looks whether there is a driver must not
@@ -74,6 +75,8 @@ void *nvs_dlsym_target(void *handle, const char *name)
         return (void *)no_symbol;
     if (name && is_encoder_name(name))
         nvs_real_encoder_found();
+    if (name && is_collective_name(name))
+        nvs_real_collectives_found();
     if (!is_ours(handle, name))
         return (void *)nvs_real_dlsym();
     if (handle != RTLD_DEFAULT)

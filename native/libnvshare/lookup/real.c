@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cancellation.h"
+#include "base/options.h"
 #include "lookup/elf.h"
 
 /* Aligned: launches read its first line, which must not be shared with anything that is written. */
@@ -77,6 +79,24 @@ void nvs_real_look_for_encoder(void)
 {
     if (is_loaded("libnvidia-encode.so.1"))
         nvs_real_encoder_found();
+}
+
+static _Atomic bool collectives_are_used; /* orders nothing: it is read again and again */
+
+bool nvs_real_collectives_are_used(void) { return atomic_load_explicit(&collectives_are_used, memory_order_relaxed); }
+
+void nvs_real_collectives_found(void)
+{
+    if (nvs_options()->gang != 0)
+        atomic_store_explicit(&collectives_are_used, true, memory_order_relaxed);
+}
+
+/* PyTorch is linked with NCCL whether it uses it or not; its launcher says how many processes there are. */
+void nvs_real_look_for_collectives(void)
+{
+    const char *processes = getenv("WORLD_SIZE");
+    if (nvs_options()->gang == 1 || (processes && atoi(processes) > 1 && is_loaded("libnccl.so.2")))
+        nvs_real_collectives_found();
 }
 
 void *nvs_real_nvml(const char *symbol)

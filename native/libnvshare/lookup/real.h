@@ -24,6 +24,12 @@ void nvs_real_encoder_found(void);
 /* Looks whether the program was linked with the encoder. */
 void nvs_real_look_for_encoder(void);
 
+/* True if kernels of this process may wait for those of other processes: it has looked up a function of NCCL, or was linked with NCCL
+ * and started as one of several. NVSHARE_GANG decides if it is set. */
+bool nvs_real_collectives_are_used(void);
+void nvs_real_collectives_found(void);
+void nvs_real_look_for_collectives(void);
+
 /* True if the driver is loaded in this process already. Does not load it. */
 bool nvs_real_driver_is_loaded(void);
 

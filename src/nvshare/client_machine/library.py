@@ -33,6 +33,7 @@ class GpuDo:
     MOVE_IN = 256
     MOVE_OUT = 512
     HOLD = 1024
+    LET_ONE = 2048
 
 
 class ClientDo:
@@ -213,7 +214,8 @@ class Client(ctypes.Structure):
     _fields_ = (
         ("config", Config), ("gpu_count", c_int), ("is_connected", c_bool), ("is_registered", c_bool),
         ("is_joined", c_bool), ("paces", c_bool), ("is_expected", c_bool), ("has_said_alone", c_bool),
-        ("has_said_lost", c_bool), ("has_said_hung", c_bool), ("version", c_uint16), ("attempts_failed", c_uint32),
+        ("has_said_lost", c_bool), ("has_said_hung", c_bool), ("uses_collectives", c_bool), ("version", c_uint16),
+        ("attempts_failed", c_uint32),
         ("register_at", c_uint32),
         ("next_attempt_ns", c_int64), ("lost_ns", c_int64), ("join_by_ns", c_int64), ("is_attentive", c_bool),
         ("is_hung", c_bool), ("quiet_since_ns", c_int64), ("pinged_ns", c_int64), ("gpus", Gpu * MAX_GPUS),
@@ -237,6 +239,8 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_client_drained": (c_uint32, [_client, c_int64, c_int, c_bool]),
     "nvs_client_idle": (c_uint32, [_client, c_int]),
     "nvs_client_busy": (c_uint32, [_client, c_int]),
+    "nvs_client_use_collectives": (c_uint32, [_client]),
+    "nvs_client_let_done": (c_uint32, [_client, c_int]),
     "nvs_client_moved": (c_uint32, [_client, c_int, c_bool, c_uint64, c_int64]),
     "nvs_client_working_set": (c_uint32, [_client, c_int, c_bool, c_uint64]),
     "nvs_client_held": (c_uint32, [_client, c_int, c_uint64]),

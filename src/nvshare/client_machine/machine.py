@@ -157,6 +157,10 @@ class ClientMachine:
         if LIBRARY.nvs_client_busy(self._at, gpu):
             self._perform()
 
+    def use_collectives(self) -> None:
+        if LIBRARY.nvs_client_use_collectives(self._at):
+            self._perform()
+
     def moved(self, gpu: int, *, to_host: bool, moved: int, took_ns: int) -> None:
         if LIBRARY.nvs_client_moved(self._at, gpu, to_host, moved, took_ns):
             self._perform()
@@ -256,3 +260,6 @@ class ClientMachine:
             self._surroundings.hold_memory(gpu, self.gpus[gpu].keep_bytes)
         if todo & GpuDo.WATCH:
             self._surroundings.watch_changed(gpu)
+        if todo & GpuDo.LET_ONE:  # What is simulated waits for nobody: it is over at once.
+            LIBRARY.nvs_client_let_done(self._at, gpu)
+            self._perform()

@@ -114,6 +114,13 @@ class RecallBudget(Action, frozen=True):
     keep: int
 
 
+class LetOne(Action, frozen=True):
+    """The client has no lock, but work of its gang waits for its work: it may submit once. LetFinished answers."""
+
+    client: int
+    gpu: str
+
+
 class MoveIn(Action, frozen=True):
     """The client has a lock, and memory of its may be on the host: it should bring at most `most` bytes to the GPU."""
 

@@ -3,7 +3,7 @@
 The first in the queue comes in as soon as it fits beside the running clients, or if it would be alone. While it does
 not fit, others may pass it: each waiting client at most `most_passes` times, and for at most one quantum. Nobody
 passes while a lock is being dropped: that memory is meant for the first in the queue. Members of gangs come in when
-core.gangs says so, or like everybody if they fit."""
+core.gangs says so, or like everybody if they fit and their gang is not one of several processes."""
 
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import Settings
@@ -24,7 +24,7 @@ class Admission:
         turns, order = self._turns, self._turns.queue.order
         admitted: list[Seat] = []
         starts_timer = False
-        while order:
+        while order and not turns.waits.is_held:
             is_empty = not turns.staying and not turns.dropping
             if not is_empty and not self._memory.fits(turns.queue.least_need):
                 break  # Nobody fits.
@@ -54,7 +54,7 @@ class Admission:
         """Who gets an empty GPU while gangs are passed over: the first who is no member, or the first member that has
         work here, because nobody else wants the GPU."""
         queue = self._turns.queue
-        member = next((seat for seat in queue if not seat.follows), None)
+        member = next((seat for seat in queue if not seat.follows and not seat.enters_with_gang), None)
         return next((seat for seat in queue if seat.gang is None), member)
 
     def reserved_for(self, now: int) -> Seat | None:
@@ -79,7 +79,7 @@ class Admission:
             return None
         passed: list[Seat] = []
         for seat in turns.queue:
-            if not seat.follows and memory.fits(seat.need):
+            if not seat.follows and not seat.enters_with_gang and memory.fits(seat.need):
                 for other in passed:
                     other.first_passed = other.first_passed if other.passes else now
                     other.passes += 1

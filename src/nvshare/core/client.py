@@ -12,7 +12,8 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "group", "holds_memory", "id", "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "weight",
+        "group", "holds_memory", "id", "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid",
+        "uses_collectives", "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
@@ -26,6 +27,8 @@ class Client:
         self.weight = event.weight
         self.moves_memory = event.moves_memory
         self.holds_memory = event.holds_memory
+        self.uses_collectives = False
+        """Its kernels wait for those of other processes of its group."""
         self.seats: dict[str, Seat] = {}
 
     def new_seat(self) -> Seat:

@@ -3,20 +3,25 @@
 from typing import Literal
 
 from nvshare.core.actions import DropCause
+from nvshare.core.departure import Departure
 from nvshare.core.model import NEVER
 from nvshare.core.seat import Seat
 
 
 class Gang:
-    """The linked seats by GPU, in the order of the UUIDs."""
+    """The linked seats by GPU, in the order of the UUIDs; one at each GPU."""
 
-    __slots__ = ("dropped", "due", "may_enter", "number", "seats", "stage")
+    __slots__ = ("departure", "dropped", "due", "is_job", "may_enter", "number", "seats", "stage")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.seats: dict[str, Seat] = {}
         self.stage: Literal["queued", "ready", "entering"] = "queued"
         self.due: int | None = None
+        self.is_job = False
+        """Its seats are of processes that use collectives: they have all locks or none."""
+        self.departure: Departure | None = None
+        """Of a job, while its locks are being dropped."""
         self.may_enter = False
         """There is room at all GPUs at which it waits."""
         self.dropped: DropCause | None = None

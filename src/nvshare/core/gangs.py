@@ -18,13 +18,18 @@ While a member waits:
 A member that fits without a switch comes in at once, as everybody does. When a member must drop its lock, so must all
 others at whose GPUs somebody waits, in the same step.
 
+Jobs. Processes of one group that use collectives (CollectivesUsed) are a gang too, with one seat at each GPU: whoever
+has a lock or waits for one. Their kernels wait for each other, so they have all locks or none: no member comes in
+before the others, and all drop their locks, whether somebody waits or not. How they release them: core.departure.
+
 No deadlock: locks for which others have to go are granted all or none, and of all gangs that wait the one with the
 lowest rank is passed over only for those before it."""
 
 from collections.abc import Callable, Mapping
 
-from nvshare.core.actions import Action
+from nvshare.core.actions import Action, LetOne
 from nvshare.core.client import Client
+from nvshare.core.departure import Departure, can_let
 from nvshare.core.gang import Gang
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import NEVER
@@ -39,30 +44,77 @@ class Gangs:
         self.deadline = NEVER
         """When something will follow from the passing of time alone."""
         self._gpus = gpus
+        self._together: dict[str, dict[int, Client]] = {}
+        """The clients that use collectives, by group."""
         self.touch = self._touch = touch
+        self._held: set[str] = set()
+        """GPUs at which nobody comes in because a job has not released all its locks."""
         self._numbers = 0
 
     # Who belongs together.
 
-    def look_at(self, client: Client) -> bool:
-        """At the end of a step in which the client began to wait; true if it has a new member of a gang."""
+    def use_collectives(self, client: Client) -> None:
+        client.uses_collectives = True
+        self._together.setdefault(client.group.key, {})[client.id] = client
+
+    def left(self, client: Client) -> None:
+        if client.uses_collectives:
+            members = self._together[client.group.key]
+            del members[client.id]
+            if not members:
+                del self._together[client.group.key]
+
+    def look_at(self, now: int, client: Client) -> bool:
+        """At the end of a step in which the client began to wait; true if a gang has a new member."""
+        job = self._job_of(client) if client.uses_collectives else {}
+        if len({seat.client for seat in job.values()}) > 1:
+            return self._link_job(now, job)
         seats = {uuid: seat for uuid, seat in client.seats.items() if seat.state in ("staying", "waiting")}
-        if len({seat.state for seat in seats.values()}) < 2 or all(seat.gang is not None for seat in seats.values()):
+        if len({seat.state for seat in seats.values()}) < 2:
             return False
-        self._link(seats)
-        for uuid in seats:
-            self._touch(self._gpus[uuid])
+        return self._link(next((seat.gang for seat in seats.values() if seat.gang is not None), None), seats)
+
+    def _job_of(self, client: Client) -> dict[str, Seat]:
+        """The seats of its group's processes that use collectives and have or want a lock: one at each GPU, rather one
+        that is a member already."""
+        seats = [
+            (uuid, seat)
+            for other in self._together[client.group.key].values()
+            for uuid, seat in other.seats.items()
+            if seat.state in ("staying", "waiting")
+        ]
+        return dict(sorted(seats, key=lambda entry: entry[1].gang is not None))
+
+    def _link_job(self, now: int, job: dict[str, Seat]) -> bool:
+        gangs = {gang.number: gang for seat in job.values() if (gang := seat.gang) is not None}
+        joined = next((gang for gang in gangs.values() if gang.is_job), None)
+        for gang in gangs.values():
+            if gang is not joined:  # Of one process.
+                self._dissolve(now, gang)
+        if not self._link(joined, job):
+            return False
+        next(gang for seat in job.values() if (gang := seat.gang) is not None).is_job = True
         return True
 
-    def _link(self, seats: dict[str, Seat]) -> None:
-        gang = next((seat.gang for seat in seats.values() if seat.gang is not None), None)
+    def _dissolve(self, now: int, gang: Gang) -> None:
+        for uuid, seat in list(gang.seats.items()):
+            self.unlink(now, uuid, seat)
+
+    def _link(self, gang: Gang | None, seats: dict[str, Seat]) -> bool:
+        """Those that are in no gang, to this one or a new one, one at each GPU. False if there are none."""
+        taken = {} if gang is None else gang.seats
+        seats = {uuid: seat for uuid, seat in seats.items() if seat.gang is None and uuid not in taken}
+        if not seats:
+            return False
         if gang is None:
             self._numbers += 1
             gang = self.all[self._numbers] = Gang(self._numbers)
         gang.seats = dict(sorted((gang.seats | seats).items()))
-        for seat in seats.values():
+        for uuid, seat in seats.items():
             seat.gang = gang
+            self._touch(self._gpus[uuid])
         self._even_out_ranks(gang)
+        return True
 
     def reranked(self) -> None:
         """Members may have got other ranks."""
@@ -83,16 +135,26 @@ class Gangs:
         seat.gang = None
         self._stop_following(now, uuid, seat)
         self._touch(self._gpus[uuid])
+        if gang.departure is not None:
+            gang.departure.let.discard(uuid)
         if len(gang.seats) == 1:
             self.unlink(now, *next(iter(gang.seats.items())))
         elif not gang.seats:
             del self.all[gang.number]
-            self.deadline = NEVER if not self.all else self.deadline
+            if not self.all:  # Nothing is decided any more for gangs.
+                self.deadline = NEVER
+                self.leave_jobs(now, [])
 
     def dissolve(self, now: int) -> None:
         for gang in list(self.all.values()):
-            for uuid, seat in list(gang.seats.items()):
-                self.unlink(now, uuid, seat)
+            self._dissolve(now, gang)
+
+    def note_entered(self, now: int, seat: Seat) -> None:
+        """A member of a job no longer waits: the others could not work until now."""
+        for uuid, other in seat.gang.seats.items() if seat.gang is not None else ():
+            turns = self._gpus[uuid].turns
+            if other.client in turns.idle:
+                turns.pauses.restarted(now, other)
 
     def member_paused(self, seat: Seat) -> None:
         """All its gang may be idle now."""
@@ -106,6 +168,7 @@ class Gangs:
         self.deadline = NEVER
         for gang in self.all.values():
             self._gather(now, gang)
+        self.leave_jobs(now, out)
         taken: set[str] = set()
         for gang in sorted(self.all.values(), key=lambda gang: gang.order):
             waiting, stage_before = gang.waiting(), gang.stage
@@ -134,6 +197,45 @@ class Gangs:
         if seat.follows:
             self._gpus[uuid].turns.withdraw(now, seat)
             self._touch(self._gpus[uuid])
+
+    def leave_jobs(self, now: int, out: list[Action]) -> None:
+        """Nobody comes in at a job's GPUs before all its locks are released (core.departure)."""
+        leaving = [gang for gang in self.all.values() if gang.is_job and self._is_leaving(now, gang)]
+        held = {uuid for gang in leaving for uuid in gang.seats if not self._gpus[uuid].turns.staying}
+        for uuid in held ^ self._held:
+            self._gpus[uuid].turns.waits.is_held = uuid in held
+            self._touch(self._gpus[uuid])
+        self._held = held
+        for gang in leaving:
+            self._let_through(now, gang, out)
+
+    def _is_leaving(self, now: int, gang: Gang) -> bool:
+        dropping = [seat for seat in gang.seats.values() if seat.state == "dropping"]
+        if gang.departure is None and dropping:
+            gang.departure = Departure(now, max(seat.drop_deadline for seat in dropping))
+        if gang.departure is not None and not gang.departure.look(now, len(dropping)):
+            gang.departure = None
+        return gang.departure is not None
+
+    def _let_through(self, now: int, gang: Gang, out: list[Action]) -> None:
+        departure = gang.departure
+        assert departure is not None
+        self.deadline = min(self.deadline, departure.ends)
+        due: list[str] = []
+        for uuid, seat in gang.seats.items():
+            if can_let(seat) and uuid not in departure.let:
+                time = departure.let_time(is_held=self._gpus[uuid].turns.waits.is_held)
+                if time <= now:
+                    due.append(uuid)
+                else:
+                    self.deadline = min(self.deadline, time)
+        if due:
+            out.extend(LetOne(gang.seats[uuid].client, uuid) for uuid in departure.let_through(now, due))
+            self.deadline = min(self.deadline, departure.let_time(is_held=True))
+
+    def let_finished(self, now: int, gpu: Gpu, seat: Seat) -> None:
+        if seat.gang is not None and seat.gang.departure is not None:
+            seat.gang.departure.finished(now, gpu.uuid)
 
     def _are_first(self, waiting: dict[str, Seat]) -> bool:
         return all(
@@ -164,7 +266,9 @@ class Gangs:
                 self._leave_out_the_idle(now, gang)
             for uuid, seat in gang.seats.items():
                 gpu = self._gpus[uuid]
-                if seat.state == "staying" and any(other.gang is not gang for other in gpu.turns.queue):
+                if seat.state == "staying" and (
+                    gang.is_job or any(other.gang is not gang for other in gpu.turns.queue)
+                ):
                     gpu.turns.preempt(now, seat, cause, out)
                     self._touch(gpu)
             gang.dropped = None

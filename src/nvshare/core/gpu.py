@@ -185,12 +185,8 @@ class Gpu:
             if first.drop_deadline < due:
                 due = first.drop_deadline
             break
-        if (
-            turns.timer_ends is not None
-            and turns.timer_ends < due
-            and not turns.waits.is_switching
-            and self._first_alone()
-        ):
+        is_switch_due = not turns.waits.is_switching and not turns.waits.is_held and self._first_alone() is not None
+        if turns.timer_ends is not None and turns.timer_ends < due and is_switch_due:
             due = turns.timer_ends
         return due
 
@@ -210,7 +206,7 @@ class Gpu:
     # For gangs (core.gangs): `seat` is a member that waits and is first here.
 
     def has_room(self, seat: Seat) -> bool:
-        return self.turns.is_empty or self.memory.fits(seat.need)
+        return not self.turns.waits.is_held and (self.turns.is_empty or self.memory.fits(seat.need))
 
     def switch_time(self, now: int, seat: Seat) -> int:
         """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""

@@ -28,14 +28,20 @@ class GpuDecisions:
         self._touched[gpu.uuid] = gpu
 
     def note_request(self, client: Client) -> None:
-        if len(client.seats) > 1:
+        if len(client.seats) > 1 or client.uses_collectives:
             self._asking = client
+
+    def note_collectives(self, client: int) -> None:
+        self.gangs.use_collectives(self._clients[client])
+        self.note_request(self._clients[client])
 
     def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
         """Do what follows; the GPUs on which was decided."""
+        if self._asking is not None and self._asking.uses_collectives:
+            self.gangs.look_at(now, self._asking)  # Before anybody comes in: its job has all locks or none.
         decided = self._decide(now, out, is_settling=is_settling)
         if self._asking is not None:
-            if self.gangs.look_at(self._asking):
+            if self.gangs.look_at(now, self._asking):
                 decided += self._decide(now, out, is_settling=is_settling)
             self._asking = None
         return decided
@@ -48,7 +54,7 @@ class GpuDecisions:
             touched, self._touched = self._touched, {}
             for gpu in touched.values():
                 for seat in gpu.decide(now, out, is_settling=is_settling):
-                    if len(seat.siblings) > 1:
+                    if len(seat.siblings) > 1 or seat.enters_with_gang:
                         self._note_admitted(now, seat)
                 if self._is_paranoid:
                     gpu.check()
@@ -64,7 +70,7 @@ class GpuDecisions:
             is_changed = any(gpu.is_reordered for gpu in touched)
             for gpu in touched:
                 for seat in gpu.let_in(now, out, is_settling=False):
-                    if len(seat.siblings) > 1:
+                    if len(seat.siblings) > 1 or seat.enters_with_gang:
                         self._note_admitted(now, seat)
                     is_changed = True
                 if self._is_paranoid:
@@ -84,6 +90,7 @@ class GpuDecisions:
                 gpu.make_room(now, out)
             self.gangs.drop_together(now, out)
             touched |= gpus
+            self.gangs.leave_jobs(now, out)  # A lock may have been revoked.
         self.gangs.open()
         return [gpu for _, gpu in sorted((touched | self._touched).items())]
 
@@ -91,3 +98,5 @@ class GpuDecisions:
         """A client of several GPUs no longer waits at one of them."""
         for gpu in self._clients[seat.client].stopped_waiting(now, self._gpus).values():
             self.touch(gpu)
+        if seat.enters_with_gang:
+            self.gangs.note_entered(now, seat)

@@ -55,8 +55,7 @@ class Node:
         self.unheard: set[int] = set()
         """Clients with a silent seat: the next event of such a client is handled by `_hear` too."""
         self._decisions = GpuDecisions(self.gpus, self.clients, is_paranoid=is_paranoid)
-        self.gangs = self._decisions.gangs
-        self._touch = self._decisions.touch
+        self.gangs, self._touch = self._decisions.gangs, self._decisions.touch
         self._live_shrink = LiveShrink(self._limits, self.clients, self.gpus, self._touch)
         self.orders = Orders(settings, self.gpus, self.clients, self._limits, self.gangs)
         self._registering: Client | None = None
@@ -71,6 +70,8 @@ class Node:
             ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
             **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(event)),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
+            ev.CollectivesUsed: lambda now, event, out: self._decisions.note_collectives(event.client),
+            ev.LetFinished: lambda now, event, out: self.gangs.let_finished(now, *self._at(event.client, event.gpu)),
             ev.WorkFinished: self._note_finished,
             ev.WorkResumed: lambda now, event, out: self._at(event.client, event.gpu)[0].work_resumed(now, event),
             ev.BudgetAsked: self._note_asked,
@@ -196,6 +197,7 @@ class Node:
             self.gangs.unlink(now, uuid, seat)
             gpu.turns.left(now, seat, out)
             self._live_shrink.note_left(client.group.limits[uuid], seat)
+        self.gangs.left(client)
         self._limits.left(client)
 
     # Turns.

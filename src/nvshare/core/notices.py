@@ -69,7 +69,7 @@ class Notices:
         seat = turns.queue.first()
         if seat is None or not seat.is_entering or seat.follows:
             return
-        has_room = turns.is_empty or self._memory.fits(seat.memory.swappable)
+        has_room = not turns.waits.is_held and (turns.is_empty or self._memory.fits(seat.need))
         if has_room and seat.told_wait:
             seat.told_wait = False
             out.append(AnnounceRoom(seat.client, turns.uuid))

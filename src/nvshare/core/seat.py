@@ -131,6 +131,11 @@ class Seat:
         return self.gang is not None and self.gang.stage == "entering"
 
     @property
+    def enters_with_gang(self) -> bool:
+        """It gets no lock before all of its gang can (core.gangs)."""
+        return self.gang is not None and self.gang.is_job
+
+    @property
     def is_needed_elsewhere(self) -> bool:
         """The client stands at the gate of another GPU, or its gang works: having no work here is no pause."""
         if any(seat.state == "waiting" for seat in self.siblings.values()):

@@ -19,6 +19,8 @@ class Waits:
         self.is_switching = False
         """The quantum is over, and room is being made for the first in the queue: core.preemption begins a switch,
         core.admission ends it."""
+        self.is_held = False
+        """Nobody comes in before a job has released its locks (core.gangs)."""
         self.begun: list[Seat] = []
         """Who started to wait in this step."""
         self.late_claims: list[tuple[Seat, int]] = []

@@ -35,6 +35,8 @@ HOLDS_SINCE = 5
 """The first version whose clients keep memory on the host (KEEP_ON_HOST) and say how much (ON_HOST)."""
 MOVER_SINCE = 5
 """The first version whose clients say whether they move memory (MOVER)."""
+JOBS_SINCE = 5
+"""The first version whose clients say that they use collectives (COLLECTIVE) and let work through (LET_ONE)."""
 MAX_FRAME = 8192
 MAX_GPUS = 64
 NAME_BYTES = 48
@@ -448,10 +450,37 @@ class Mover(Message, frozen=True):
     state: U8
 
 
+class Collective(Message, frozen=True):
+    """My kernels wait for those of other processes of my group. From version 5 on: sent only to a scheduler that
+    says it speaks it, after its answer to REGISTER."""
+
+    number = 33
+    from_client = True
+    gpu: U8
+
+
+class Drained(Message, frozen=True):
+    """The answer to LET_ONE: what was let through has finished, or nobody waited."""
+
+    number = 34
+    from_client = True
+    gpu: U8
+
+
+class LetOne(Message, frozen=True):
+    """You have no lock, but work of your group waits for yours: let one submission through, and answer with DRAINED
+    when it has finished. Sent only to a client that said COLLECTIVE."""
+
+    number = 35
+    from_client = False
+    gpu: U8
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
     UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
     Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed, KeepOnHost, OnHost, Mover,
+    Collective, Drained, LetOne,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

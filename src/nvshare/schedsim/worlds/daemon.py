@@ -142,6 +142,7 @@ class Daemon:
             laws.check_numbers(self.given, actions)
             laws.check_budgets(self.node, actions)
             laws.check_moves(self.node, actions)
+            laws.check_gangs(self.node, actions)
         for part in (event, *actions):
             process = self._by_client.get(getattr(part, "client", None))
             if process is not None:

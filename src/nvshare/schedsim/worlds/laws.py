@@ -102,3 +102,19 @@ def check_nobody_waits_for_the_absent(processes: list[Process], away_since: int,
         for gpu, use in process.uses.items():
             waits = use.waits_since is not None and use.waits_since <= then
             assert not waits, f"p{process.pid} waits for {gpu} although there is no scheduler"
+
+
+def check_gangs(node: Node, actions: list[ac.Action]) -> None:
+    """A job gets all its locks or none, in the order of the UUIDs, and drops all. A process alone may come in at one
+    GPU before the others: where it fits without a switch."""
+    given = [(one.client, one.gpu) for one in actions if isinstance(one, ac.GiveLock)]
+    dropped = {(one.client, one.gpu) for one in actions if isinstance(one, ac.DropLock) and one.cause != "claim"}
+    for gang in node.gangs.all.values():
+        members = {(seat.client, uuid) for uuid, seat in gang.seats.items()}
+        here = [uuid for client, uuid in given if (client, uuid) in members]
+        if gang.is_job and here:
+            assert here == sorted(here), "locks of a job are given in the order of the UUIDs"
+            assert not gang.waiting(), "a job gets all its locks or none"
+        if gang.is_job and members & dropped:
+            held = {uuid for uuid, seat in gang.seats.items() if seat.state == "staying"}
+            assert held <= set(here), "a job drops all its locks"

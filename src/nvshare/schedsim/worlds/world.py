@@ -83,6 +83,8 @@ class World:
         own_limit = self.chance.choice([0, 0, 4 * GIB])
         process = Process(pid, self.chance.choice(["run/a", "run/b", f"run/{pid}"]), own_limit, gpus, self)
         self.processes[pid] = process
+        if self.chance.random() < 0.4:
+            process.machine.use_collectives()  # With others of its group that do so it is a job.
         process.wake()
         self._live(process)
 

@@ -39,6 +39,15 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
             return [f"Client left: {names.client(client)} ({event.reason})"]
         case ev.GpuFound():
             return [f"GPU found: {event.gpu}, {event.size / GIB:.2f} GiB"]
+        case ev.PodsListed():
+            return ["Pods of this node listed"]
+        case _:
+            return _describe_report(event, names)
+
+
+def _describe_report(event: ev.Event, names: Ids) -> list[str]:
+    """What a client says of itself."""
+    match event:
         case ev.MemoryMoved(client=client):
             way = f"from {names.gpu(event.gpu)} to the host" if event.to_host else f"to {names.gpu(event.gpu)}"
             return [
@@ -54,8 +63,8 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
         case ev.MemoryHeld(client=client):
             kept = f"{event.held / GIB:.2f} GiB of its memory on the host because of its limit"
             return [f"Client {names.client(client)} on {names.gpu(event.gpu)}: {kept}"]
-        case ev.PodsListed():
-            return ["Pods of this node listed"]
+        case ev.CollectivesUsed(client=client):
+            return [f"Client {names.client(client)} uses collectives: its locks and its group's are given together"]
         case _:
             return _describe_order(event, names)
 

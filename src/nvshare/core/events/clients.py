@@ -1,0 +1,151 @@
+"""What clients do and report."""
+
+from nvshare.core.events.event import Event
+from nvshare.core.model import DEFAULT_WEIGHT, Claim, Memory
+
+
+class ClientRegistered(Event, frozen=True):
+    """A process registered. The processes of a `group` (pod, container, one `nvshare run`) share a limit; `label` is
+    the readable name of the group."""
+
+    client: int
+    group: str
+    label: str
+    name: str
+    claims: tuple[Claim, ...]
+    own_limit: int = 0
+    priority: int = 0
+    weight: int = DEFAULT_WEIGHT
+    pid: int = 0
+    uid: int | None = None
+    moves_memory: bool = False
+    """It does what MoveIn and MoveOut say."""
+    holds_memory: bool = False
+    """It does what KeepOnHost says."""
+
+
+class ClientLeft(Event, frozen=True):
+    """A process ended, closed its connection or was disconnected."""
+
+    client: int
+    reason: str = "closed"
+
+
+class ClientSilent(Event, frozen=True):
+    """A client that waits, or holds a contended lock, has not been heard for so long that it counts as hung. Only of
+    clients that would have said something if they could."""
+
+    client: int
+
+
+class ClientHeard(Event, frozen=True):
+    """A client said that it is there, and nothing else."""
+
+    client: int
+
+
+class LockRequested(Event, frozen=True):
+    client: int
+    gpu: str
+    memory: Memory
+
+
+class LockReleased(Event, frozen=True):
+    """`again`: the client has more work and wants another lock."""
+
+    client: int
+    gpu: str
+    lock: int
+    again: bool
+
+
+class MemoryChanged(Event, frozen=True):
+    client: int
+    gpu: str
+    memory: Memory
+
+
+class MemoryMoved(Event, frozen=True):
+    """A client moved memory between the GPU and the host, as it was asked to."""
+
+    client: int
+    gpu: str
+    to_host: bool
+    moved: int
+    took_ns: int
+
+
+class WorkingSetReported(Event, frozen=True):
+    """So much of its swappable memory a client has used lately; None: it does not know."""
+
+    client: int
+    gpu: str
+    used: int | None
+
+
+class MoverReported(Event, frozen=True):
+    """Why a client does not move its memory in bulk, for people; empty: it does."""
+
+    client: int
+    gpu: str
+    not_moving: str
+
+
+class WorkSlowed(Event, frozen=True):
+    """The work of a holder has taken `factor` times longer than usual for some seconds."""
+
+    client: int
+    gpu: str
+    factor: int
+
+
+class MemoryHeld(Event, frozen=True):
+    """A client keeps so many bytes of its memory on the host, as it was asked to (KeepOnHost)."""
+
+    client: int
+    gpu: str
+    held: int
+
+
+class CollectivesUsed(Event, frozen=True):
+    """The client's kernels wait for those of other processes of its group."""
+
+    client: int
+
+
+class LetFinished(Event, frozen=True):
+    """The answer to LetOne: what was let through has finished, or nothing was."""
+
+    client: int
+    gpu: str
+
+
+class WorkFinished(Event, frozen=True):
+    """All work that a holder submitted has finished."""
+
+    client: int
+    gpu: str
+
+
+class WorkResumed(Event, frozen=True):
+    client: int
+    gpu: str
+
+
+class BudgetAsked(Event, frozen=True):
+    """A client needs `need` bytes in all; 0 only asks what the others use. `ask` is the number of the question."""
+
+    client: int
+    gpu: str
+    ask: int
+    need: int
+
+
+class BudgetReturned(Event, frozen=True):
+    """The answer to the recall with this serial: the budget that the client has now, and what it uses."""
+
+    client: int
+    gpu: str
+    serial: int
+    budget: int
+    used: int

@@ -1,0 +1,7 @@
+"""The base of all events."""
+
+from nvshare.record import Record
+
+
+class Event(Record, frozen=True):
+    """Something that happened."""

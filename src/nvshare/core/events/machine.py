@@ -1,0 +1,38 @@
+"""What this machine reports."""
+
+from nvshare.core.events.event import Event
+from nvshare.core.model import HostRoom, ProcessMemory
+
+
+class ServingBegan(Event, frozen=True):
+    """Clients are served from now on. After a restart the settling time begins: a start may take longer than it."""
+
+
+class GpuFound(Event, frozen=True):
+    """`index` and `name` (the model) are NVML's, for people."""
+
+    gpu: str
+    size: int
+    index: int | None = None
+    name: str = ""
+
+
+class MemoryMeasured(Event, frozen=True):
+    """What NVML reports: the memory of processes that are not clients; the size of a context (None: not known);
+    the processes of clients that report unswappable memory, as far as NVML knows their memory."""
+
+    gpu: str
+    foreign: int
+    context_bytes: int | None = None
+    processes: tuple[ProcessMemory, ...] = ()
+
+
+class HostMemoryMeasured(Event, frozen=True):
+    """What the host can take of clients' memory. Only of clients that have had a turn: the others have nothing on the
+    GPU."""
+
+    rooms: tuple[HostRoom, ...]
+
+
+class AlarmRang(Event, frozen=True):
+    """The time of `next_deadline()` has come."""

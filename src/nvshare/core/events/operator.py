@@ -1,0 +1,64 @@
+"""What the operator orders."""
+
+from nvshare.core.events.event import Event
+from nvshare.core.model import ModeName
+
+
+class QuantumSet(Event, frozen=True):
+    """`set-tq`: fixed quantum from now on, for one GPU or all."""
+
+    quantum_ns: int
+    gpu: str | None = None
+
+
+class ModeSet(Event, frozen=True):
+    mode: ModeName
+    gpu: str | None = None
+
+
+class SchedulingSwitched(Event, frozen=True):
+    """Anti-thrash on or off."""
+
+    on: bool
+
+
+class PolicySet(Event, frozen=True):
+    """The order of the queues, for those who start to wait from now on."""
+
+    policy: str
+
+
+class WeightSet(Event, frozen=True):
+    """The operator's weight for a group; None removes it."""
+
+    group: str
+    weight: int | None
+
+
+class PrioritySet(Event, frozen=True):
+    """The operator's priority for a group; None removes it."""
+
+    group: str
+    priority: int | None
+
+
+class PauseSet(Event, frozen=True):
+    """From now on a group gets no turns, or nobody gets one on a GPU; or they do again. One of the two is named."""
+
+    on: bool
+    group: str | None = None
+    gpu: str | None = None
+
+
+class YieldAsked(Event, frozen=True):
+    """A client gives its locks back, or all holders of a GPU do, if somebody waits. One of the two is named."""
+
+    client: int | None = None
+    gpu: str | None = None
+
+
+class LimitSet(Event, frozen=True):
+    """The operator's limit for a group on each GPU; None removes it, 0 means unlimited."""
+
+    group: str
+    limit: int | None
