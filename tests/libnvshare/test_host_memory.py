@@ -102,6 +102,7 @@ def test_with_card_and_host_full_an_allocation_is_refused_and_nobody_ends(tmp_pa
         first, second = machine.client(2 * GIB), machine.client()
         first.do("spin 1000 1")
         wait_until(lambda: max(shortfalls(machine)) > 0, what="the scheduler knows what the host lacks")
+        wait_until(lambda: int(second.do("info")[0]) < 2 * GIB, what="the program is told what the card has for it")
         assert second.ask(f"alloc {2 * GIB}")[0] == str(OUT_OF_MEMORY)
         assert "was refused: the card has 1108 MiB for this program, 0 MiB of them in use" in second.said()
         second.do(f"alloc {GIB}")

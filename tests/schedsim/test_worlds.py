@@ -158,11 +158,13 @@ def test_worlds_fail_while_memory_moves(monkeypatch: pytest.MonkeyPatch) -> None
     watch(Process, "free", lambda process, gpu, _: [process.uses[gpu].mover])
     worlds: list[World] = []
     watch(Daemon, "kill", lambda _: [use.mover for one in worlds[-1].processes.values() for use in one.uses.values()])
-    for seed in range(6):
-        worlds.append(World(seed))
-        faults._fail_soon(worlds[-1])
-        worlds[-1].play(steps=1500)
-    assert {"World kill True", "Daemon kill True", "Process free True", "Process free False"} <= seen
+    wanted = {"World kill True", "Daemon kill True", "Process free True", "Process free False"}
+    for seed in range(40):
+        if not wanted <= seen:
+            worlds.append(World(seed))
+            faults._fail_soon(worlds[-1])
+            worlds[-1].play(steps=1500)
+    assert wanted <= seen
 
 
 def test_a_machine_that_keeps_what_it_never_claimed_is_found_out(broken_machine: BrokenMachine) -> None:
@@ -215,7 +217,7 @@ def test_a_lock_kept_while_the_scheduler_was_away_is_given_back_when_it_is_there
 
 def test_hours_with_many_clients_end_with_all_agreed_and_nothing_left() -> None:
     """The short form of `python tools/soak.py --week`."""
-    week = Week(1, clients=200)
+    week = Week(2, clients=200)
     hours = list(week.hours(6))
     assert max(hour.clients for hour in hours) == 200
     assert max(hour.longest_wait_s for hour in hours) > 3600

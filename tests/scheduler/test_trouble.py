@@ -114,8 +114,8 @@ def test_a_start_that_takes_longer_than_the_settling_time_costs_nobody_its_lock(
         first.kill()
         first.wait()
     slow = (
-        "import time; import nvshare.scheduler.main as m; right = m.Daemon._remember_limits;"
-        " m.Daemon._remember_limits = lambda self: (time.sleep(1), right(self))"
+        "import time; from nvshare.scheduler.operator.remembered_limits import RememberedLimits as limits;"
+        " right = limits.restore; limits.restore = lambda self: (time.sleep(1), right(self))"
     )
     second = start(tmp_path, slow, NVSHARE_SETTLE_SECONDS="0.9")
     assert second.stderr is not None
