@@ -290,10 +290,10 @@ class Gangs:
                     turns.set_least_quantum(max(turns.quantum_ns for turns in began))
 
     def open(self) -> None:
-        """Which gangs come in: those that find room at all GPUs."""
+        """Which gangs come in: those that are first and find room at all GPUs."""
         for gang in self.all.values():
             waiting = gang.waiting() if gang.stage == "entering" else {}
-            gang.may_enter = bool(waiting) and all(self._gpus[uuid].has_room(seat) for uuid, seat in waiting.items())
+            gang.may_enter = bool(waiting) and all(self._gpus[uuid].may_let_in(seat) for uuid, seat in waiting.items())
             if gang.may_enter:
                 for uuid in waiting:
                     self._touch(self._gpus[uuid])

@@ -208,6 +208,10 @@ class Gpu:
     def has_room(self, seat: Seat) -> bool:
         return not self.turns.waits.is_held and (self.turns.is_empty or self.memory.fits(seat.need))
 
+    def may_let_in(self, seat: Seat) -> bool:
+        """There is room, and nobody before it: since room was made, somebody may wait again (core.host_memory)."""
+        return self.turns.queue.first() is seat and self.has_room(seat)
+
     def switch_time(self, now: int, seat: Seat) -> int:
         """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
         turns = self.turns
