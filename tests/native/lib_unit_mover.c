@@ -1,5 +1,6 @@
 /* What the mover knows of the memory in use, and what it plans to move. */
 #include "lib_check.h"
+#include "mover/effect.h"
 #include "mover/plan.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -182,6 +183,20 @@ static void if_launches_are_not_seen_unused_memory_may_be_in_use(void)
     release(&block);
 }
 
+static void prefetches_are_off_after_several_moves_in_a_row_that_took_no_time(void)
+{
+    struct nvs_effect effect = {0};
+    for (int i = 0; i < 3 * NVS_EMPTY_MOVES; i++) /* now and again memory was not where we thought */
+        CHECK(!nvs_effect_moved(&effect, i, GIB, i % NVS_EMPTY_MOVES ? 0 : GIB / 2));
+    CHECK(!nvs_effect_moved(&effect, 20, GIB, GIB));
+    for (int i = 0; i < 100; i++)
+        CHECK(!nvs_effect_moved(&effect, 20, MIB, 0)); /* too little to tell */
+    for (int i = 1; i <= NVS_EMPTY_MOVES; i++)
+        EQUAL(nvs_effect_moved(&effect, 21, GIB, 0), i == NVS_EMPTY_MOVES);
+    CHECK(nvs_effect_is_off(&effect, 22) && !nvs_effect_is_off(&effect, 21 + NVS_NO_EFFECT_NS));
+    EQUAL(nvs_effect_moved(&effect, 21 + NVS_NO_EFFECT_NS, GIB, 0), false); /* it begins again */
+}
+
 int main(void)
 {
     if (!nvs_usage_setup(&usage))
@@ -197,5 +212,6 @@ int main(void)
     what_is_held_is_the_coldest_and_is_not_moved();
     parts_of_chunks_and_what_the_program_advises_are_not_held();
     if_launches_are_not_seen_unused_memory_may_be_in_use();
+    prefetches_are_off_after_several_moves_in_a_row_that_took_no_time();
     return DONE();
 }

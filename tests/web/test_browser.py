@@ -11,6 +11,7 @@ import pytest
 
 from nvshare import admin
 from nvshare.cli import operator_client
+from support.waiting import wait_until
 from web.players import CARDS, Player
 
 Scheduler = Any
@@ -103,22 +104,33 @@ def test_moves_are_drawn_and_told(page: Any, scheduler: Scheduler) -> None:
         page.locator("#log li", has_text="moved 2.00 GiB").wait_for()
         page.locator("canvas").wait_for()  # A GPU is drawn when a status names it, up to a second after the steps.
         assert "memory moves" in page.locator(".legend").inner_text()
-        page.wait_for_function(
-            """() => {
-                const canvas = document.querySelector("canvas");
-                const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-                const rows = new Set();
-                for (let i = 0; i < data.length; i += 4) {
-                    if (data[i] === 0x0b && data[i + 1] === 0x3d) rows.add(Math.floor(i / 4 / canvas.width));
-                }
-                return rows.size === 6;
-            }""",
-            timeout=15_000,
+        wait_until(lambda: page.evaluate(DRAWN_MOVE)["rows"] == 6, "two lines of three pixels are drawn", 15)
+        wait_until(
+            lambda: "moved 3.0 GiB to the GPU in 10 s (0.3 GB/s)" in pointed_at_the_move(page), "the tip tells it"
         )
-        box = page.locator("canvas").bounding_box()
-        page.mouse.move(box["x"] + box["width"] * 0.98, box["y"] + 22)
-        page.locator("#tip", has_text="moved 3.0 GiB to the GPU in 10 s (0.3 GB/s)").wait_for()
         assert "moved 2.0 GiB to the host in 10 s (0.2 GB/s)" in page.locator("#tip").inner_text()
+
+
+DRAWN_MOVE = """() => {
+    const canvas = document.querySelector("canvas");
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const rows = new Set(), columns = new Set();
+    for (let i = 0; i < data.length; i += 4) {
+        if (data[i] !== 0x0b || data[i + 1] !== 0x3d) continue;
+        rows.add(Math.floor(i / 4 / canvas.width));
+        columns.add(i / 4 % canvas.width);
+    }
+    const box = canvas.getBoundingClientRect(), all = [...columns];
+    const middle = (Math.min(...all) + Math.max(...all)) / 2;
+    return { rows: rows.size, x: box.x + middle * box.width / canvas.width, y: box.y + 22 };
+}"""
+
+
+def pointed_at_the_move(page: Any) -> str:
+    """What the tip says when the pointer is where the move is drawn now: it wanders to the left."""
+    drawn = page.evaluate(DRAWN_MOVE)
+    page.mouse.move(drawn["x"], drawn["y"])
+    return str(page.locator("#tip").inner_text())
 
 
 def test_a_name_with_markup_in_it_is_only_text(page: Any, scheduler: Scheduler) -> None:

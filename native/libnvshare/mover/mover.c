@@ -8,18 +8,17 @@
 #include "gate/events.h"
 #include "helper/deputy.h"
 #include "memory/memory.h"
+#include "mover/effect.h"
 #include "mover/evidence.h"
 #include "mover/plan.h"
 #include "wire.h"
 
-enum { IN_FLIGHT = 4, MOST_SLICES = 1 << 14, MOST_BLOCKS = 1 << 16, EMPTY_MOVES = 2 };
+enum { IN_FLIGHT = 4, MOST_SLICES = 1 << 14, MOST_BLOCKS = 1 << 16 };
 #define LOOK_NS (NVS_MS / 5)
 /* A slice that takes less time than at this rate was there already. No link is as fast as the first; the second is that of
  * PCIe 5, for slices of which we do not know where they were. */
 #define LINK_MOST_BYTES_PER_MS 200e6
 #define PCIE_MOST_BYTES_PER_MS 64e6
-/* What a move must have asked for to say that prefetches do nothing here. */
-#define TELLING_BYTES (UINT64_C(256) << 20)
 
 struct flight {
     CUevent begin, end;
@@ -28,7 +27,7 @@ struct flight {
 };
 
 static struct mover {
-    bool is_moving, to_host, is_off;
+    bool is_moving, to_host, has_warned;
     bool has_next, next_to_host; /* a move that begins when the present one has ended */
     uint64_t next_bytes;
     struct nvs_slice *slices;
@@ -36,7 +35,7 @@ static struct mover {
     uint64_t asked_bytes, sure_bytes; /* what had to move, and what of it took its time */
     uint64_t moved_bytes;
     int64_t began_ns;
-    uint32_t empty_moves; /* one after the other: to the host, and hardly anything moved */
+    struct nvs_effect effect;
     CUcontext context;    /* of the stream and the events */
     CUstream stream;
     struct flight flights[IN_FLIGHT];
@@ -65,7 +64,7 @@ uint8_t nvs_mover_state(const struct nvs_gpu *gpu)
         return NVS_MOVER_STATE_NATIVE;
     if (!gpu->can_be_managed)
         return NVS_MOVER_STATE_NO_PAGING;
-    if (movers[gpu->index].is_off)
+    if (nvs_effect_is_off(&movers[gpu->index].effect, nvs_now_ns()))
         return NVS_MOVER_STATE_NO_EFFECT;
     return nvs_evidence.marks ? NVS_MOVER_STATE_MOVES : NVS_MOVER_STATE_SWITCHED_OFF;
 }
@@ -202,17 +201,12 @@ static bool step(struct mover *mover, CUcontext context, CUdevice gpu)
 
 /* ---- the end of a move ---- */
 
-/* A prefetch to a full card was reported to succeed and do nothing. What the process has just used is on the GPU, so moves to the
- * host that take no time show it. */
 static void notice_no_effect(struct mover *mover, const struct nvs_gpu *gpu)
 {
-    if (!mover->to_host || mover->asked_bytes < TELLING_BYTES)
+    if (!nvs_effect_moved(&mover->effect, nvs_now_ns(), mover->asked_bytes, mover->sure_bytes) || mover->has_warned)
         return;
-    mover->empty_moves = mover->sure_bytes > mover->asked_bytes / 4 ? 0 : mover->empty_moves + 1;
-    if (mover->empty_moves < EMPTY_MOVES)
-        return;
-    mover->is_off = true;
     nvs_warn("%s: prefetching memory has no effect here; page faults move it instead", gpu->label);
+    mover->has_warned = true;
 }
 
 static bool end(struct mover *mover, struct nvs_gpu *gpu, struct nvs_moved *moved)
@@ -222,7 +216,7 @@ static bool end(struct mover *mover, struct nvs_gpu *gpu, struct nvs_moved *move
     nvs_debug("%s: moved %llu of %llu MiB %s in %lld us", gpu->label, (unsigned long long)mover->moved_bytes >> 20,
               (unsigned long long)mover->asked_bytes >> 20, mover->to_host ? "to the host" : "to the GPU", (long long)moved->ns / 1000);
     notice_no_effect(mover, gpu);
-    if (mover->has_next && !mover->is_off)
+    if (mover->has_next && nvs_mover_state(gpu) == NVS_MOVER_STATE_MOVES)
         begin(gpu, mover->next_to_host, mover->next_bytes);
     mover->has_next = false;
     return moved->bytes > 0;

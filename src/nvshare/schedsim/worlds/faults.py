@@ -113,11 +113,11 @@ def _free_while_it_moves(world: World) -> None:
         process.do(lambda: process.free(gpu, share))
 
 
-def _stop_moving(world: World) -> None:
-    """A process notices that its prefetches have no effect."""
+def _stop_moving_or_try_again(world: World) -> None:
+    """A process notices that its prefetches have no effect, or tries again."""
     if process := _someone(world):
         gpu = world.chance.choice(list(process.uses))
-        process.do(lambda: process.stop_moving(gpu))
+        process.do(lambda: process.stop_moving_or_try_again(gpu))
 
 
 def _restart_between_the_halves_of_a_switch(world: World) -> None:
@@ -223,7 +223,7 @@ FAULTS: dict[Callable[[World], None], float] = {
     _kill: 2,
     _kill_while_it_moves_out: 1,
     _free_while_it_moves: 2,
-    _stop_moving: 0.5,
+    _stop_moving_or_try_again: 0.5,
     _spawn: 4,
     _restart_daemon: 1,
     _restart_between_the_halves_of_a_switch: 1,

@@ -22,7 +22,7 @@ class Mover:
         report: Callable[[bool, int, int], None],
     ) -> None:
         self.is_off = False
-        """Prefetches have no effect any more."""
+        """Prefetches have no effect at present."""
         self.is_moving = False
         self.to_host = False
         self._timeline = timeline

@@ -192,9 +192,9 @@ class Process:
         """So much of what is allocated counts as used from now on; None: it is not known."""
         self.machine.working_set(self.uses[gpu].index, used)
 
-    def stop_moving(self, gpu: str) -> None:
-        """It has noticed that prefetches have no effect."""
-        self.uses[gpu].mover.is_off = True
+    def stop_moving_or_try_again(self, gpu: str) -> None:
+        """It has noticed that prefetches have no effect, or it is time to look again."""
+        self.uses[gpu].mover.is_off = not self.uses[gpu].mover.is_off
         self.wake()
 
     def slow_down(self, gpu: str) -> None:

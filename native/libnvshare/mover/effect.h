@@ -1,0 +1,24 @@
+/* Whether prefetches have an effect on this GPU. Pure.
+ *
+ * On some drivers a prefetch succeeds and does nothing. One move that takes no time does not show it: the driver may have evicted the
+ * memory before we moved it out, or page faults may have brought it back before we moved it in. On a busy machine both happen, but
+ * not in every move. So several moves in a row, in either direction, must take no time; a wrong answer ends after ten minutes. */
+#ifndef NVS_EFFECT_H
+#define NVS_EFFECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { NVS_EMPTY_MOVES = 4 };
+#define NVS_NO_EFFECT_NS (600 * INT64_C(1000000000))
+
+struct nvs_effect {
+    uint32_t empty_moves; /* one after the other */
+    int64_t off_until_ns;
+};
+
+/* A move has ended: so many bytes had to move, and so many of them took time. True: prefetches are off from now on. */
+bool nvs_effect_moved(struct nvs_effect *effect, int64_t now, uint64_t asked_bytes, uint64_t moved_bytes);
+bool nvs_effect_is_off(const struct nvs_effect *effect, int64_t now);
+
+#endif
