@@ -44,6 +44,7 @@ struct nvs_gpu {
     bool is_asked;        /* the scheduler wants one submission let through (LET_ONE) */
     bool is_drained;      /* all work has finished; the lock is kept until the other drains have ended */
     bool is_past_threads; /* no thread was inside the gate: events are recorded and asked about from here on */
+    bool was_closed;      /* the gate, when events were first recorded; else it was watched */
     bool is_watch_armed;  /* the watch bit has been set since the gate opened; a thread may have cleared it again */
     int64_t drain_began_ns, asked_ns;
     int64_t next_look_ns; /* when idleness is looked for again */

@@ -31,6 +31,7 @@ void nvs_deputy_helper_began(void) {}
 void nvs_deputy_driver_begin(void) {}
 void nvs_deputy_driver_end(void) {}
 void nvs_deputy_forked(void) {}
+void nvs_thread_name(const char *name) { (void)name; }
 int64_t nvs_now_ns(void) { return world.now_ns; }
 int nvs_thread_start(void *(*body)(void *), void *argument)
 {
@@ -174,7 +175,11 @@ bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent)
     world_require(is_urgent == gpu->is_draining, "only who gives a lock back is in a hurry");
     return !of(gpu)->is_busy;
 }
-bool nvs_drain_finish(struct nvs_gpu *gpu) { return !of(gpu)->is_inside; }
+bool nvs_drain_finish(struct nvs_gpu *gpu, bool was_closed)
+{
+    world_require(was_closed == !of(gpu)->is_open, "nobody but the helper opens and closes the gate");
+    return !of(gpu)->is_inside;
+}
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu) { return of(gpu)->is_inside; } /* the program does not exit here */
 void nvs_drain_end(const struct nvs_gpu *gpu) { world_require(!gpu->is_draining, "an ended drain is over"); }
 bool nvs_pools_have_slack(void) { return false; }

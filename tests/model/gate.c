@@ -66,6 +66,8 @@ static char arena[16 << 10] __attribute__((aligned(64)));
 void *nvs_pages(size_t bytes) { return bytes <= sizeof arena ? arena : NULL; }
 
 static bool spans_gpus(void) { return !strcmp(scenario, "several"); }
+/* By the deputy, while the helper looks whether the process is idle. */
+static bool is_closed_meanwhile(void) { return !strcmp(scenario, "deputy"); }
 
 bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use)
 {
@@ -111,7 +113,7 @@ static bool is_outside(const void *nothing)
 }
 
 /* As in helper/drains.c and helper/work.c. */
-static bool drain(void)
+static bool drain(bool was_closed)
 {
     bool was_noted[MOST_WORKERS];
     nvs_lock_take(&nvs_streams_lock);
@@ -128,7 +130,12 @@ static bool drain(void)
         explore_require(!is_empty[gpu->index] || seen[i] == submitted[i], "what was submitted inside is in its stream when nobody is inside");
         explore_require(seen[i] == drained[i] || was_noted[i] || !is_empty[gpu->index], "a stream with work is on the list");
     }
-    is_done = is_done && nvs_drain_finish(gpu);
+    if (!was_closed && is_closed_meanwhile()) {
+        nvs_lock_give(&nvs_streams_lock); /* the deputy needs no lock of the list */
+        nvs_gate_close(gpu);
+        nvs_lock_take(&nvs_streams_lock);
+    }
+    is_done = is_done && nvs_drain_finish(gpu, was_closed);
     for (int i = 0; is_done && i < workers; i++)
         if (was_noted[i] && streams[i].gpu == gpu)
             drained[i] = seen[i];
@@ -156,7 +163,7 @@ static bool is_over(const void *nothing)
 static void lets(void)
 {
     const uint32_t offer = 7;
-    explore_require(drain(), "a closed gate can be drained before something is let through");
+    explore_require(drain(true), "a closed gate can be drained before something is let through");
     is_shut = true;
     nvs_gate_offer(gpu, offer);
     if (!strcmp(scenario, "let"))
@@ -175,7 +182,7 @@ static void closes(struct nvs_gpu *which)
     if (!strcmp(scenario, "let") || !strcmp(scenario, "offer"))
         lets();
     is_empty[gpu->index] = true;
-    explore_require(drain(), "a closed gate can be drained");
+    explore_require(drain(true), "a closed gate can be drained");
     for (int i = 0; i < workers; i++)
         explore_require(drained[i] == submitted[i] || streams[i].gpu != gpu, "all work has been drained when the lock is released");
     explore_step("the lock is released");
@@ -188,7 +195,7 @@ static void watches(void)
 {
     nvs_gate_watch(gpu);
     await_leaving();
-    if (!drain())
+    if (!drain(false))
         return; /* a thread came in meanwhile */
     atomic_store(&gpu->is_idle_told, true);
     has_told_idle = nvs_gate_is_watched(gpu);
@@ -229,7 +236,7 @@ static void reset(void)
 
 static void helps(void)
 {
-    !strcmp(scenario, "watch") ? watches() : closes(&nvs_gpus[0]);
+    !strcmp(scenario, "watch") || is_closed_meanwhile() ? watches() : closes(&nvs_gpus[0]);
     let_through = 0;
     if (spans_gpus())
         closes(&nvs_gpus[1]);

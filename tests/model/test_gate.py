@@ -16,6 +16,8 @@ SCENARIOS = {
     "one thread and a helper that watches": "watch 1 2 3",
     "two threads and a helper that watches": "watch 2 1 3",
     "one thread, watched without membarrier": "watch 1 2 3 fenced",
+    "one thread, watched while the deputy closes": "deputy 1 2 3",
+    "two threads, watched while the deputy closes": "deputy 2 1 3",
     "one thread that is let through": "let 1 2 3",
     "two threads of which one is let through": "let 2 1 3",
     "one thread, let through without membarrier": "let 1 2 3 fenced",
@@ -35,7 +37,7 @@ SWAP = "atomic_compare_exchange_strong(&gpu->let_one, &offer, 0)"
 TAKE = f"bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) {{ return {SWAP}; }}"
 INSIDE = "    atomic_store_explicit(&self->inside, mask, memory_order_relaxed);\n"
 OFFERED = "    atomic_store(&gpu->let_one, offer);\n    nvs_gate_call_waiters(gpu);\n"
-GENERATION = "    if (!nvs_gate_new_generation(gpu))\n        return false;\n"
+GENERATION = "    if (!nvs_gate_new_generation(gpu, was_closed))\n        return false;\n"
 CLEARED = """    for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
         if (at->gpu == gpu)
             at->is_noted = false;
@@ -48,7 +50,12 @@ BROKEN = {
         CLEARED + GENERATION,
         "watch 1 2 3",
     ),
-    "a list that is cleared without a new generation": ("drain.c", GENERATION + CLEARED, CLEARED, "close 1 2 3"),
+    "a list that is cleared without a new generation": (
+        "drain.c",
+        GENERATION + CLEARED,
+        "    (void)was_closed;\n" + CLEARED,
+        "close 1 2 3",
+    ),
     "no look at the word of the stream's own GPU": (
         "enter.c",
         SEVERAL,
@@ -75,9 +82,15 @@ BROKEN = {
     "no new generation": ("gate.c", "word + NVS_WORD_GENERATION", "word", "close 1 2 3"),
     "a new generation after work came in": (
         "gate.c",
-        "== NVS_WORD_OPEN)\n            return false;",
-        "== NVS_WORD_OPEN && !word)\n            return false;",
+        ": !(word & NVS_WORD_WATCH))",
+        ": !word)",
         "watch 1 2 3",
+    ),
+    "a new generation after the deputy has closed the gate": (
+        "gate.c",
+        "was_closed ? word & NVS_WORD_OPEN : !(word & NVS_WORD_WATCH)",
+        "(word & (NVS_WORD_OPEN | NVS_WORD_WATCH)) == NVS_WORD_OPEN && (was_closed || word)",
+        "deputy 1 2 3",
     ),
     "waiters called before the gate opens": (
         "gate.c",

@@ -226,7 +226,8 @@ static void fill(int threads, size_t bytes)
     printf("0 %ld\n", filled);
 }
 
-/* An allocation, or the load of a module, in a thread of its own. Its answer is a line like any other, whenever it comes. */
+/* An allocation, or the load of the module in the file LIB_CLIENT_MODULE, in a thread of its own. Its answer is a line like any other,
+ * whenever it comes. */
 struct aside { char how[64]; size_t bytes; };
 
 static void *allocating_aside(void *argument)
@@ -235,7 +236,7 @@ static void *allocating_aside(void *argument)
     cu.CtxSetCurrent(contexts[0]);
     CUmodule module;
     if (!strcmp(aside->how, "load"))
-        printf("%d\n", cu.ModuleLoadData(&module, "image"));
+        printf("%d\n", cu.ModuleLoad(&module, getenv("LIB_CLIENT_MODULE")));
     else
         allocate(aside->how, aside->bytes, 1);
     fflush(stdout);

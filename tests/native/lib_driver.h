@@ -19,6 +19,7 @@
     F(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, (CUcontext *, CUdevice)) \
     F(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 11000, (CUdevice)) \
     F(DeviceTotalMem, cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020, (size_t *, CUdevice)) \
+    F(ModuleLoad, cuModuleLoad, cuModuleLoad, 2000, (CUmodule *, const char *)) \
     F(ModuleLoadData, cuModuleLoadData, cuModuleLoadData, 2000, (CUmodule *, const void *)) \
     F(ModuleGetFunction, cuModuleGetFunction, cuModuleGetFunction, 2000, (CUfunction *, CUmodule, const char *)) \
     F(LaunchKernel, cuLaunchKernel, cuLaunchKernel, 4000, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)) \

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,6 +139,8 @@ int nvs_thread_start(void *(*body)(void *), void *argument)
     pthread_attr_destroy(&attr);
     return error;
 }
+
+void nvs_thread_name(const char *name) { prctl(PR_SET_NAME, name); }
 
 /* glibc's pthread_atfork is linked statically and calls this function, which musl does not have. The reference is weak, because
  * otherwise musl programs would not start. */

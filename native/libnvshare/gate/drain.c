@@ -133,9 +133,9 @@ bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures)
 
 /* The generation changes before the list is cleared: a thread that noted its stream under the old word finds the word changed and
  * notes it again (enter_slow in gate/enter.c). */
-bool nvs_drain_finish(struct nvs_gpu *gpu)
+bool nvs_drain_finish(struct nvs_gpu *gpu, bool was_closed)
 {
-    if (!nvs_gate_new_generation(gpu))
+    if (!nvs_gate_new_generation(gpu, was_closed))
         return false;
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
         if (at->gpu == gpu)
@@ -177,7 +177,7 @@ void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t open_count)
             nvs_drain_begin(gpu);
             has_begun = true;
         }
-        done = has_begun && nvs_drain_step(gpu, true) && nvs_drain_finish(gpu);
+        done = has_begun && nvs_drain_step(gpu, true) && nvs_drain_finish(gpu, true);
         nvs_lock_give(&nvs_streams_lock);
         if (!done)
             nvs_sleep_ns(LOOK_NS);

@@ -79,12 +79,13 @@ bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) { return atomic_compare_
 
 /* Pairs with the comparison in nvs_enter_fast and enter_slow: a stream that was noted under the old generation is noted again.
  * The swap fails if a thread has cleared the watch bit since the word was read: that thread may have submitted, so the
- * drained list is no longer complete. */
-bool nvs_gate_new_generation(struct nvs_gpu *gpu)
+ * drained list is no longer complete. Without the watch bit a gate that is closed now says nothing either: the deputy may have closed
+ * it after that thread had submitted. */
+bool nvs_gate_new_generation(struct nvs_gpu *gpu, bool was_closed)
 {
     uint64_t word = atomic_load(&gpu->gate->word);
     do
-        if ((word & (NVS_WORD_OPEN | NVS_WORD_WATCH)) == NVS_WORD_OPEN)
+        if (was_closed ? word & NVS_WORD_OPEN : !(word & NVS_WORD_WATCH))
             return false;
     while (!atomic_compare_exchange_weak(&gpu->gate->word, &word, word + NVS_WORD_GENERATION));
     return true;

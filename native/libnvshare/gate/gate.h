@@ -82,9 +82,9 @@ void nvs_gate_close(struct nvs_gpu *gpu);
 void nvs_gate_watch(struct nvs_gpu *gpu);
 void nvs_gate_unwatch(struct nvs_gpu *gpu);
 bool nvs_gate_is_watched(const struct nvs_gpu *gpu);
-/* All noted streams have drained: invalidates the list before it is cleared. False if work may have come in meanwhile:
- * the gate is open and not watched. */
-bool nvs_gate_new_generation(struct nvs_gpu *gpu);
+/* All noted streams have drained: invalidates the list before it is cleared. False if work may have come in meanwhile. `was_closed`: the
+ * gate was closed when the drain began, else watched. */
+bool nvs_gate_new_generation(struct nvs_gpu *gpu, bool was_closed);
 
 /* Threads that wait at the gate look at once whether they have to drain. */
 void nvs_gate_call_waiters(struct nvs_gpu *gpu);

@@ -2,12 +2,17 @@
  *
  * The driver has a lock for each context. While it loads a module, which may mean to compile it for seconds, or frees much memory, even
  * calls that never wait otherwise (cuEventRecord, cuEventQuery) wait for that lock. The helper makes such calls. Meanwhile the scheduler
- * would have no answer: a lowered limit would come late, and a recalled budget would keep other processes from allocating.
+ * would have no answer: a lowered limit would come late, a recalled budget would keep other processes from allocating, and threads
+ * would go on submitting to a GPU whose lock is wanted back.
  *
  * So the conversation (client machine and connection) has a lock. The helper holds it always, except while it is in the driver. If
- * that takes longer than PATIENCE_NS, the deputy takes it and handles the messages that are about memory accounts alone
- * (is_about_accounts). It stops before the first other message: those about turns and moves belong to the helper, whose
- * work on the GPU they change.
+ * that takes longer than PATIENCE_NS, the deputy takes it, hands the messages to the client machine, and does what follows from them,
+ * except at the GPUs: there the helper is at work. What is to be done at a GPU stays in the client machine's list until the helper is
+ * back, which does it before it reads another message. One thing is done at once because it harms nothing: a gate that is to be closed is
+ * closed (nvs_work_close_gates). The helper's drain takes that into account (nvs_gate_new_generation).
+ *
+ * Scheduling that is switched on or off changes all turns at once: the deputy leaves such a message, and what comes after it, to the
+ * helper.
  *
  * The deputy looks every PATIENCE_NS, from the helper's first call to the driver until it has made none for REST_LOOKS looks. A process
  * that never drains, watches or moves has no deputy. */
@@ -40,28 +45,28 @@ static bool is_kept_waiting(void)
     return since && nvs_now_ns() - since > PATIENCE_NS;
 }
 
-/* Changes an account, and needs neither the driver nor the state of a turn. */
-static bool is_about_accounts(const uint8_t *frame)
+static bool is_ours(const uint8_t *frame)
 {
     struct nvs_head head;
     memcpy(&head, frame, sizeof head);
-    return head.type == NVS_UPDATE_LIMIT || head.type == NVS_BUDGET || head.type == NVS_BUDGET_RECALL || head.type == NVS_CAPACITY;
+    return head.type != NVS_SCHED_ON && head.type != NVS_SCHED_OFF;
 }
 
-/* Handles the messages about accounts that come before any other. Returns the descriptor to wait for, or -1 if the rest is the
- * helper's. */
+/* Returns the descriptor to wait for, or -1 if the rest is the helper's. */
 static int answer(void)
 {
     size_t at = 0, end = 0;
     bool broken = false;
     const uint8_t *frame;
     const struct nvs_client *client = &nvs_helper_client;
-    if (!nvs_link_is_up(&nvs_helper_link) || !client->is_registered || client->is_hung || client->out.todo & ~(uint32_t)NVS_CLIENT_SEND)
+    if (!nvs_link_is_up(&nvs_helper_link) || !client->is_registered || client->is_hung || client->out.todo & ~(uint32_t)(NVS_CLIENT_SEND | NVS_CLIENT_GPUS))
         return -1; /* there is more to do than to answer */
     if (!nvs_link_receive(&nvs_helper_link))
         return -1; /* the helper will find that, too */
-    while ((frame = nvs_link_next(&nvs_helper_link, &end, &broken)) && is_about_accounts(frame)) {
+    while ((frame = nvs_link_next(&nvs_helper_link, &end, &broken)) && is_ours(frame)) {
         nvs_session_receive(frame, nvs_now_ns(), false);
+        if (!nvs_link_is_up(&nvs_helper_link))
+            return -1; /* it broke the protocol, and that has been dealt with */
         at = end;
     }
     nvs_link_consume(&nvs_helper_link, at);
@@ -96,6 +101,7 @@ static void rest(uint32_t seen)
 static void *deputy(void *nothing)
 {
     uint32_t seen = 0;
+    nvs_thread_name("nvshare-deputy");
     for (int quiet = 0;; quiet++) {
         uint32_t now = atomic_load(&calls);
         if (is_kept_waiting()) {

@@ -77,6 +77,8 @@ static bool withdraw(struct nvs_gpu *gpu)
 bool nvs_drains_look(struct nvs_gpu *gpu)
 {
     bool done = false;
+    if (!gpu->is_past_threads)
+        gpu->was_closed = nvs_gate_is_closed(gpu); /* before the threads are looked at: who passed an open gate is found inside */
     if (!gpu->is_past_threads && nvs_threads_any_inside(gpu))
         return false;
     if (!nvs_lock_try(&nvs_streams_lock))
@@ -86,7 +88,7 @@ bool nvs_drains_look(struct nvs_gpu *gpu)
         if (!gpu->is_past_threads)
             nvs_drain_begin(gpu);
         gpu->is_past_threads = true;
-        done = nvs_drain_step(gpu, gpu->is_draining) && withdraw(gpu) && nvs_drain_finish(gpu);
+        done = nvs_drain_step(gpu, gpu->is_draining) && withdraw(gpu) && nvs_drain_finish(gpu, gpu->was_closed);
     }
     nvs_lock_give(&nvs_streams_lock);
     nvs_deputy_driver_end();

@@ -11,8 +11,8 @@
 extern struct nvs_client nvs_helper_client;
 extern struct nvs_link nvs_helper_link;
 
-/* Handles one frame, and does what follows from it. */
-void nvs_session_receive(const uint8_t *frame, int64_t now, bool may_call_driver);
+/* Handles one frame, and does what follows from it; if not the helper does it but its deputy, then without the driver. */
+void nvs_session_receive(const uint8_t *frame, int64_t now, bool is_helper);
 
 /* Sends a question about budget. */
 void nvs_session_send_ask(int gpu, uint32_t ask, uint64_t need);

@@ -29,12 +29,9 @@
 #include "lookup/real.h"
 #include "memory/pools.h"
 
-#define POOL_LOOK_NS (100 * NVS_MS)
-
 /* The helper's own. */
 struct nvs_client nvs_helper_client;
 struct nvs_link nvs_helper_link = {.fd = {.fd = -1}};
-static int64_t next_pools_ns;
 static int connect_error;
 
 /* Shared with the program's threads. */
@@ -83,13 +80,14 @@ static void attempt(int64_t now)
         nvs_client_connected(&nvs_helper_client);
 }
 
-/* Repeats until nothing is left, because what is done here may add to what is to be done. */
-static void perform(int64_t now)
+/* Repeats until nothing is left, because what is done here may add to what is to be done. The deputy leaves the GPUs to the helper,
+ * except that it closes gates. */
+static void perform(int64_t now, bool is_helper)
 {
     struct nvs_client_out *out = &nvs_helper_client.out;
-    while (out->todo) {
-        uint32_t todo = out->todo;
-        out->todo = 0;
+    uint32_t todo, ours = is_helper ? UINT32_MAX : ~(uint32_t)NVS_CLIENT_GPUS;
+    while ((todo = out->todo & ours)) {
+        out->todo &= ~ours;
         if (todo & NVS_CLIENT_UNANSWERED) /* before is_connected falls: the scheduler is there or expected */
             nvs_asks_lost();
         publish();
@@ -109,22 +107,24 @@ static void perform(int64_t now)
         if (todo & NVS_CLIENT_CONNECT)
             attempt(now);
     }
+    if (!is_helper)
+        nvs_work_close_gates();
 }
 
 static void lost(int64_t now)
 {
     nvs_link_close(&nvs_helper_link);
     nvs_client_lost(&nvs_helper_client, now);
-    perform(now);
+    perform(now, true);
 }
 
-void nvs_session_receive(const uint8_t *frame, int64_t now, bool may_call_driver)
+void nvs_session_receive(const uint8_t *frame, int64_t now, bool is_helper)
 {
     struct nvs_head head;
     memcpy(&head, frame, sizeof head);
     int index = nvs_client_gpu_of(&nvs_helper_client, frame, head.length);
     struct nvs_gpu *gpu = index < 0 ? NULL : &nvs_gpus[index];
-    if (head.type == NVS_BUDGET_RECALL && may_call_driver && !atomic_load(&has_left_driver))
+    if (head.type == NVS_BUDGET_RECALL && is_helper && !atomic_load(&has_left_driver))
         nvs_pools_try_refresh(); /* memory may have gone back to the card unseen */
     if (gpu)
         nvs_lock_take(&gpu->account_lock);
@@ -133,7 +133,7 @@ void nvs_session_receive(const uint8_t *frame, int64_t now, bool may_call_driver
         nvs_lock_give(&gpu->account_lock);
     if (gpu && !(todo & NVS_CLIENT_SAY_BROKEN))
         nvs_user_lines_of_frame(frame);
-    perform(now);
+    perform(now, is_helper);
 }
 
 /* False if the connection is gone. */
@@ -159,19 +159,6 @@ static bool read_messages(int64_t now)
 
 /* ---- the loop ---- */
 
-static int64_t tick_pools(int64_t now)
-{
-    if (atomic_load(&has_left_driver) || !nvs_pools_have_slack())
-        return NVS_NEVER;
-    if (now >= next_pools_ns) {
-        nvs_deputy_driver_begin();
-        nvs_pools_try_refresh();
-        nvs_deputy_driver_end();
-        next_pools_ns = now + POOL_LOOK_NS;
-    }
-    return next_pools_ns;
-}
-
 static struct nvs_seen see(struct nvs_gpu *gpu)
 {
     uint32_t news = !atomic_load(&gpu->memory_changed) ? NVS_NEWS_NONE : atomic_load(&gpu->is_urgent) ? NVS_NEWS_MUCH : NVS_NEWS_SOME;
@@ -187,17 +174,17 @@ static int64_t tick(int64_t now)
     if (nvs_real_collectives_are_used())
         nvs_client_use_collectives(&nvs_helper_client);
     nvs_client_tick(&nvs_helper_client, now, seen);
-    perform(now);
+    perform(now, true);
     for (int i = 0; i < nvs_gpu_count; i++)
         next = nvs_sooner(next, nvs_work_tick(&nvs_gpus[i], now));
     next = nvs_sooner(next, nvs_drains_tick(now));
-    perform(now); /* a lock that was released in this step may begin a move: the movers come after it */
+    perform(now, true); /* a lock that was released in this step may begin a move: the movers come after it */
     for (int i = 0; i < nvs_gpu_count; i++)
         next = nvs_sooner(next, nvs_work_move(&nvs_gpus[i], now));
-    perform(now);
+    perform(now, true);
     nvs_asks_tick();
     next = nvs_sooner(next, nvs_client_next(&nvs_helper_client));
-    return nvs_sooner(next, tick_pools(now));
+    return nvs_sooner(next, nvs_work_pools(now));
 }
 
 static void wait_for_something(int64_t next)
@@ -230,10 +217,12 @@ static void leave_driver_if_exiting(void)
 /* Runs as long as the process. */
 static void *helper(void *nothing)
 {
+    nvs_thread_name("nvshare");
     nvs_deputy_helper_began();
     for (;;) {
         nvs_wake_clear();
         leave_driver_if_exiting();
+        perform(nvs_now_ns(), true); /* what the deputy has left to us, before any message that came later */
         if (nvs_link_is_up(&nvs_helper_link) && !read_messages(nvs_now_ns()))
             lost(nvs_now_ns());
         int64_t next = tick(nvs_now_ns());

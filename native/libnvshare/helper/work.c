@@ -4,14 +4,18 @@
 #include <stdatomic.h>
 
 #include "gate/gate.h"
+#include "helper/deputy.h"
 #include "helper/drains.h"
 #include "helper/helper.h"
 #include "helper/reports.h"
+#include "helper/wake.h"
+#include "memory/pools.h"
 #include "mover/hold.h"
 #include "mover/mover.h"
 
 #define LOOK_NS NVS_MS
 #define WATCH_NS (10 * NVS_MS)
+#define POOL_LOOK_NS (100 * NVS_MS)
 
 static bool is_without_driver;
 
@@ -93,6 +97,16 @@ void nvs_work_perform(void)
         }
 }
 
+void nvs_work_close_gates(void)
+{
+    const struct nvs_client_out *out = &nvs_helper_client.out;
+    for (int i = 0; i < nvs_gpu_count; i++)
+        if (out->gpus >> i & 1 && out->gpu_todo[i] & NVS_DO_CLOSE)
+            nvs_gate_close(&nvs_gpus[i]);
+    if (out->gpus)
+        nvs_wake_helper();
+}
+
 static void arm_watch(struct nvs_gpu *gpu)
 {
     nvs_gate_watch(gpu);
@@ -156,4 +170,18 @@ int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now)
         return NVS_NEVER;
     int64_t mover = tick_mover(gpu, now), hold = tick_hold(gpu, now);
     return mover < hold ? mover : hold;
+}
+
+int64_t nvs_work_pools(int64_t now)
+{
+    static int64_t next_ns;
+    if (is_without_driver || !nvs_pools_have_slack())
+        return NVS_NEVER;
+    if (now >= next_ns) {
+        nvs_deputy_driver_begin();
+        nvs_pools_try_refresh();
+        nvs_deputy_driver_end();
+        next_ns = now + POOL_LOOK_NS;
+    }
+    return next_ns;
 }

@@ -8,6 +8,8 @@
 
 /* Does what the client machine wants done at the GPUs. */
 void nvs_work_perform(void);
+/* For the deputy: closes the gates that nvs_work_perform will close, and wakes the helper if it has something to do. */
+void nvs_work_close_gates(void);
 /* The program exits: no call to the driver from here on. */
 void nvs_work_leave_driver(void);
 void nvs_work_forked(void);
@@ -15,5 +17,7 @@ void nvs_work_forked(void);
 int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now_ns);
 /* Goes on with a move of memory, and with holding memory on the host; returns when to look again. */
 int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now_ns);
+/* Asks the driver again how much the memory pools have; returns when to ask next. */
+int64_t nvs_work_pools(int64_t now_ns);
 
 #endif

@@ -76,6 +76,15 @@ def _capability(value: object) -> str:
     return text
 
 
+def _one_of(first: str, second: str) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if value not in (first, second):
+            raise SimConfigError(f"{value!r} is neither {first!r} nor {second!r}")
+        return str(value)
+
+    return check
+
+
 def _flag(value: object) -> str:
     text = str(value).lower()
     if text not in ("0", "1", "true", "false"):
@@ -83,27 +92,9 @@ def _flag(value: object) -> str:
     return "1" if text in ("1", "true") else "0"
 
 
-def _touch(value: object) -> str:
-    if value not in ("all", "stream"):
-        raise SimConfigError(f"{value!r} is neither 'all' nor 'stream'")
-    return str(value)
-
-
 def _card(value: object) -> str:
     if str(value).lower() not in CARDS:
         raise SimConfigError(f"{value!r} is none of {', '.join(CARDS)}")
-    return str(value)
-
-
-def _prefetch(value: object) -> str:
-    if value not in ("works", "ignored"):
-        raise SimConfigError(f"{value!r} is neither 'works' nor 'ignored'")
-    return str(value)
-
-
-def _host_full(value: object) -> str:
-    if value not in ("kill", "refuse"):
-        raise SimConfigError(f"{value!r} is neither 'kill' nor 'refuse'")
     return str(value)
 
 
@@ -152,7 +143,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "host_full": Setting(
         "NVSHARE_SIM_HOST_FULL",
-        _host_full,
+        _one_of("kill", "refuse"),
         "`kill`",
         "what happens beyond that: `kill` ends the process that owns the memory, `refuse` leaves it on the card",
     ),
@@ -187,7 +178,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "prefetch": Setting(
         "NVSHARE_SIM_PREFETCH",
-        _prefetch,
+        _one_of("works", "ignored"),
         "`works`",
         "`ignored`: a prefetch succeeds and does nothing, as was reported from a full T4",
     ),
@@ -199,7 +190,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "touch": Setting(
         "NVSHARE_SIM_TOUCH",
-        _touch,
+        _one_of("all", "stream"),
         "`all`",
         "what a kernel touches: `all` managed memory of its process, or `stream` (what it can read in its duration)",
     ),
@@ -213,7 +204,8 @@ SETTINGS: dict[str, Setting] = {
         "NVSHARE_SIM_MODULE_LOAD",
         _duration,
         "0",
-        "time to load a module, during which other calls of its context wait",
+        "time to load a module, during which other calls of its context wait. If it is not 0, a module that is read "
+        "from a named pipe loads until the first byte has come",
     ),
     "nvml_memory": Setting(
         "NVSHARE_SIM_NVML_MEMORY", _flag, "1", "0: NVML answers Not Supported to questions about memory"

@@ -84,22 +84,6 @@ CUresult sim_module_load(const void *image, CUcontext context, CUmodule *made)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_module_load_file(const char *path, CUcontext context, CUmodule *module)
-{
-    FILE *file = path != NULL ? fopen(path, "rb") : NULL;
-    if (file == NULL)
-        return path == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_FILE_NOT_FOUND;
-    fseek(file, 0, SEEK_END);
-    long size = ftell(file);
-    rewind(file);
-    char *image = size > 0 ? calloc(1, (size_t)size + 8) : NULL;
-    bool complete = image != NULL && fread(image, 1, (size_t)size, file) == (size_t)size;
-    fclose(file);
-    CUresult result = complete ? sim_module_load(image, context, module) : CUDA_ERROR_INVALID_IMAGE;
-    free(image);
-    return result;
-}
-
 /* ---- kernels ---- */
 
 static uint32_t special_of(const char *name)
