@@ -29,22 +29,21 @@ class Gated(Protocol):
 
     key: int
     name: str
-    gpu: str
+    gpus: list[str]
     memory: int
-    card_size: int
+    card_sizes: list[int]
     priority: int
     weight: int
-    moves_in_bulk: bool
-    """The card has a link, and this program's library uses it."""
+    stands_at: int | None
+    """The GPU at whose closed gate its thread waits, as an index."""
 
-    @property
-    def has_work(self) -> bool:
-        """It computes, or waits to."""
+    def has_work(self, gpu: int) -> bool:
+        """It computes there, or waits to."""
 
-    def gate_opened(self) -> None:
+    def gate_opened(self, gpu: int) -> None:
         """Work that waits may begin."""
 
-    def gate_closed(self) -> None:
+    def gate_closed(self, gpu: int) -> None:
         """Work must stop."""
 
 
@@ -61,64 +60,69 @@ class Simulation(Protocol):
 
 
 class Gate:
-    """No gate: always open. The other gates are made of this one."""
-
-    is_open = True
+    """No gate: always open. The other gates are made of this one. GPUs are indices into those of the program."""
 
     def __init__(self, program: Gated, machine: Simulation) -> None:
         self._program = program
         self._machine = machine
 
+    def is_open(self, gpu: int) -> bool:
+        return True
+
     def start(self) -> None:
         """The program is there."""
         self._register(Memory(swappable=self._program.memory, contexts=1))
 
-    def want(self) -> None:
+    def want(self, gpu: int) -> None:
         """There is work from now on."""
 
-    def rest(self) -> None:
+    def rest(self, gpu: int) -> None:
         """There is none any more."""
 
     def hear(self, action: ac.Action) -> None:
         """What the scheduler says."""
 
-    def loaded(self, moved: int, took_ns: int) -> None:
-        """So much memory came back to the card, and work begins."""
+    def loaded(self, gpu: int, moved: int, took_ns: int) -> None:
+        """So much memory came back to the card in bulk, and work begins."""
 
     def _register(self, memory: Memory) -> None:
         program = self._program
-        claim = Claim(program.gpu, program.card_size, memory=memory)
-        self._machine.post(ev.ClientRegistered(program.key, f"run/{program.key}", program.name, program.name, (claim,)))
+        cards = zip(program.gpus, program.card_sizes, strict=True)
+        claims = tuple(Claim(gpu, size, memory=memory) for gpu, size in cards)
+        self._machine.post(ev.ClientRegistered(program.key, f"run/{program.key}", program.name, program.name, claims))
 
 
 class ClassicGate(Gate):
-    """As the original nvshare has it."""
-
-    is_open = False
+    """As the original nvshare has it, for one GPU."""
 
     def __init__(self, program: Gated, machine: Simulation) -> None:
         super().__init__(program, machine)
+        (self._gpu,) = program.gpus
+        self._is_open = False
         self._lock = self._draining = 0
         self._is_waiting = self._has_worked = False
         self._looks_at = 0
 
     @property
     def _memory(self) -> Memory:
-        return Memory(swappable=self._program.card_size)
+        return Memory(swappable=self._program.card_sizes[0])
 
     def start(self) -> None:
         self._register(self._memory)
 
-    def want(self) -> None:
+    def is_open(self, gpu: int) -> bool:
+        return self._is_open
+
+    def want(self, gpu: int) -> None:
         self._has_worked = True
-        if not self.is_open and not self._draining and not self._is_waiting:
+        if not self._is_open and not self._draining and not self._is_waiting:
             self._is_waiting = True
-            self._machine.post(ev.LockRequested(self._program.key, self._program.gpu, self._memory))
+            self._machine.post(ev.LockRequested(self._program.key, self._gpu, self._memory))
 
     def hear(self, action: ac.Action) -> None:
         if isinstance(action, ac.GiveLock):
-            self.is_open, self._lock, self._draining, self._is_waiting = True, action.lock, 0, False
-            self._program.gate_opened()
+            self._is_open, self._lock, self._draining, self._is_waiting = True, action.lock, 0, False
+            self._program.gate_opened(0)
             self._has_worked = True
             self._look_later()
         elif isinstance(action, ac.DropLock) and action.lock == self._lock:
@@ -128,24 +132,24 @@ class ClassicGate(Gate):
     def drained(self) -> None:
         """The last kernels before a drop have finished."""
         if self._draining:
-            again = self._program.has_work
-            self._machine.post(ev.LockReleased(self._program.key, self._program.gpu, self._draining, again))
+            again = self._program.has_work(0)
+            self._machine.post(ev.LockReleased(self._program.key, self._gpu, self._draining, again))
             self._draining, self._is_waiting = 0, again
 
     def look(self) -> None:
         """Whether there was work since the last look."""
-        if self._machine.now != self._looks_at or not self.is_open:
+        if self._machine.now != self._looks_at or not self._is_open:
             return
-        if self._has_worked or self._program.has_work:
-            self._has_worked = self._program.has_work
+        if self._has_worked or self._program.has_work(0):
+            self._has_worked = self._program.has_work(0)
             self._look_later()
         else:
             self._close()
             self.drained()
 
     def _close(self) -> None:
-        self.is_open, self._lock, self._draining = False, 0, self._lock
-        self._program.gate_closed()
+        self._is_open, self._lock, self._draining = False, 0, self._lock
+        self._program.gate_closed(0)
 
     def _look_later(self) -> None:
         self._looks_at = self._machine.now + CLASSIC_LOOK_NS
@@ -155,34 +159,43 @@ class ClassicGate(Gate):
 class NvshareGate(Gate):
     """libnvshare's client machine, on a wire that loses nothing and takes no time."""
 
-    is_open = False
-
     def __init__(self, program: Gated, machine: Simulation) -> None:
         super().__init__(program, machine)
         who = Registrant(program.key, 0, f"run/{program.key}", program.name, program.name)
-        self._scheduler = SchedulerEnd(who, [program.gpu], grace_ms=0)
+        self._scheduler = SchedulerEnd(who, program.gpus, grace_ms=0)
+        self._open = [False] * len(program.gpus)
+        self._draining: set[int] = set()
         self._wakes_at: int | None = None
 
     def start(self) -> None:
         program = self._program
-        uuid = UUID(program.gpu.removeprefix("GPU-")).bytes
+        uuids = [UUID(gpu.removeprefix("GPU-")).bytes for gpu in program.gpus]
+        cards = list(zip(uuids, program.card_sizes, strict=True))
         config = Config(priority=program.priority, weight=program.weight)
-        self._client = ClientMachine(self._machine.now, [(uuid, program.card_size)], self, config)
-        self._client.reserve(0, program.memory)
-        self._client.set_contexts(0, 1)
+        self._client = ClientMachine(self._machine.now, cards, self, config)
+        for gpu in range(len(cards)):
+            self._client.reserve(gpu, program.memory)
+            self._client.set_contexts(gpu, 1)
         self.wake()
 
-    def want(self) -> None:
-        self._client.seen[0].waiters = not self.is_open
-        if self.is_open:
-            self._client.busy(0)
+    def is_open(self, gpu: int) -> bool:
+        return self._open[gpu]
+
+    def want(self, gpu: int) -> None:
+        self._note_waiters()
+        if self._open[gpu]:
+            self._client.busy(gpu)
         else:
             self.wake()
 
-    def rest(self) -> None:
-        self._client.seen[0].waiters = 0
-        if self._client.watches(0):
-            self._client.idle(0)
+    def rest(self, gpu: int) -> None:
+        self._note_waiters()
+        if self._client.watches(gpu):
+            self._client.idle(gpu)
+
+    def _note_waiters(self) -> None:
+        for gpu in range(len(self._open)):
+            self._client.seen[gpu].waiters = gpu == self._program.stands_at
 
     def hear(self, action: ac.Action) -> None:
         frame = self._scheduler.frame_of(action)
@@ -190,12 +203,14 @@ class NvshareGate(Gate):
             self._client.receive(self._machine.now, frame)
             self.wake()
 
-    def loaded(self, moved: int, took_ns: int) -> None:
-        if self._program.moves_in_bulk:
-            self._client.moved(0, to_host=False, moved=moved, took_ns=took_ns)
+    def loaded(self, gpu: int, moved: int, took_ns: int) -> None:
+        self._client.moved(gpu, to_host=False, moved=moved, took_ns=took_ns)
 
     def drained(self) -> None:
-        self._client.drained(self._machine.now, 0, again=self._program.has_work)
+        """The last kernels have finished, at all GPUs that drain."""
+        for gpu in sorted(self._draining):
+            self._draining.remove(gpu)
+            self._client.drained(self._machine.now, gpu, again=self._program.stands_at == gpu)
         self.wake()
 
     def wake(self) -> None:
@@ -220,15 +235,16 @@ class NvshareGate(Gate):
                 self._machine.post(event)
 
     def gate_moved(self, gpu: int, is_open: bool) -> None:
-        was_open, self.is_open = self.is_open, is_open
-        self._client.seen[0].waiters = self._program.has_work and not is_open
+        was_open, self._open[gpu] = self._open[gpu], is_open
         if is_open and not was_open:
-            self._program.gate_opened()
+            self._program.gate_opened(gpu)
         elif not is_open:
-            self._program.gate_closed()
+            self._program.gate_closed(gpu)
+        self._note_waiters()
         self.watch_changed(gpu)
 
     def start_drain(self, gpu: int) -> None:
+        self._draining.add(gpu)
         self._machine.call_at(self._machine.now + DRAIN_NS, (self._program.key, "drained"))
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
@@ -238,13 +254,15 @@ class NvshareGate(Gate):
         """Nobody has a limit here."""
 
     def watch_changed(self, gpu: int) -> None:
-        if not self._program.has_work:
-            self.rest()
+        if not self._program.has_work(gpu):
+            self.rest(gpu)
 
     def disconnect(self) -> None:
         raise AssertionError("the scheduler broke the protocol")
 
-    def stop_drain(self, gpu: int) -> None: ...
+    def stop_drain(self, gpu: int) -> None:
+        self._draining.discard(gpu)
+
     def answer(self, ask: int, granted: int) -> None: ...
     def questions_lost(self) -> None: ...
     def say(self, notices: int) -> None: ...

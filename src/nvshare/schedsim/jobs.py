@@ -5,7 +5,8 @@ from nvshare.record import Record
 
 
 class Job(Record, frozen=True):
-    """One program on one card. `phases` are (GPU seconds, CPU seconds) in the order in which they come."""
+    """One program. `phases` are (GPU seconds, CPU seconds) in the order in which they come. In each phase one thread
+    submits the GPU seconds to each of its cards, one after the other; they all work at the same time."""
 
     name: str
     memory: int
@@ -17,10 +18,15 @@ class Job(Record, frozen=True):
     """Somebody waits for the end of each GPU phase: the times of these responses are kept."""
     priority: int = 0
     weight: int = DEFAULT_WEIGHT
+    more_gpus: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return (self.gpu, *self.more_gpus)
 
     @property
     def gpu_s(self) -> float:
-        """GPU time in all."""
+        """GPU time in all, on each card."""
         return sum(gpu for gpu, _ in self.phases)
 
     @property

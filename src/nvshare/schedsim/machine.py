@@ -92,7 +92,8 @@ class Machine:
         for name, model in cards.items():
             self.post(ev.GpuFound(uuids[name], model.size))
         for key, job in enumerate(jobs, 1):
-            self.programs[key] = Program(key, job, self.cards[job.gpu], uuids[job.gpu], gate, self)
+            places = {uuids[name]: self.cards[name] for name in job.gpus}
+            self.programs[key] = Program(key, job, places, gate, self)
             self.call_at(round(job.arrives_s * SECOND), (key, "start"))
 
     # What programs ask for.
@@ -135,7 +136,7 @@ class Machine:
         for card in self.cards.values():
             card.advance(self.now)
             for key in card.finished():
-                self.programs[key].finish_phase()
+                self.programs[key].finish(card)
         self._note_loaded()
         while self._calls and self._calls[0][0] <= self.now:
             key, method = heapq.heappop(self._calls)[2]
@@ -146,7 +147,8 @@ class Machine:
 
     def _call(self, program: Program, method: str) -> None:
         if method == "start":
-            self.cards[program.job.gpu].add(program.key, program.job.memory, is_loaded=self._is_plain)
+            for card in program.cards:
+                card.add(program.key, program.job.memory, is_loaded=self._is_plain)
         if not program.is_finished:
             getattr(program if hasattr(program, method) else program.gate, method)()
 
@@ -155,8 +157,8 @@ class Machine:
         while self._posted:
             event = self._posted.popleft()
             if isinstance(event, ev.ClientLeft):
-                program = self.programs[event.client]
-                self.cards[program.job.gpu].remove(event.client)
+                for card in self.programs[event.client].cards:
+                    card.remove(event.client)
             actions = self.node.handle(self.now, event)
             for observe in self.observers:
                 observe(self.now, actions)
@@ -167,9 +169,8 @@ class Machine:
 
     def _note_loaded(self) -> None:
         for key, (_, doing) in list(self._doing.items()):
-            if doing == "loading" and not self.cards[self.programs[key].job.gpu].is_loading(key):
-                self.note_doing(key, "computing")
-                self.programs[key].loaded()
+            if doing == "loading":
+                self.programs[key].look_at_loads()
 
     def _outcome(self) -> Outcome:
         jobs = tuple(

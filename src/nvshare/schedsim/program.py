@@ -21,18 +21,18 @@ class ObservedSimulation(Simulation, Protocol):
 
 
 class Program:
-    """One process. Its key is its client id."""
+    """One process. Its key is its client id, `places` are its cards by UUID: the names that the scheduler knows."""
 
-    def __init__(self, key: int, job: Job, card: Card, gpu: str, gate: GateName, machine: ObservedSimulation) -> None:
+    def __init__(
+        self, key: int, job: Job, places: dict[str, Card], gate: GateName, machine: ObservedSimulation
+    ) -> None:
         self.key = key
         self.job = job
         self.name = job.name
-        self.gpu = gpu
-        """The card's name to the scheduler: its UUID."""
+        self.gpus, self.cards = list(places), list(places.values())
         self.memory = job.memory
-        self.card_size = card.model.size
+        self.card_sizes = [card.model.size for card in self.cards]
         self.priority, self.weight = job.priority, job.weight
-        self.moves_in_bulk = card.model.link is not None
         self.is_finished = False
         self.longest_wait = 0
         self.turns = 0
@@ -40,19 +40,19 @@ class Program:
         """If the job is interactive, how long each GPU phase took, from when there was work until it was done."""
         self.pause_s = 0.0
         """The length of the present pause, or else the last one."""
+        self.stands_at: int | None = None
         self.gate = GATES[gate](self, machine)
-        self._card = card
         self._machine = machine
         self._phases: deque[tuple[float, float]] = deque(job.phases)
-        self._work: float | None = None
-        """What is left of the present GPU phase; None between two."""
+        self._work: list[float | None] = [None] * len(places)
+        """What is left of the present GPU phase at each card; None: nothing."""
+        self._computes = [False] * len(places)
         self._waits_since = self._wanted_at = 0
-        self._loads: tuple[int, float] | None = None
-        """When the memory that is brought back began to come, and how much of it was on the card then."""
+        self._loads: list[tuple[int, float] | None] = [None] * len(places)
+        """When the memory that is brought back in bulk began to come, and how much of it was on the card then."""
 
-    @property
-    def has_work(self) -> bool:
-        return self._work is not None
+    def has_work(self, gpu: int) -> bool:
+        return self._computes[gpu] or self.stands_at == gpu
 
     # What the program does.
 
@@ -63,21 +63,25 @@ class Program:
 
     def compute(self) -> None:
         """The next GPU phase begins."""
-        self._work, self._wanted_at = self._phases[0][0], self._machine.now
-        self.gate.want()
-        if self.gate.is_open:
-            self._begin()
-        else:
-            self._note_waiting()
+        self._work, self._wanted_at = [self._phases[0][0]] * len(self.cards), self._machine.now
+        self._submit()
+        for gpu in range(len(self.cards)):
+            if self.has_work(gpu):
+                self.gate.want(gpu)
 
-    def finish_phase(self) -> None:
-        """All work of a GPU phase is done."""
-        self._card.pause(self._machine.now, self.key)
-        self._work = None
+    def finish(self, card: Card) -> None:
+        """All work of a GPU phase is done at one of its cards."""
+        gpu = self.cards.index(card)
+        card.pause(self._machine.now, self.key)
+        self._work[gpu], self._computes[gpu] = None, False
+        if any(work is not None for work in self._work):
+            self.gate.rest(gpu)
+            self._note_doing()
+            return
         if self.job.is_interactive:
             self.responses.append(self._machine.now - self._wanted_at)
         self.pause_s = self._phases.popleft()[1]
-        self.gate.rest()
+        self.gate.rest(gpu)
         self._machine.note_doing(self.key, "thinking")
         self._later(self.pause_s, "think_no_more")
 
@@ -93,41 +97,66 @@ class Program:
         self.turns += isinstance(action, ac.GiveLock)
         self.gate.hear(action)
 
-    def loaded(self) -> None:
-        """All its memory is on the card."""
-        if self._loads is not None:
-            began, resident = self._loads
-            self._loads = None
-            self.gate.loaded(round(self.memory - resident), self._machine.now - began)
+    def look_at_loads(self) -> None:
+        """Whether all its memory is on a card whose memory was not."""
+        for gpu, load in enumerate(self._loads):
+            if load is not None and not self.cards[gpu].is_loading(self.key):
+                self._loads[gpu] = None
+                began, resident = load
+                self.gate.loaded(gpu, round(self.memory - resident), self._machine.now - began)
+        if not self._is_loading:
+            self._machine.note_doing(self.key, "computing")
 
     # What its gate does.
 
-    def gate_opened(self) -> None:
-        if self._work is not None:
-            self._begin()
+    def gate_opened(self, gpu: int) -> None:
+        self._submit()
 
-    def gate_closed(self) -> None:
-        if self._work is not None:
-            self._work = self._card.pause(self._machine.now, self.key)
-            self._loads = None
-            self._note_waiting()
+    def gate_closed(self, gpu: int) -> None:
+        if self._computes[gpu]:
+            self._work[gpu] = self.cards[gpu].pause(self._machine.now, self.key)
+            self._computes[gpu], self._loads[gpu] = False, None
+        self._submit()
 
     # Small steps.
 
-    def _begin(self) -> None:
-        assert self._work is not None
-        if self._waits_since:
+    def _submit(self) -> None:
+        """The thread submits what is left, card by card, up to the first closed gate."""
+        self.stands_at = None
+        for gpu, work in enumerate(self._work):
+            if work is None or self._computes[gpu]:
+                continue
+            if not self.gate.is_open(gpu):
+                self.stands_at = gpu
+                break
+            self._begin(gpu, work)
+        self._note_wait()
+        if any(work is not None for work in self._work):
+            self._note_doing()
+
+    def _begin(self, gpu: int, work: float) -> None:
+        card = self.cards[gpu]
+        tenant = card.tenants[self.key]
+        if card.model.link is not None and tenant.is_loading and tenant.touched == tenant.size:
+            self._loads[gpu] = (self._machine.now, tenant.resident)
+        card.begin(self._machine.now, self.key, work)
+        self._computes[gpu] = True
+
+    def _note_wait(self) -> None:
+        if self.stands_at is not None:
+            self._waits_since = self._waits_since or self._machine.now
+        elif self._waits_since:
             self.longest_wait = max(self.longest_wait, self._machine.now - self._waits_since)
             self._waits_since = 0
-        tenant = self._card.tenants[self.key]
-        if tenant.is_loading and tenant.touched == tenant.size:
-            self._loads = (self._machine.now, tenant.resident)
-        self._card.begin(self._machine.now, self.key, self._work)
-        self._machine.note_doing(self.key, "loading" if self._card.is_loading(self.key) else "computing")
 
-    def _note_waiting(self) -> None:
-        self._waits_since = self._waits_since or self._machine.now
-        self._machine.note_doing(self.key, "waiting")
+    def _note_doing(self) -> None:
+        computes: Doing = "loading" if self._is_loading else "computing"
+        self._machine.note_doing(self.key, computes if any(self._computes) else "waiting")
+
+    @property
+    def _is_loading(self) -> bool:
+        cards = zip(self.cards, self._computes, strict=True)
+        return any(computes and card.is_loading(self.key) for card, computes in cards)
 
     def _later(self, seconds: float, method: str) -> None:
         self._machine.call_at(self._machine.now + round(seconds * SECOND), (self.key, method))
