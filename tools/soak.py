@@ -32,6 +32,7 @@ def play_week(seed: int, clients: int, days: int) -> int:
                 f" {hour.memory_bytes / (1 << 20):.1f} MiB",
                 flush=True,
             )
+            longest_s = 0.0
     week.end()
     print(f"{clients} clients, {days} days in {time.monotonic() - began:.0f} s, seed {seed}")
     assert settled is not None

@@ -220,7 +220,7 @@ def test_hours_with_many_clients_end_with_all_agreed_and_nothing_left() -> None:
     week = Week(2, clients=200)
     hours = list(week.hours(6))
     assert max(hour.clients for hour in hours) == 200
-    assert max(hour.longest_wait_s for hour in hours) > 3600
+    assert all(hour.longest_wait_s > 3600 for hour in hours[1:])  # not only until the first ones have finished
     assert hours[-1].memory_bytes - hours[0].memory_bytes < MIB
     week.end()
 

@@ -1,6 +1,6 @@
 """A machine with thousands of clients for days of its time: waits of hours, and nothing that grows.
 
-About fifteen times an hour a client begins to compute. It needs most of a GPU for about 20 minutes, so the queues are
+About twenty times an hour a client begins to compute. It needs most of a GPU for about 20 minutes, so the queues are
 hours long. A fault happens every few hours; a killed process is replaced. Clients are libnvshare's own machine, as in
 every world."""
 
@@ -16,10 +16,10 @@ from nvshare.schedsim.worlds.process import GpuUse, Process
 from nvshare.schedsim.worlds.world import GPUS, LONG_QUANTUM_NS, World
 
 HOUR = 3600 * SECOND
-PAUSE_NS = 10 * HOUR
-"""A client considers computing so often, on average."""
-BEGINNINGS_PER_PAUSE = 150
-"""By all clients, and by at most this share of them."""
+BEGINNINGS_PER_HOUR = 20
+"""Of all clients together, however many there are: less, and nobody would wait once the first ones have finished."""
+FIRST_BEGINNINGS = 150
+"""How many clients begin at once, at the start; at most this share of them."""
 MAX_SHARE = 0.2
 COMPUTE_NS = 1200 * SECOND
 FAULT_NS = 3 * HOUR
@@ -43,7 +43,10 @@ class Week(World):
     is_paranoid = False
 
     def __init__(self, seed: int, clients: int) -> None:
-        self._population = clients
+        self._share = min(MAX_SHARE, FIRST_BEGINNINGS / clients)
+        """How often a client computes when it considers to."""
+        self._pause_ns = int(clients * self._share / BEGINNINGS_PER_HOUR * HOUR)
+        """How long it rests before, on average."""
         super().__init__(seed)
         while len(self.processes) < clients:
             self.spawn()
@@ -106,9 +109,9 @@ class Week(World):
         (use,) = process.uses.values()
         if use.has_work:
             process.do(lambda: self._finish(process, use))
-        elif self.chance.random() < min(MAX_SHARE, BEGINNINGS_PER_PAUSE / self._population):
+        elif self.chance.random() < self._share:
             process.do(lambda: self._begin(process, use))
-        pause = COMPUTE_NS if use.has_work else 2 * PAUSE_NS
+        pause = COMPUTE_NS if use.has_work else 2 * self._pause_ns
         self.timeline.at(self.chance.randrange(pause), lambda: self._live(process))
 
     def _begin(self, process: Process, use: GpuUse) -> None:
