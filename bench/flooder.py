@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from nvshare.wire.codec import encode
 NOBODY = 65534
 RUN = b"flood" + bytes(11)
 FRAMES = 200
+STOPPED_S = 0.1
 
 
 def become_nobody() -> None:
@@ -34,8 +37,11 @@ def flooding() -> None:
     print("flooding", flush=True)
 
 
-def send_for_ever(path: Path, clients: int, frames: list[bytes], *, own_limit: int = 0) -> None:
-    """Registered clients, all of which send these frames again and again and read what they are sent."""
+def send_for_ever(
+    path: Path, clients: int, frames: list[bytes], *, own_limit: int = 0, piece: int | None = None
+) -> None:
+    """Registered clients, all of which send these frames again and again and read what they are sent; with `piece`,
+    so many bytes at a time, and none before each."""
     words = b"".join(frames)
     poll = select.poll()
     sockets: dict[int, socket.socket] = {}
@@ -55,11 +61,32 @@ def send_for_ever(path: Path, clients: int, frames: list[bytes], *, own_limit: i
                 if events & select.POLLIN:
                     one.recv(1 << 16)
                 if events & select.POLLOUT:
-                    rest[descriptor] = rest[descriptor][one.send(rest[descriptor]) :] or words
+                    if piece:
+                        one.send(b"")
+                    rest[descriptor] = rest[descriptor][one.send(rest[descriptor][:piece]) :] or words
             except BlockingIOError:
                 pass
             except OSError:
                 poll.unregister(descriptor)
+
+
+def stopped_again_and_again() -> None:
+    """This process is stopped (SIGSTOP) half of the time from now on, by a child that ends with it."""
+    flooder = os.getpid()
+    if os.fork():
+        return
+    while os.getppid() == flooder:
+        os.kill(flooder, signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        os.kill(flooder, signal.SIGCONT)
+        time.sleep(STOPPED_S)
+    os._exit(0)
+
+
+def send_and_be_stopped(path: Path, clients: int, frames: list[bytes]) -> None:
+    """Frames in pieces, so that most connections are in the middle of one when the process is stopped."""
+    stopped_again_and_again()
+    send_for_ever(path, clients, frames, piece=7)
 
 
 def connect_for_ever(path: Path, words: bytes, *, hears: bool) -> None:
@@ -159,6 +186,8 @@ def main() -> None:
         "broken frames": lambda: connect_for_ever(path, b"\0" * 64, hears=False),
         "pings": lambda: send_for_ever(path, clients, [encode(wire.Ping(0))] * FRAMES),
         "unread answers": lambda: stay_for_ever(path, registration + encode(wire.Ping(0)) * 30_000, clients),
+        "single bytes": lambda: send_for_ever(path, clients, updates, piece=1),
+        "stopped senders": lambda: send_and_be_stopped(path, clients, updates),
         "half frames": lambda: stay_for_ever(path, registration + registration[:9], clients),
         "descriptors": lambda: pass_for_ever(path),
         "scrapes": lambda: scrape_for_ever(port, clients),

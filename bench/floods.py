@@ -3,7 +3,9 @@
 The victim is a client of this user. It asks for the lock of a GPU of its own and gives it back, SAMPLES times. The
 flood comes from a process of another user (nobody), so this needs root. `quiet_p99_ms` is the same wait without a
 flood, in the same run. The bounds: p50 is at most 20 times that, a client that the flood starves exceeds it by far; and
-p99 is at most 50 ms, unless the machine is so busy that the client waits long without a flood too."""
+p99 is at most 50 ms, unless the machine is so busy that the client waits long without a flood too. `own_p99_ms` is the
+processor time that the scheduler used while the client waited. Other load hardly changes it: it is at most 50 ms on
+every machine."""
 
 from __future__ import annotations
 
@@ -30,6 +32,8 @@ QUIET_P99_MS = 3.0
 MAX_RATIO = 20.0
 SAMPLES = 400
 PAUSE_S = 0.005
+CPUCLOCK_SCHED = 2
+"""Of the clock of another process's processor time (clock_getcpuclockid)."""
 FLOODS = {
     "memory updates": 900,
     "lock requests": 900,
@@ -41,6 +45,8 @@ FLOODS = {
     "pings": 900,
     "unread answers": 200,
     "half frames": 200,
+    "single bytes": 900,
+    "stopped senders": 200,
     "descriptors": 1,
     "scrapes": 32,
 }
@@ -73,11 +79,12 @@ def rows() -> Iterator[dict[str, Any]]:
 def _measure(daemon: Scheduler, kind: str, clients: int, port: int) -> dict[str, Any]:
     victim = BenchClient(daemon.socket, bytes(16), gpu=7)
     victim.hear(wire.SchedOn)
-    quiet = _waits(victim)
+    quiet, _ = _waits(victim, daemon.pid)
     with flood(daemon, kind, clients, port):
-        waits = _waits(victim)
+        waits, own = _waits(victim, daemon.pid)
     victim.socket.close()
     quiet_p99, p50, p99 = quantiles(quiet, n=100)[98], quantiles(waits, n=100)[49], quantiles(waits, n=100)[98]
+    own_p99 = quantiles(own, n=100)[98]
     return {
         "bench": "floods",
         "flood": kind,
@@ -86,30 +93,35 @@ def _measure(daemon: Scheduler, kind: str, clients: int, port: int) -> dict[str,
         "p50_ms": round(p50, 1),
         "p99_ms": round(p99, 1),
         "worst_ms": round(max(waits), 1),
-        **verdict(quiet_p99, p50, p99),
+        "own_p99_ms": round(own_p99, 1),
+        "own_worst_ms": round(max(own), 1),
+        **verdict(quiet_p99, p50, p99, own_p99),
     }
 
 
-def verdict(quiet_p99: float, p50: float, p99: float) -> dict[str, Any]:
-    """p99 fails the run only on a quiet machine; otherwise it is a goal."""
+def verdict(quiet_p99: float, p50: float, p99: float, own_p99: float) -> dict[str, Any]:
+    """p99 fails the run only on a quiet machine; otherwise it is a goal. The scheduler's own part of it always may."""
     row = bounded(p50, quiet_p99, MAX_RATIO)
     is_in_time = p99 <= WANTED_P99_MS
-    row["ok"] = row["ok"] and (is_in_time or quiet_p99 > QUIET_P99_MS)
+    row["ok"] = row["ok"] and (is_in_time or quiet_p99 > QUIET_P99_MS) and own_p99 <= WANTED_P99_MS
     return {**row, "wanted_p99_ms": WANTED_P99_MS, **goal(is_in_time)}
 
 
-def _waits(victim: BenchClient) -> list[float]:
-    """From REQ_LOCK to LOCK_OK, in milliseconds."""
-    waits = []
+def _waits(victim: BenchClient, scheduler_pid: int) -> tuple[list[float], list[float]]:
+    """From REQ_LOCK to LOCK_OK, in milliseconds; and of these the scheduler's processor time."""
+    waits, own = [], []
+    clock = (~scheduler_pid << 3) | CPUCLOCK_SCHED
     for _ in range(SAMPLES):
+        used_ns = time.clock_gettime_ns(clock)
         began = time.monotonic()
         victim.socket.sendall(encode(wire.ReqLock(0, 1, GIB, 0)))
         lock = victim.hear(wire.LockOk)
         waits.append((time.monotonic() - began) * 1000)
+        own.append((time.clock_gettime_ns(clock) - used_ns) / 1e6)
         assert isinstance(lock, wire.LockOk)
         victim.socket.sendall(encode(wire.LockReleased(0, False, lock.lock)))
         time.sleep(PAUSE_S)  # a sample each few milliseconds, so that the samples cover the whole flood
-    return waits
+    return waits, own
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from libnvshare.restless import Restless
 
 FLOODED = {"memory updates": 900, "lock requests": 900, "idle and busy": 900, "budget questions": 300}
 CONNECTING = {"connections": 1, "registrations": 1, "broken frames": 1}
-HOSTILE = {"pings": 900, "unread answers": 200, "half frames": 200, "descriptors": 1}
+HOSTILE = {"pings": 900, "unread answers": 200, "descriptors": 1}
+PIECES = {"half frames": 200, "single bytes": 900, "stopped senders": 200}
 QUIET_S = 1.0
 LIMIT = 4 * GIB
 CONTEXT = 1 * MIB
@@ -78,8 +79,14 @@ def floods_of_connections(place: Path, seconds: float) -> Result:
 
 
 def hostile_peers(place: Path, seconds: float) -> Result:
-    """14: peers that do not read, stop in the middle of a frame, or pass descriptors whose close takes long."""
-    return _floods(place, seconds / 4, HOSTILE)
+    """14: peers that send PINGs, do not read, or pass descriptors whose close takes long."""
+    return _floods(place, seconds / 3, HOSTILE)
+
+
+def pieces_of_frames(place: Path, seconds: float) -> Result:
+    """14: peers that send half a frame and then nothing, no byte or a single one at a time, or are stopped (SIGSTOP)
+    again and again in the middle of a frame."""
+    return _floods(place, seconds / 3, PIECES)
 
 
 def stopped_scheduler(place: Path, seconds: float) -> Result:
@@ -216,4 +223,5 @@ LOADS: dict[str, tuple[str, Load]] = {
     "11": ("cancelled threads", cancelled_threads),
     "13": ("floods of connections", floods_of_connections),
     "14": ("hostile peers", hostile_peers),
+    "14b": ("pieces of frames", pieces_of_frames),
 }

@@ -37,10 +37,14 @@ def test_a_load_finds_the_scheduler_that_it_once_hurt(
 
 
 def test_a_flood_is_judged_by_its_p99_on_a_quiet_machine_only() -> None:
-    assert verdict(1, 2, 49)["ok"] is True
-    assert verdict(1, 2, 51)["ok"] is False
-    assert verdict(20, 25, 80) | {"goal": ""} == verdict(20, 25, 80) | {"goal": "", "ok": True}
-    assert verdict(1, 30, 40)["ok"] is False  # p50 is more than 20 times the quiet figure
+    assert verdict(1, 2, 49, 5)["ok"] is True
+    assert verdict(1, 2, 51, 5)["ok"] is False
+    assert verdict(20, 25, 80, 5) | {"goal": ""} == verdict(20, 25, 80, 5) | {"goal": "", "ok": True}
+    assert verdict(1, 30, 40, 5)["ok"] is False  # p50 is more than 20 times the quiet figure
+
+
+def test_a_flood_is_judged_by_the_schedulers_own_time_on_every_machine() -> None:
+    assert verdict(20, 25, 80, 51)["ok"] is False
 
 
 def test_a_client_that_got_no_turn_at_all_waited_for_ever() -> None:

@@ -5,8 +5,11 @@ import contextlib
 import random
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +18,24 @@ from hypothesis import strategies as st
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import ENTRY_LAYOUT, encode
 from support.client import GIB, WireClient, entry, registration
-from support.daemon import Daemon
+from support.daemon import Daemon, clean_environment
 
 ABSURD = (1 << 56) + 1
 REGISTER_SIZE = len(encode(registration()))
 
 
 PATIENCE_S = 1
+STOPPED_HOLDER = """
+import os, signal, sys
+from nvshare.wire.codec import encode
+from nvshare.wire.messages import MemUpdate
+from support.client import GIB, WireClient, entry
+peer = WireClient(sys.argv[1]).register(entry(9))
+peer.take_lock(10 * GIB)
+peer.send_bytes(encode(MemUpdate(0, 1, GIB, 0))[:7])
+print("holds the lock", flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +143,34 @@ def test_half_a_frame_then_silence_is_closed(daemon: Daemon, bystander: WireClie
         peer.send_bytes(encode(wire.ReqLock(0, 0, 0, 0))[:7])
         peer.wait_closed()
     daemon.log.wait_for("half a frame, then silence")
+
+
+def test_a_holder_that_is_stopped_in_the_middle_of_a_frame_is_closed_and_the_next_one_runs(
+    daemon: Daemon, bystander: WireClient
+) -> None:
+    command = [sys.executable, "-c", STOPPED_HOLDER, daemon.socket]
+    environment = clean_environment()
+    environment["PYTHONPATH"] += f":{Path(__file__).parents[1]}"
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as stopped,
+        daemon.client().register(entry(9)) as other,
+    ):
+        try:
+            assert stopped.stdout is not None
+            assert stopped.stdout.readline() == b"holds the lock\n"
+            other.request(10 * GIB)
+            other.hear_until(wire.LockOk)
+        finally:
+            stopped.kill()
+    daemon.log.wait_for(rf"Closing .* of pid {stopped.pid} .*half a frame, then silence")
+
+
+def test_frames_may_come_in_single_bytes_with_empty_writes_between_them(daemon: Daemon, bystander: WireClient) -> None:
+    with daemon.client() as peer:
+        for number in encode(registration(entry(9))) + encode(wire.ReqLock(0, 1, GIB, 0)):
+            peer.socket.send(b"")
+            peer.send_bytes(bytes([number]))
+        peer.hear_until(wire.LockOk)
 
 
 def test_a_slow_peer_whose_frames_do_get_finished_is_not_closed(daemon: Daemon, bystander: WireClient) -> None:
