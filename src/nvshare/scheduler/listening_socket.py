@@ -25,6 +25,14 @@ class ListeningSocket:
         self.socket = _bind(path, mode)
         self._inode = path.stat().st_ino
 
+    @property
+    def refuses_descriptors(self) -> bool:
+        """Whether the kernel lets no peer pass descriptors to its connections."""
+        try:
+            return self.socket.getsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS) == 0
+        except OSError:
+            return False
+
     def is_at_path(self) -> bool:
         """Whether the path still leads to this socket."""
         try:
@@ -115,6 +123,6 @@ def _bind(path: Path, mode: int) -> socket.socket:
 def _refuse_descriptors(listening: socket.socket) -> None:
     """Nobody passes descriptors to us (SCM_RIGHTS). Whoever reads bytes without taking the descriptors beside them
     closes those, and waits for as long as SO_LINGER of a passed socket says: one peer could stop the scheduler.
-    Accepted connections inherit this. Kernels before 6.16 do not have it."""
+    Accepted connections inherit this. Kernels before 6.16 do not have it (passed_descriptors)."""
     with contextlib.suppress(OSError):
         listening.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)

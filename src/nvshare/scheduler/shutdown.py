@@ -9,6 +9,7 @@ from nvshare.journal import Step
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.instance_lock import InstanceLock
 from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.passed_descriptors import GuardedProtocol
 
 EXIT_INTERNAL_ERROR = 70
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -82,6 +83,9 @@ class Shutdown:
             return
         if isinstance(error, asyncio.CancelledError):
             return  # An operator was connected when the shutdown was requested.
+        protocol = context.get("protocol")
+        if isinstance(protocol, GuardedProtocol) and protocol.is_refused:
+            return
         if isinstance(error, OSError):
             log.warning(f"{context.get('message')}: {error}")
             return

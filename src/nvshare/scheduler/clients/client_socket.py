@@ -12,6 +12,7 @@ from nvshare.config import ConfigError
 from nvshare.inotify import Inotify
 from nvshare.scheduler.listening_socket import BACKLOG, ListeningSocket
 from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.passed_descriptors import guarded_from_descriptors
 from nvshare.scheduler.shutdown import Shutdown
 
 RETRY_S = 0.05
@@ -20,7 +21,7 @@ RETRY_S = 0.05
 class ClientSocket:
     """Listens at the path until it is closed, even if the path is removed meanwhile."""
 
-    def __init__(self, path: Path, connection: Callable[[], asyncio.BaseProtocol], shutdown: Shutdown) -> None:
+    def __init__(self, path: Path, connection: Callable[[], asyncio.BufferedProtocol], shutdown: Shutdown) -> None:
         self._path = path
         self._connection = connection
         self._shutdown = shutdown
@@ -46,7 +47,9 @@ class ClientSocket:
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_unix_server(self._connection, sock=self._listening.socket, backlog=BACKLOG)
+        listening = self._listening
+        make = self._connection if listening.refuses_descriptors else guarded_from_descriptors(self._connection)
+        server = await loop.create_unix_server(make, sock=listening.socket, backlog=BACKLOG)
         self._servers.append(server)
 
     def _watch(self) -> None:

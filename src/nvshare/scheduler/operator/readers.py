@@ -17,6 +17,7 @@ from nvshare.scheduler.clients.connection_admission import Account
 from nvshare.scheduler.listening_socket import ListeningSocket
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.operator.control import Control
+from nvshare.scheduler.passed_descriptors import guarded_from_descriptors
 from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send
 from nvshare.unix_socket import peer_credentials
 
@@ -36,7 +37,12 @@ async def listen(path: Path, control: Control) -> tuple[ListeningSocket | None, 
         log.warning(f"{error}. Only operators can read the status")
         return None, None
     serve = guarded(Readers(control).serve, "reader's")
-    return listening, await asyncio.start_unix_server(serve, sock=listening.socket, limit=admin.MAX_LINE)
+
+    def connection() -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=admin.MAX_LINE), serve)
+
+    make = connection if listening.refuses_descriptors else guarded_from_descriptors(connection)
+    return listening, await asyncio.get_running_loop().create_unix_server(make, sock=listening.socket)
 
 
 class Readers:
