@@ -19,6 +19,11 @@ class Admission:
         self._turns = turns
         self._memory = memory
 
+    def has_room(self, seat: Seat) -> bool:
+        """The GPU could take it now: it fits, or would be alone."""
+        turns = self._turns
+        return not turns.waits.is_held and (turns.is_empty or self._memory.fits(seat.need))
+
     def admit(self, now: int) -> list[Seat]:
         """Let in all who may come in; they are returned in that order."""
         turns, order = self._turns, self._turns.queue.order

@@ -60,7 +60,7 @@ class Gpu:
         self._admission = Admission(settings, self.turns, self.memory)
         self._thrashing = Thrashing(settings, self.turns, self.memory)
         self._host_memory = HostMemory(self.turns, self.memory)
-        self.notices = Notices(settings, self.turns, self.memory)
+        self.notices = Notices(settings, self.turns, self.memory, self._admission)
 
     @property
     def rule(self) -> QuantumRule:
@@ -206,7 +206,7 @@ class Gpu:
     # For gangs (core.gangs): `seat` is a member that waits and is first here.
 
     def has_room(self, seat: Seat) -> bool:
-        return not self.turns.waits.is_held and (self.turns.is_empty or self.memory.fits(seat.need))
+        return self._admission.has_room(seat)
 
     def may_let_in(self, seat: Seat) -> bool:
         """There is room, and nobody before it: since room was made, somebody may wait again (core.host_memory)."""

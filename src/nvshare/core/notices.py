@@ -9,6 +9,7 @@ from nvshare.core.actions import (
     TellCapacity,
     TellContended,
 )
+from nvshare.core.admission import Admission
 from nvshare.core.host_memory import who_blocks
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import Settings
@@ -19,10 +20,11 @@ from nvshare.core.turns import Turns
 class Notices:
     """Tells one GPU's clients. A long wait is reported once, when it has lasted for `long_wait_ns`."""
 
-    def __init__(self, settings: Settings, turns: Turns, memory: MemoryPlanner) -> None:
+    def __init__(self, settings: Settings, turns: Turns, memory: MemoryPlanner, admission: Admission) -> None:
         self._long_wait_ns = settings.long_wait_ns
         self._turns = turns
         self._memory = memory
+        self._admission = admission
 
     def tell_capacity(self, seat: Seat, out: list[Action]) -> None:
         """Tell a client what it may use of the card, if that is new to it.
@@ -69,7 +71,7 @@ class Notices:
         seat = turns.queue.first()
         if seat is None or not seat.is_entering or seat.follows:
             return
-        has_room = not turns.waits.is_held and (turns.is_empty or self._memory.fits(seat.need))
+        has_room = self._admission.has_room(seat)
         if has_room and seat.told_wait:
             seat.told_wait = False
             out.append(AnnounceRoom(seat.client, turns.uuid))
