@@ -102,7 +102,7 @@ class Change(Record, frozen=True):
     """What a step changed for a client, for who draws it; None: it does not concern this kind of change."""
 
     time: float
-    change: Literal["registered", "left", "waiting", "running", "dropping", "ended", "moved", "limit"]
+    change: Literal["registered", "left", "waiting", "running", "idle", "busy", "dropping", "ended", "moved", "limit"]
     client: str | None = None
     gpu: str | None = None
     place: int | None = None
@@ -132,6 +132,8 @@ _CHANGES: dict[type[Event | Action], Callable[[float, Any], Change]] = {
         moved_bytes=it.moved,
         took_seconds=it.took_ns / SECOND,
     ),
+    ev.WorkFinished: lambda time, it: Change(time, "idle", client_name(it.client), it.gpu),
+    ev.WorkResumed: lambda time, it: Change(time, "busy", client_name(it.client), it.gpu),
     ac.QueueClient: lambda time, it: Change(time, "waiting", client_name(it.client), it.gpu, it.place),
     ac.GiveLock: lambda time, it: Change(time, "running", client_name(it.client), it.gpu),
     ac.DropLock: lambda time, it: Change(time, "dropping", client_name(it.client), it.gpu, cause=it.cause),

@@ -2,15 +2,21 @@
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
@@ -52,3 +58,15 @@ def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
     yield running
     running.process.terminate()
     assert running.process.wait(10) == 0
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium")
+    assert chromium, "the browser tests need chromium (apt-get install chromium), or NVSHARE_TEST_NO_BROWSER=1"
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield launched
+        launched.close()

@@ -1,10 +1,7 @@
 """The live page in a real browser: what a person sees, on a desk and on a phone, by day and by night."""
 
 import os
-import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,23 +14,7 @@ from web.players import CARDS, Player
 Scheduler = Any
 SHUT = os.environ.get("NVSHARE_TEST_NO_BROWSER") == "1"
 pytestmark = pytest.mark.skipif(SHUT, reason="NVSHARE_TEST_NO_BROWSER=1")
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium")
-    assert chromium, "the browser tests need chromium (apt-get install chromium), or NVSHARE_TEST_NO_BROWSER=1"
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture
@@ -145,7 +126,7 @@ def test_a_limit_that_changes_is_seen_in_the_table_and_told(page: Any, scheduler
         limited.ask()
         row = page.locator("tr", has_text="limited")
         row.locator("td", has_text="none").wait_for()
-        client = row.locator("small").inner_text().split(" ")[0]
+        client = row.locator("td.who small").inner_text().split(" ")[0]
         operator_client.ask(scheduler.operator_socket, admin.SetLimit(client, 3 << 30))
         row.locator("td", has_text="3.0 GiB").wait_for()
         page.locator("#log li.limit", has_text="Memory limit changed").wait_for()
@@ -176,50 +157,6 @@ def test_a_scheduler_that_goes_away_is_said_so(page: Any, scheduler: Scheduler) 
     page.locator("#headline.bad", has_text="does not answer").wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_readable_on_a_phone(browser: Any, scheduler: Scheduler, scheme: str, tmp_path: Path) -> None:
-    phone = browser.new_page(viewport={"width": 375, "height": 720}, color_scheme=scheme)
-    phone.goto(scheduler.url)
-    with Player(scheduler.socket, "a-name-as-long-as-names-may-be-0123456789", gib=1) as player:
-        player.ask()
-        phone.locator("td.who").wait_for()
-        assert phone.evaluate("document.documentElement.scrollWidth") <= 375
-        ground, ink = phone.evaluate(
-            "(() => { const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]; })()"
-        )
-        assert (_brightness(ground) > _brightness(ink)) == (scheme == "light")
-        assert abs(_brightness(ground) - _brightness(ink)) > 120
-    phone.close()
-
-
-WIDTHS = (320, 375, 768, 900, 1024, 1440, 2560)
-
-
-@pytest.mark.parametrize(("cards", "programs"), [(1, 0), (1, 2), (2, 10), (2, 60)])
-def test_nothing_overflows_and_no_text_becomes_a_column_of_letters(
-    browser: Any, scheduler: Scheduler, cards: int, programs: int
-) -> None:
-    with ExitStack() as stack:
-        for number in range(programs):
-            name = f"a-program-with-a-long-name-{number}"
-            stack.enter_context(Player(scheduler.socket, name, gib=9, card=number % cards)).ask()
-        page = browser.new_page()
-        stack.callback(page.close)
-        page.goto(scheduler.url)
-        page.locator("#headline", has_text="up ").wait_for()
-        if programs:
-            page.wait_for_function(f"document.querySelectorAll('td.who').length === {programs}")
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 900})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            narrow = page.evaluate(
-                """() => [...document.querySelectorAll("td, .queue, h2, #overview li")]
-                    .filter((one) => one.offsetParent && one.offsetHeight > Math.max(120, 3 * one.offsetWidth))
-                    .map((one) => one.textContent)"""
-            )
-            assert narrow == [], width
-
-
 def test_gpus_are_listed_before_their_details(page: Any, scheduler: Scheduler) -> None:
     with Player(scheduler.socket, "one", gib=4) as first, Player(scheduler.socket, "two", gib=4, card=1):
         first.ask()
@@ -237,8 +174,3 @@ def test_a_page_without_a_connection_is_greyed(page: Any, scheduler: Scheduler) 
 def _is_fault(message: Any) -> bool:
     """The browser's own words about a connection that was lost are no fault of the page."""
     return message.type == "error" and "net::ERR" not in message.text
-
-
-def _brightness(colour: str) -> float:
-    parts = [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
-    return sum(parts) / 3

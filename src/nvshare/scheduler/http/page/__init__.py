@@ -7,6 +7,10 @@ from importlib.resources import files
 ASSETS = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/card.js": ("card.js", "text/javascript; charset=utf-8"),
+    "/dom.js": ("dom.js", "text/javascript; charset=utf-8"),
+    "/memory_bar.js": ("memory_bar.js", "text/javascript; charset=utf-8"),
+    "/overview.js": ("overview.js", "text/javascript; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/model.js": ("model.js", "text/javascript; charset=utf-8"),
     "/lanes.js": ("lanes.js", "text/javascript; charset=utf-8"),

@@ -9,21 +9,23 @@ const MOVE = 3;
 const AXIS = 20;
 const MAX_ROWS = 40;
 const TICKS = { 60: 10, 300: 60, 900: 180 };
-const HEIGHTS = { running: RUN, dropping: RUN, waiting: 4 };
+const SWATCH = 9;
+const HEIGHTS = { running: RUN, unused: RUN, dropping: RUN, waiting: 4 };
 
 function colours(canvas) {
   const style = getComputedStyle(canvas);
   const get = (name) => style.getPropertyValue(name).trim();
   return {
-    running: get("--run"), dropping: get("--drop"), waiting: get("--wait"), mark: get("--mark"), move: get("--move"),
+    running: get("--run"), unused: get("--unused"), dropping: get("--drop"), waiting: get("--wait"), mark: get("--mark"), move: get("--move"),
     ink: get("--ink"), faint: get("--faint"), line: get("--line"),
+    programs: Array.from({ length: 10 }, (_, number) => get(`--p${number}`)),
   };
 }
 
 // Lanes with anything to show in the window, those in the GPU first, then by age.
 export function visible(lanes, now, seconds) {
   const shown = [...lanes.values()].filter(
-    (lane) => lane.left === null || lane.stretches.some((s) => (s.to ?? now) > now - seconds),
+    (lane) => lane.left === null ? !lane.isQuiet : lane.wasActive(now - seconds, now),
   );
   return { shown: shown.slice(-MAX_ROWS), more: Math.max(0, shown.length - MAX_ROWS) };
 }
@@ -46,7 +48,7 @@ export function draw(canvas, lanes, now, seconds) {
   const x = (time) => Math.max(0, width * (1 - (now - time) / seconds));
   drawAxis(pen, colour, { x, now, seconds, width, height });
   shown.forEach((lane, row) => drawLane(pen, colour, lane, { x, now, seconds, width, top: row * ROW }));
-  const runs = shown.filter((lane) => lane.last?.to === null && lane.last.state === "running").map((lane) => lane.name);
+  const runs = shown.filter((lane) => lane.last?.to === null && ["running", "unused"].includes(lane.last.state)).map((lane) => lane.name);
   canvas.setAttribute("aria-label", `${shown.length + more} programs in this time; running now: ${runs.join(", ") || "none"}`);
   return more;
 }
@@ -93,9 +95,11 @@ function drawLane(pen, colour, lane, { x, now, seconds, width, top }) {
     for (const [dx, dy] of [[0, -6], [6, 0], [0, 6], [-6, 0]]) pen.lineTo(x(mark.time) + dx, middle + dy);
     pen.fill();
   }
+  pen.fillStyle = colour.programs[lane.colour % 10];
+  pen.fillRect(0, top + LABEL - 3 - SWATCH, SWATCH, SWATCH);
   pen.fillStyle = lane.left === null ? colour.ink : colour.faint;
   const text = `${lane.name || "?"}  ${lane.client}  ${lane.label}${lane.left === null ? "" : "  (ended)"}`;
-  pen.fillText(fitted(pen, text, width), 0, top + LABEL - 3);
+  pen.fillText(fitted(pen, text, width - SWATCH - 5), SWATCH + 5, top + LABEL - 3);
 }
 
 // Memory that comes in is above the line of its program, memory that goes out below it.
@@ -124,7 +128,7 @@ export function at(lanes, now, seconds, { px, py, width }) {
     .filter((one) => one.from - slack <= time && time <= one.to + slack)
     .map((one) => `moved ${size(one.bytes)} ${one.toHost ? "to the host" : "to the GPU"} in ${span(one.to - one.from)}${rate(one)}`);
   if (!found) return moves.length ? [`${lane.name} ${lane.client} (${lane.label})`, ...moves].join("\n") : null;
-  const verb = { running: "ran", waiting: "waited", dropping: "finished its work" }[found.state];
+  const verb = { running: "ran", unused: "held the GPU without work", waiting: "waited", dropping: "finished its work" }[found.state];
   const lines = [
     `${lane.name} ${lane.client} (${lane.label})`,
     `${verb} for ${span((found.to ?? now) - found.from)} from ${clock(found.from)}`,

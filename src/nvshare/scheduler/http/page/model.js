@@ -7,6 +7,7 @@ const MAX_STRETCHES = 4000;
 const MAX_MOVES = 1000;
 const MAX_LINES = 300;
 const KEEP_S = 1000;
+const QUIET_S = 900;
 
 const CAUSES = {
   quantum: "the quantum expired and a program waited",
@@ -35,6 +36,13 @@ class Lane {
     this.marks = [];
     this.moves = [];
     this.left = null;
+    this.colour = 0;
+    this.isQuiet = false;
+  }
+
+  // Whether it had anything to do from then on.
+  wasActive(from, now) {
+    return this.stretches.some((stretch) => (stretch.to ?? now) > from);
   }
 
   get last() {
@@ -43,6 +51,7 @@ class Lane {
 
   enter(state, at, why) {
     const last = this.last;
+    if (state) this.isQuiet = false;
     if (last && last.to === null) {
       if (last.state === state) return;
       last.to = Math.max(at, last.from);
@@ -70,6 +79,23 @@ export class Model {
     this.lost = 0;
     this.version = 0;
     this._clients = new Map();
+    this._colours = new Map();
+  }
+
+  // A number for each client, the smallest that no other one has.
+  colour(client) {
+    if (!this._colours.has(client)) {
+      const taken = new Set(this._colours.values());
+      let number = 0;
+      while (taken.has(number)) number += 1;
+      this._colours.set(client, number);
+    }
+    return this._colours.get(client);
+  }
+
+  // Whether a client has had no work for a long time.
+  isQuiet(gpu, client) {
+    return client.state === "idle" && (this.lanes.get(gpu)?.get(client.id)?.isQuiet ?? true);
   }
 
   takeSteps({ events, changes, lost, is_past }) {
@@ -107,10 +133,14 @@ export class Model {
   _setRight(gpu, client, now) {
     const lane = this._lane(gpu, client.id);
     Object.assign(lane, { name: client.name, label: client.label, group: client.group, left: null });
-    const state = ["running", "dropping", "waiting"].includes(client.state) ? client.state : null;
-    const since = client.state === "dropping" ? now : now - client.since_seconds;
+    const isUnused = client.state === "running" && client.is_idle;
+    const state = isUnused ? "unused" : ["running", "dropping", "waiting"].includes(client.state) ? client.state : null;
+    // `since_seconds` is the time with the lock; when a holder became idle or told to stop is not known.
+    const since = isUnused || client.state === "dropping" ? now : now - client.since_seconds;
     const open = lane.last && lane.last.to === null ? lane.last.state : null;
     if (open !== state) lane.enter(state, since, "");
+    const idleFor = client.last_scheduled_time === null ? Infinity : now - client.last_scheduled_time;
+    lane.isQuiet = client.state === "idle" && lane.stretches.length === 0 && idleFor > QUIET_S;
   }
 
   // One for each kind of change.
@@ -132,6 +162,17 @@ export class Model {
 
   _on_running({ time, client, gpu }) {
     this._lane(gpu, client).enter("running", time, "");
+  }
+
+  // A holder without work, while others wait.
+  _on_idle({ time, client, gpu }) {
+    const lane = this._lane(gpu, client);
+    if (lane.last?.to === null && lane.last.state === "running") lane.enter("unused", time, "");
+  }
+
+  _on_busy({ time, client, gpu }) {
+    const lane = this._lane(gpu, client);
+    if (lane.last?.to === null && lane.last.state === "unused") lane.enter("running", time, "");
   }
 
   _on_dropping({ time, client, gpu, cause }) {
@@ -166,7 +207,7 @@ export class Model {
     const lanes = this.lanes.get(gpu);
     if (!lanes.has(client)) {
       const { name = "", label = "", group = "" } = this._clients.get(client) ?? {};
-      lanes.set(client, Object.assign(new Lane(client), { name, label, group }));
+      lanes.set(client, Object.assign(new Lane(client), { name, label, group, colour: this.colour(client) }));
     }
     return lanes.get(client);
   }
@@ -181,6 +222,9 @@ export class Model {
     }
     for (const client of this._clients.keys()) {
       if (![...this.lanes.values()].some((lanes) => lanes.has(client))) this._clients.delete(client);
+    }
+    for (const client of this._colours.keys()) {
+      if (!this._clients.has(client)) this._colours.delete(client);
     }
   }
 }

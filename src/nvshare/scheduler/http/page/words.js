@@ -38,13 +38,8 @@ export function gpuTitle(gpu) {
   return [`GPU ${gpu.index}`, gpu.name.replace(/^NVIDIA /, "")].filter(Boolean).join(" · ");
 }
 
-// Why one client waits, beyond what `queueReason` says of all, and by when it will start; the scheduler's own words are
-// `nvsharectl story`.
+// Why one client waits, beyond what `queueReason` says of all; the scheduler's own words are `nvsharectl story`.
 export function obstacle(client, gpu) {
-  return `${difference(client, gpu)}${expectedStart(client)}`;
-}
-
-function difference(client, gpu) {
   const fits = client.need_bytes <= gpu.available_memory;
   if (fits && client.together.length > 0) return "would fit, and waits until the other GPUs are available too";
   if (fits && gpu.reserved_for !== null && gpu.reserved_for !== client.id) {
@@ -54,8 +49,9 @@ function difference(client, gpu) {
   return `needs ${size(client.need_bytes)}`;
 }
 
-function expectedStart({ expected_start_seconds: start }) {
-  return start === null ? "" : ` · will probably start within ${span(start)}`;
+// By when a waiting client will probably start.
+export function expectedStart({ expected_start_seconds: start }) {
+  return start === null ? "" : `probably within ${span(start)}`;
 }
 
 // Why clients of a GPU wait.
