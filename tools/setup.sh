@@ -13,6 +13,7 @@ packages_for() {
 
 packages_for_tests() {
     command -v chromium >/dev/null || echo chromium
+    command -v tmux >/dev/null || echo tmux
     # Programs that the library must leave alone: musl and 32-bit ones.
     command -v musl-gcc >/dev/null || echo musl-tools
     [ "$(uname -m)" != x86_64 ] || [ -e /usr/include/x86_64-linux-gnu/gnu/stubs-32.h ] || [ -e /usr/include/gnu/stubs-32.h ] || echo gcc-multilib
@@ -32,6 +33,7 @@ install() {
 if [ "${1:-}" = --tests ]; then
     # shellcheck disable=SC2046 # words, on purpose
     install $(packages_for_tests) || echo "tests that need them are skipped or fail and say so" >&2
+    command -v promtool >/dev/null || tools/promtool.sh build/promtool || echo "the tests of the alerts are skipped" >&2
     exit 0
 fi
 

@@ -70,7 +70,7 @@ def _serve(route: Any) -> None:
 
 def status_at(second: int, *, cards: int, programs: int) -> admin.Status:
     """A machine on whose GPUs programs take turns of three seconds, in the given second. Between two turns nobody runs
-    for a second; now and then a holder is idle, everybody is idle, or figures get longer."""
+    for a second; sometimes a holder is idle, everybody is idle, or figures get longer."""
     uuids = [f"GPU-{UUID(int=0xA0 << 96 | number)}" for number in range(cards)]
     seats: dict[str, list[tuple[int, SeatSnapshot]]] = {uuid: [] for uuid in uuids}
     for number in range(programs):
