@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from nvshare import admin
 from nvshare.cli.ctl.keyboard import key_of
-from nvshare.cli.ctl.top_view import View, next_sort, plain_lines, rows, screen
+from nvshare.cli.ctl.top_rows import next_sort, plain_lines
+from nvshare.cli.ctl.top_view import View, screen, shown_rows
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
 from web.players import Player
 
@@ -78,25 +79,25 @@ THREE = status(
 
 
 def test_who_runs_comes_first_then_who_waits() -> None:
-    assert [row.client.name for row in rows(THREE, View())] == ["runner", "waiter", "sleeper"]
+    assert [row.client.name for row in shown_rows(THREE, View())] == ["runner", "waiter", "sleeper"]
 
 
 def test_every_order_can_be_reached_and_turned_round() -> None:
     sort, seen = "state", []
     for _ in range(7):
         seen.append(sort)
-        forward = [row.client.name for row in rows(THREE, View(sort=sort))]
-        backward = [row.client.name for row in rows(THREE, View(sort=sort, is_reversed=True))]
+        forward = [row.client.name for row in shown_rows(THREE, View(sort=sort))]
+        backward = [row.client.name for row in shown_rows(THREE, View(sort=sort, is_reversed=True))]
         assert forward == backward[::-1]
         sort = next_sort(sort)
     assert len(set(seen)) == 7
     assert sort == "state"
-    assert [row.client.name for row in rows(THREE, View(sort="memory"))] == ["waiter", "runner", "sleeper"]
+    assert [row.client.name for row in shown_rows(THREE, View(sort="memory"))] == ["waiter", "runner", "sleeper"]
 
 
 def test_a_filter_looks_at_names_states_and_ids() -> None:
     for wanted, name in (("WAIT", "waiter"), ("a1", "runner"), ("run 2", "sleeper")):
-        assert [row.client.name for row in rows(THREE, View(wanted=wanted))] == [name]
+        assert [row.client.name for row in shown_rows(THREE, View(wanted=wanted))] == [name]
 
 
 def test_the_screen_shows_memory_turns_limit_and_shares() -> None:
@@ -112,7 +113,7 @@ def test_a_screen_never_has_more_lines_than_the_terminal() -> None:
     crowd = status(*[(f"client-{index}", seat("running")) for index in range(100)])
     for height in (10, 17, 30):
         assert len(text_of(crowd, View(), height=height).splitlines()) <= height
-    assert "client-99" in text_of(crowd, View(sort="name", offset=99), height=30)
+    assert "client-99" in text_of(crowd, View(chosen=(CARD, 0xA0 + 99)), height=30)
 
 
 def test_a_terminal_that_is_too_small_says_so() -> None:
@@ -129,7 +130,7 @@ def test_escape_sequences_in_names_do_not_reach_the_terminal() -> None:
     evil = status(("\x1b]0;owned\x07[bold]x", seat("running")))
     assert "\x1b" not in text_of(evil, View())
     assert "[bold]x" in text_of(evil, View())
-    assert all(line.isprintable() for line in plain_lines(evil, View()))
+    assert all(line.isprintable() for line in plain_lines(shown_rows(evil, View())))
 
 
 @pytest.mark.parametrize(("data", "key"), [(b"q", "q"), (b"\x1b[A", "up"), (b"\x1b", "escape"), (b"\x1b[99Z", "")])
@@ -270,4 +271,4 @@ def test_help_explains_keys_states_and_the_bar() -> None:
     text = text_of(THREE, View(is_help=True), width=80, height=24)
     for word in ("quit", "filter while you type", "silent", "safe limit"):
         assert word in text
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 80

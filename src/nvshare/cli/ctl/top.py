@@ -30,7 +30,8 @@ def top(scheduler: "Scheduler", delay: float, count: int | None, sort: str, want
 
     \b
     q quit     ? help       p pause             s next sort order
-    r reverse  / filter     arrows and page keys: scroll
+    r reverse  / filter     arrows and page keys: choose a client
+    Enter      the story of the client
 
     RAN and WAITED are percentages of the time in which the client wanted the GPU. The bar shows the GPU's memory: of
     running clients, unswappable memory, memory of programs that do not share; the line in it is the safe limit.
@@ -42,9 +43,12 @@ def top(scheduler: "Scheduler", delay: float, count: int | None, sort: str, want
     def ask() -> admin.Status:
         return scheduler.ask_for(admin.Status, admin.GetStatus())
 
+    def tell(client: str) -> admin.Story:
+        return scheduler.ask_for(admin.Story, admin.GetStory(client))
+
     view = View(sort=sort, wanted=wanted)
     has_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in NO_SCREEN
     if plain or not has_screen:
         print_lines(ask, view, delay, count)
     else:
-        Top(ask, view, delay, count).run()
+        Top(ask, tell, view, delay, count).run()

@@ -13,10 +13,16 @@ from rich.live import Live
 from nvshare import admin
 from nvshare.cli import operator_client
 from nvshare.cli.ctl.keyboard import Keyboard
-from nvshare.cli.ctl.top_view import View, next_sort, plain_lines, rows, screen
+from nvshare.cli.ctl.render import step_line
+from nvshare.cli.ctl.top_rows import Row, next_sort, plain_lines
+from nvshare.cli.ctl.top_view import View, screen, shown_rows
+from nvshare.printable import printable
 
 Ask = Callable[[], admin.Status]
 """Gets a new status from the scheduler, or raises the reason why there is none."""
+Tell = Callable[[str], admin.Story]
+"""Gets the story of a client."""
+TROUBLES = (operator_client.UnreachableError, operator_client.RefusedError, admin.AdminError)
 
 
 def print_lines(ask: Ask, view: View, delay: float, count: int | None) -> None:
@@ -24,7 +30,7 @@ def print_lines(ask: Ask, view: View, delay: float, count: int | None) -> None:
     while True:
         answer = ask()
         stamp = time.strftime("%H:%M:%S", time.localtime(answer.now))
-        for line in plain_lines(answer, view) or ["no clients"]:
+        for line in plain_lines(shown_rows(answer, view)) or ["no clients"]:
             click.echo(f"{stamp}  {line}")
         sys.stdout.flush()
         looks += 1
@@ -36,8 +42,9 @@ def print_lines(ask: Ask, view: View, delay: float, count: int | None) -> None:
 class Top:
     """The live view: one thread asks the scheduler, this one draws and reads the keyboard."""
 
-    def __init__(self, ask: Ask, view: View, delay: float, count: int | None) -> None:
+    def __init__(self, ask: Ask, tell: Tell, view: View, delay: float, count: int | None) -> None:
         self._ask = ask
+        self._tell = tell
         self._delay = delay
         self._count = count
         self._console = Console()
@@ -70,7 +77,7 @@ class Top:
                 continue
             try:
                 self._status, self._trouble = self._ask(), ""
-            except (operator_client.UnreachableError, operator_client.RefusedError, admin.AdminError) as error:
+            except TROUBLES as error:
                 self._trouble = str(error)
             self._looks += 1
             self._keyboard.nudge()
@@ -78,16 +85,33 @@ class Top:
     def _press(self, key: str) -> None:
         if self._view.is_help:
             self._view = replace(self._view, is_help=False)
+        elif self._view.story is not None:
+            self._view = _scrolled(self._view, key, self._console.size.height)
         elif self._view.typing is not None:
             self._type(key, self._view.typing)
         elif key == "q":
             self._ends.set()
+        elif key == "enter":
+            self._open_story()
         else:
-            self._view = _pressed(self._view, key, len(rows(self._status, self._view)), self._console.size.height)
+            self._view = _pressed(self._view, key, shown_rows(self._status, self._view), self._console.size.height)
+
+    def _open_story(self) -> None:
+        shown = shown_rows(self._status, self._view)
+        if not shown:
+            return
+        row = shown[_index(shown, self._view)]
+        try:
+            story = self._tell(admin.client_name(row.client.id))
+        except TROUBLES as error:
+            self._trouble = str(error)
+            return
+        lines = (printable(story.summary), "", *(step_line(step) for step in story.steps))
+        self._view = replace(self._view, chosen=row.key, story=lines, story_end=0)
 
     def _type(self, key: str, typed: str) -> None:
         if key == "enter":
-            self._view = replace(self._view, wanted=typed, typing=None, offset=0)
+            self._view = replace(self._view, wanted=typed, typing=None)
         elif key == "escape":
             self._view = replace(self._view, typing=None)
         elif key == "backspace":
@@ -96,18 +120,35 @@ class Top:
             self._view = replace(self._view, typing=typed + key)
 
 
-def _pressed(view: View, key: str, count: int, height: int) -> View:
+def _index(shown: list[Row], view: View) -> int:
+    """Where the chosen row is now; the first if there is none, or if it is gone."""
+    return next((number for number, row in enumerate(shown) if row.key == view.chosen), 0)
+
+
+def _scrolled(view: View, key: str, height: int) -> View:
+    """The story after a key."""
+    assert view.story is not None
+    moves = {"up": 1, "down": -1, "page up": height // 2, "page down": -height // 2, "home": 1 << 30, "end": -1 << 30}
+    if key not in moves:
+        return replace(view, story=None)
+    return replace(view, story_end=max(0, min(len(view.story), view.story_end + moves[key])))
+
+
+def _pressed(view: View, key: str, shown: list[Row], height: int) -> View:
     """The view after a key; unknown keys change nothing."""
+    count = len(shown)
     moves = {"up": -1, "down": 1, "page up": -height // 2, "page down": height // 2, "home": -count, "end": count}
-    if key in moves:
-        return replace(view, offset=max(0, min(count - 1, view.offset + moves[key])))
+    if key in moves and shown:
+        # The first key only shows where the user is.
+        move = moves[key] if view.chosen is not None or key in ("end", "page down") else 0
+        return replace(view, chosen=shown[max(0, min(count - 1, _index(shown, view) + move))].key)
     match key:
         case "p" | " ":
             return replace(view, is_paused=not view.is_paused)
         case "s":
-            return replace(view, sort=next_sort(view.sort), offset=0)
+            return replace(view, sort=next_sort(view.sort))
         case "r":
-            return replace(view, is_reversed=not view.is_reversed, offset=0)
+            return replace(view, is_reversed=not view.is_reversed)
         case "?":
             return replace(view, is_help=True)
         case "/":

@@ -1,70 +1,36 @@
 """What `top` shows, from a status to text. Pure: no terminal, no clock."""
 
-from collections.abc import Callable
+import textwrap
 from typing import Literal
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from nvshare import admin
-from nvshare.cli.ctl.render import duration, gpu_short, in_order, rate, size, user_name
+from nvshare.cli.ctl.render import duration, rate, size
+from nvshare.cli.ctl.top_rows import Row, gpu_title, rows, table
 from nvshare.core.model import GIB, SECOND
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
+from nvshare.core.snapshot import GpuSnapshot
 from nvshare.printable import printable
 from nvshare.record import Record
 
 MIN_WIDTH = 60
 MIN_HEIGHT = 10
 
-_FLEXIBLE = ("NAME", "WHO")
-"""Columns that are cut on a narrow terminal; a number must not be cut."""
-_STYLES = {
-    "running": "green",
-    "dropping": "magenta",
-    "waiting": "yellow",
-    "blocked": "red",
-    "paused": "magenta",
-    "silent": "red",
-    "unscheduled": "green",
-    "idle": "dim",
-}
-
-
 HELP = """\
-q  quit           p  pause             ?  this help; any key: back
-s  next sort      r  reverse order     /  filter while you type
-arrows, page up, page down, home, end: scroll
+q  quit             p  pause             ?  this help; any key: back
+s  next sort        r  reverse order     /  filter while you type
+up, down, page up, page down, home, end: choose a client
+Enter: the story of the client, why it runs or waits
 
 STATE    running      has a lock           waiting N    at place N in the queue
          dropping     finishes its work    idle         has no work
          silent       was not heard from   unscheduled  scheduling is off
-         blocked      no host memory       paused       by nvsharectl pause or an annotation
+         blocked      no host memory       paused       by nvsharectl or an annotation
 STARTS   a waiting client will probably start within this time
 RAN      part of the time in which it wanted the GPU and had it; WAITED: the rest
-bar      # or full: running clients    = or dark: cannot be evicted    x or grey: other programs
-         |: the safe limit; beyond it the memory is kept free"""
-
-
-class Row(Record, frozen=True):
-    """A client at one GPU."""
-
-    client: ClientSnapshot
-    seat: SeatSnapshot
-    number: int
-    """Its place in the order of `nvsharectl status`: by GPU, then who runs, then who waits."""
-    gpu: str
-
-
-SORTS: dict[str, Callable[[Row], tuple[float, float]]] = {
-    "state": lambda row: (row.number, 0),
-    "memory": lambda row: (-row.seat.memory_allocated, 0),
-    "name": lambda row: (0, 0),  # By the tie-breaker.
-    "since": lambda row: (-row.seat.since_ns, 0),
-    "turns": lambda row: (-row.seat.turns, 0),
-    "ran": lambda row: (-row.seat.held_ns, 0),
-    "waited": lambda row: (-row.seat.waited_ns, 0),
-}
+bar      # or full: running clients         = or dark: cannot be evicted
+         x or grey: other programs          |: the safe limit"""
 
 
 class View(Record, frozen=True):
@@ -73,24 +39,24 @@ class View(Record, frozen=True):
     sort: str = "state"
     is_reversed: bool = False
     wanted: str = ""
-    offset: int = 0
+    chosen: tuple[str, int] | None = None
+    """The row that the user is at: a GPU and a client."""
     is_paused: bool = False
     typing: str | None = None
     """A filter being typed; None: not typing."""
     trouble: str = ""
     is_ascii: bool = False
     is_help: bool = False
+    story: tuple[str, ...] | None = None
+    """The lines of the story that is shown instead of all."""
+    story_end: int = 0
+    """So many of its lines are below the screen."""
 
 
-def rows(status: admin.Status, view: View) -> list[Row]:
+def shown_rows(status: admin.Status, view: View) -> list[Row]:
     """The clients to show, in order."""
-    gpus = {gpu.uuid: gpu_short(gpu) for gpu in status.node.gpus}
-    every = [Row(client, seat, number, gpus[seat.gpu]) for number, (client, seat) in enumerate(in_order(status.node))]
     wanted = view.wanted if view.typing is None else view.typing
-    chosen = [row for row in every if _is_wanted(row, wanted)]
-    key = SORTS[view.sort]
-    chosen.sort(key=lambda row: (key(row), row.client.name, row.client.id), reverse=view.is_reversed)
-    return chosen
+    return rows(status, view.sort, wanted, is_reversed=view.is_reversed)
 
 
 def screen(status: admin.Status, view: View, *, width: int, height: int) -> RenderableType:
@@ -99,46 +65,35 @@ def screen(status: admin.Status, view: View, *, width: int, height: int) -> Rend
         return Text(f"make the terminal at least {MIN_WIDTH}x{MIN_HEIGHT}: it is {width}x{height}")
     if view.is_help:
         return Text("\n".join(HELP.splitlines()[:height]))
-    gpus = status.node.gpus
-    room_for_gpus = max(1, (height - 6) // 2 // 2)
-    parts: list[RenderableType] = [_headline(status, view)]
-    for gpu in gpus[:room_for_gpus]:
-        parts += [_gpu_line(gpu, width), _bar(gpu, width, is_ascii=view.is_ascii)]
-    if len(gpus) > room_for_gpus:
-        parts.append(Text(f"and {len(gpus) - room_for_gpus} more GPUs; nvsharectl status shows all", style="dim"))
-    lines = height - 1 - 2 * min(len(gpus), room_for_gpus) - int(len(gpus) > room_for_gpus) - 2
-    parts += [_table(rows(status, view), view, width, max(1, lines)), _footer(view)]
-    return Group(*parts)
+    if view.story is not None:
+        return _story(view.story, view.story_end, width, height)
+    gpus = _gpu_lines(status.node.gpus, width, height, is_ascii=view.is_ascii)
+    parts: list[RenderableType] = [_headline(status, view), *gpus]
+    shown = shown_rows(status, view)
+    if shown:
+        lines = max(2, height - 2 - len(gpus))
+        parts += table(shown, chosen=view.chosen, width=width, lines=lines, is_ascii=view.is_ascii)
+    else:
+        parts.append(Text("no client matches the filter" if view.wanted or view.typing else "no clients", style="dim"))
+    return Group(*parts, _footer(view))
 
 
-def plain_lines(status: admin.Status, view: View) -> list[str]:
-    """One line for each client, for pipes and files."""
-    made = []
-    for row in rows(status, view):
-        seat = row.seat
-        limit = f"/{size(seat.limit)}" if seat.limit else ""
-        made.append(
-            f"{row.gpu}  {admin.client_name(row.client.id)}  {printable(row.client.label)}"
-            f"  {printable(row.client.name)}  {_state(seat)}"
-            f"  since {duration(seat.since_ns)}  starts {_starts(seat)}"
-            f"  memory {size(seat.memory_allocated)}{limit}  turns {seat.turns}"
-            f"  ran {_share(seat.held_ns, seat)}  waited {_share(seat.waited_ns, seat)}"
-            f"  moved in {size(seat.moved.in_bytes)}, out {size(seat.moved.out_bytes)}"
-        )
+def _story(lines: tuple[str, ...], end: int, width: int, height: int) -> RenderableType:
+    wrapped = [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="    ") or [""]]
+    last = max(min(len(wrapped), height - 1), len(wrapped) - end)
+    keys = Text("any other key: back   arrows, page up, page down: scroll", style="dim", no_wrap=True)
+    return Group(*(Text(line, no_wrap=True) for line in wrapped[max(0, last - (height - 1)) : last]), keys)
+
+
+def _gpu_lines(gpus: tuple[GpuSnapshot, ...], width: int, height: int, *, is_ascii: bool) -> list[Text]:
+    """Two lines for each GPU; one, if they would take more than half of the screen."""
+    room = max(2, (height - 6) // 2)
+    if 2 * len(gpus) <= room:
+        return [line for gpu in gpus for line in (_gpu_line(gpu, width), _bar(gpu, width, is_ascii=is_ascii))]
+    made = [_short_gpu_line(gpu, width, is_ascii=is_ascii) for gpu in gpus[:room]]
+    if len(gpus) > room:
+        made.append(Text(f"and {len(gpus) - room} more GPUs; nvsharectl status shows all", style="dim"))
     return made
-
-
-def _is_wanted(row: Row, wanted: str) -> bool:
-    client = row.client
-    texts = (
-        client.name,
-        client.label,
-        row.seat.gpu,
-        row.seat.state,
-        admin.client_name(client.id),
-        user_name(client.uid),
-    )
-    return any(wanted.lower() in text.lower() for text in texts)
 
 
 def _headline(status: admin.Status, view: View) -> Text:
@@ -163,7 +118,7 @@ def _gpu_line(gpu: GpuSnapshot, width: int) -> Text:
     if gpu.index is None:
         text.append(uuid, style="bold cyan")
     else:
-        text.append(f"GPU {gpu.index} {printable(gpu.name.removeprefix('NVIDIA '))}", style="bold cyan")
+        text.append(gpu_title(gpu), style="bold cyan")
         text.append(f"  {uuid}", style="dim")
     text.append(f"  {size(gpu.total_memory)}  {gpu.running} running, {gpu.waiting} waiting")
     text.append(f"  quantum {duration(gpu.quantum_ns)} {gpu.mode}")
@@ -174,6 +129,15 @@ def _gpu_line(gpu: GpuSnapshot, width: int) -> Text:
     if gpu.foreign_memory:
         text.append(f"  {size(gpu.foreign_memory)} of others", style="red")
     return text
+
+
+def _short_gpu_line(gpu: GpuSnapshot, width: int, *, is_ascii: bool) -> Text:
+    title = Text(gpu_title(gpu), style="bold cyan")
+    title.truncate(22, overflow="crop", pad=True)
+    counts = f"  {gpu.running} run {gpu.waiting} wait"
+    line = title + Text(" ") + _bar(gpu, width - 23 - max(16, len(counts)), is_ascii=is_ascii) + Text(counts)
+    line.no_wrap = True
+    return line
 
 
 def _bar(gpu: GpuSnapshot, width: int, *, is_ascii: bool) -> Text:
@@ -198,80 +162,11 @@ def _bar(gpu: GpuSnapshot, width: int, *, is_ascii: bool) -> Text:
     return text
 
 
-def _table(shown: list[Row], view: View, width: int, lines: int) -> RenderableType:
-    if not shown:
-        return Text("no client matches the filter" if view.wanted else "no clients", style="dim")
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=True, header_style="bold reverse")
-    first = max(0, min(view.offset, len(shown) - lines + 1))
-    cells = [_cells(row) for row in shown[first : first + lines - 1]]
-    columns = _columns(width)
-    for name, justify in columns:
-        if name in _FLEXIBLE:
-            table.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True, ratio=1)
-        else:
-            needed = max(len(name), *(row[name].cell_len for row in cells))
-            table.add_column(name, justify=justify, no_wrap=True, width=needed)
-    for row in cells:
-        table.add_row(*[row[name] for name, _ in columns])
-    return table
-
-
-def _columns(width: int) -> list[tuple[str, Literal["left", "right"]]]:
-    """As many columns as fit; the least important are left out first."""
-    every: list[tuple[str, Literal["left", "right"], int]] = [
-        ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 130), ("WHO", "left", 100), ("GPU", "left", 76),
-        ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 80), ("MEMORY", "right", 0),
-        ("LIMIT", "right", 90), ("TURNS", "right", 68), ("RAN", "right", 84), ("WAITED", "right", 84),
-        ("MOVED", "right", 140), ("PID", "right", 130),
-    ]  # fmt: skip
-    return [(name, justify) for name, justify, least in every if width >= least]
-
-
-def _cells(row: Row) -> dict[str, Text]:
-    client, seat = row.client, row.seat
-    texts = {
-        "CLIENT": admin.client_name(client.id),
-        "NAME": printable(client.name),
-        "WHO": printable(client.label),
-        "USER": printable(user_name(client.uid)),
-        "GPU": row.gpu,
-        "SINCE": duration(seat.since_ns) if seat.since_ns else "-",
-        "STARTS": _starts(seat),
-        "MEMORY": size(seat.memory_allocated),
-        "LIMIT": size(seat.limit) if seat.limit else "-",
-        "TURNS": str(seat.turns),
-        "RAN": _share(seat.held_ns, seat),
-        "WAITED": _share(seat.waited_ns, seat),
-        "MOVED": size(seat.moved.in_bytes + seat.moved.out_bytes),
-        "PID": str(client.pid),
-    }
-    return {name: Text(text) for name, text in texts.items()} | {"STATE": Text(_state(seat), style=_STYLES[seat.state])}
-
-
-def _state(seat: SeatSnapshot) -> str:
-    if seat.state == "waiting":
-        return f"waiting {seat.place}"
-    return "running, idle" if seat.state == "running" and seat.is_idle else seat.state
-
-
-def _starts(seat: SeatSnapshot) -> str:
-    return "-" if seat.expected_start_ns is None else f"<{duration(seat.expected_start_ns)}"
-
-
-def _share(part: int, seat: SeatSnapshot) -> str:
-    whole = seat.held_ns + seat.waited_ns
-    return f"{100 * part / whole:.0f}%" if whole else "-"
-
-
 def _footer(view: View) -> Text:
     if view.typing is not None:
         return Text(f"filter: {printable(view.typing)}_   Enter: apply, Esc: cancel", style="reverse", no_wrap=True)
     filtered = f"  filter {printable(view.wanted)!r}" if view.wanted else ""
     order = f"{view.sort}{' reversed' if view.is_reversed else ''}"
-    keys = "q quit  ? help  p pause  s sort  r reverse  / filter  arrows scroll"
-    return Text(f"{keys}   by {order}{filtered}", style="dim", no_wrap=True, overflow="ellipsis")
-
-
-def next_sort(sort: str) -> str:
-    order = list(SORTS)
-    return order[(order.index(sort) + 1) % len(order)]
+    keys = "q quit  ? help  p pause  s sort  r reverse  / filter  Enter story"
+    overflow: Literal["crop", "ellipsis"] = "crop" if view.is_ascii else "ellipsis"
+    return Text(f"by {order}{filtered}   {keys}", style="dim", no_wrap=True, overflow=overflow)
