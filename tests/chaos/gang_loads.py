@@ -1,0 +1,73 @@
+"""Loads of programs on several GPUs. As loads.py."""
+
+import re
+import signal
+import time
+from pathlib import Path
+from random import Random
+
+from chaos.loads import QUANTUM_S, Load, Result, judge, until
+from libnvshare.machine import Machine
+from libnvshare.programs import CHECKS, GIB, Program
+
+GPUS = 4
+GRACE_S = 3
+OPTIONS = ("--switch-time-mode=fixed", f"--switch-time-fixed={QUANTUM_S}", f"--grace-seconds={GRACE_S}")
+MAX_WAIT_S = (2 * GPUS + 1) * (2 * QUANTUM_S + GRACE_S)
+"""The bound of core.modes.mode with gangs, policy fcfs and mode fixed."""
+LAST_JOB_MS = 3000
+PATIENCE_S = 120
+
+
+def _job(machine: Machine, number: int, run_ms: int) -> list[Program]:
+    """Four processes of one run, whose kernels wait for each other."""
+    flags = machine.directory / f"flags-{number}"
+    job = {"NVSHARE_RUN_ID": f"{number:032x}", "NVSHARE_GANG": "1"}
+    words = [str(word) for word in (run_ms, 10 * GIB, 1, flags, GPUS)]
+    return [machine.start(CHECKS / "lib_collective", *words, str(rank), "1", **job) for rank in range(GPUS)]
+
+
+def _revoked(machine: Machine) -> set[str]:
+    return set(re.findall(r"Client (\S+) on \S+ did not give its lock back", machine.daemon.log.text))
+
+
+def killed_members(place: Path, seconds: float) -> Result:
+    """15: jobs of four processes beside a client on each GPU. A process of a job is killed, and some time later, as a
+    launcher does, the others, whose kernels wait for it meanwhile. The last job is left alone."""
+    place.mkdir()
+    chance = Random(f"gang {seconds}")
+    with Machine(place, *OPTIONS, gpus=GPUS, trace=0) as machine:
+        singles = [machine.client(10 * GIB, gpu=gpu) for gpu in range(GPUS)]
+        healthy = {one["id"] for gpu in range(GPUS) for one in machine.clients(gpu)}
+        for single in singles:
+            single.say(f"loop 200000 {1000 * seconds + LAST_JOB_MS:.0f} 4")
+        for killed in until(seconds):
+            members = _job(machine, killed + 1, round(1000 * PATIENCE_S))
+            time.sleep(chance.uniform(0.2, 2 * QUANTUM_S))
+            victim = chance.choice(members)
+            victim.process.send_signal(signal.SIGKILL)
+            time.sleep(chance.uniform(0, QUANTUM_S + 2 * GRACE_S))
+            for member in members:
+                member.process.kill()
+                member.process.wait()
+        before = _revoked(machine)
+        ranks = [member.answer(PATIENCE_S) for member in _job(machine, 0, LAST_JOB_MS)]
+        ends = [single.answer(PATIENCE_S) for single in singles]
+        machine.daemon.assert_alive()
+        revoked = _revoked(machine)
+    longest_s = max(float(pause) for _, _, pause in ends) / 1000
+    rounds = [int(rank[0]) for rank in ranks]
+    measured = (
+        f"{killed + 1} jobs with a killed process, {len(before)} processes whose kernels waited for it were revoked;"
+        f" longest pause of another client {longest_s:.1f} s; {min(rounds)} rounds of the last job"
+    )
+    return judge(
+        measured,
+        other_clients_go_on=longest_s <= MAX_WAIT_S and all(result == "0" for result, _, _ in ends),
+        no_other_client_is_revoked=len(healthy) == GPUS and not revoked & healthy,
+        the_last_job_is_not_revoked=revoked == before,
+        the_last_job_works=min(rounds) > 0,
+    )
+
+
+LOADS: dict[str, tuple[str, Load]] = {"15": ("killed processes of a job", killed_members)}
