@@ -76,6 +76,16 @@ def test_a_client_whose_memory_the_host_cannot_take_is_named(width: int | None) 
     assert width is None or max(map(len, text.splitlines()[1:])) <= width
 
 
+@pytest.mark.parametrize("width", [60, None])
+def test_processes_that_run_unshared_are_named(width: int | None) -> None:
+    made = Node(Settings(), epoch=1)
+    made.handle(0, ev.GpuFound("g", 16 * GIB, 3, "A100"))
+    assert "take no turns" not in render.status_table(status(snapshot(made, 0)), is_wide=False, width=width)
+    made.handle(0, ev.MemoryMeasured("g", GIB, foreign_pids=(77, 4711)))
+    text = " ".join(render.status_table(status(snapshot(made, 0)), is_wide=False, width=width).split())
+    assert text.endswith("GPU 3: processes that are no clients and take no turns: 77, 4711.")
+
+
 def test_clients_without_bulk_moves_are_named_with_the_reason() -> None:
     made = Node(Settings(), epoch=1)
     for client, reason in enumerate(("switched off", "prefetches have no effect", "switched off", ""), 1):

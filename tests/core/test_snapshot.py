@@ -24,7 +24,7 @@ def at(seconds: int) -> int:
 def test_everything_about_a_running_and_a_waiting_client() -> None:
     node = Node(Settings(), epoch=1, is_paranoid=True)
     node.handle(0, ev.GpuFound("g0", 10 * GIB, index=3, name="A100"))
-    node.handle(0, ev.MemoryMeasured("g0", GIB))
+    node.handle(0, ev.MemoryMeasured("g0", GIB, foreign_pids=(77, 78)))
     claim = Claim("g0", 10 * GIB)
     node.handle(0, ev.ClientRegistered(1, "run/1", "first run", "train", (claim,), own_limit=8 * GIB, pid=41, uid=7))
     node.handle(0, ev.ClientRegistered(2, "run/2", "second run", "serve", (claim,), priority=3, weight=200, pid=42))
@@ -47,7 +47,7 @@ def test_everything_about_a_running_and_a_waiting_client() -> None:
         uuid="g0", total_memory=10 * GIB, safe_limit=9 * GIB, available_memory=4 * GIB - 401 * MIB,
         running_memory_usage=4 * GIB, unswappable_memory=401 * MIB, foreign_memory=GIB, running=1, waiting=1,
         mode="auto", quantum_ns=at(20), quantum_left_ns=at(11), is_switching=False,
-        index=3, name="A100", move_cost_ns=SECOND,
+        index=3, name="A100", move_cost_ns=SECOND, foreign_pids=(77, 78),
     )  # fmt: skip
     clients = (
         ClientSnapshot(1, "run/1", "first run", "train", 41, 0, 100, (first,), uid=7),

@@ -1,11 +1,15 @@
 """What NVML's figures mean for the core, given who is a client."""
 
+import asyncio
+from typing import Any, cast
+
 from msgspec.structs import replace
 
 from nvshare.core.events import ClientRegistered, MemoryMeasured
 from nvshare.core.model import GIB, MIB, Claim, Memory, ProcessMemory, Settings
 from nvshare.core.node import Node
 from nvshare.inventory.gpus import Sample
+from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.sources import nvml_poll
 
 
@@ -74,3 +78,30 @@ def test_the_connections_of_one_process_share_what_it_has() -> None:
         ProcessMemory(1, 2 * GIB, 2 * GIB),
         ProcessMemory(2, GIB, 2 * GIB),
     )
+
+
+class ListingNvml:
+    """NVML that lists these processes."""
+
+    def __init__(self) -> None:
+        self.processes: dict[int, int] = {}
+
+    def sample(self, gpu: str) -> Sample:
+        return sample_of(self.processes)
+
+
+def test_a_process_that_is_no_client_at_two_looks_is_named() -> None:
+    """At the first look it may be about to register."""
+    nvml = ListingNvml()
+
+    async def main() -> list[tuple[int, ...]]:
+        node = node_with(Memory(GIB))
+        poll = nvml_poll.NvmlPoll(Engine(node, asyncio.get_running_loop()), cast("Any", nvml))
+        found = []
+        for foreign in ({77: 3 * GIB}, {77: 3 * GIB}, {}):
+            nvml.processes = {1: GIB, **foreign}
+            await poll._measure("g")
+            found.append(node.gpus["g"].foreign_pids)
+        return found
+
+    assert asyncio.run(main()) == [(), (77,), ()]

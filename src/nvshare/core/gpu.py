@@ -47,6 +47,7 @@ class Gpu:
         self.index: int | None = None
         """NVML's, and in `name` the model; for people."""
         self.name = ""
+        self.foreign_pids: tuple[int, ...] = ()
         self.is_paused = False
         """The operator gives nobody a turn here (core.orders)."""
         self.is_reordered = False
@@ -90,6 +91,7 @@ class Gpu:
         if self.memory.context_bytes != before:
             self.turns.reports.card_changed()
         self.turns.reports.measured(event.processes)
+        self.foreign_pids = event.foreign_pids
         self._is_measured = True
 
     def host_measured(self, seat: Seat, room: int) -> None:

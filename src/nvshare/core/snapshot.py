@@ -100,6 +100,8 @@ class GpuSnapshot(Record, frozen=True):
     """What the mode takes the move of 1 GiB to the GPU to cost; measured by clients that move memory in bulk, or else
     configured or inferred."""
     is_move_cost_measured: bool = False
+    foreign_pids: tuple[int, ...] = ()
+    """Processes on this GPU that are not clients, and so take no turns."""
 
 
 class ClaimSnapshot(Record, frozen=True):
@@ -189,6 +191,7 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
         running_memory_usage=sum(seat.memory.swappable for seat in turns.running()),
         unswappable_memory=memory.unswappable,
         foreign_memory=memory.foreign,
+        foreign_pids=gpu.foreign_pids,
         running=len(turns.staying) + len(turns.dropping),
         waiting=len(turns.queue),
         mode=gpu.rule.mode,

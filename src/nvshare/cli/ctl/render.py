@@ -53,7 +53,7 @@ def status_table(status: admin.Status, *, is_wide: bool, width: int | None = Non
     parts.append(client_table(node, is_wide=is_wide, width=width) if node.clients else "No clients.")
     if node.claims:
         parts.append(claim_table(node, is_wide=is_wide, width=width))
-    if notes := memory_notes(node):
+    if notes := [*unshared_notes(node), *memory_notes(node)]:
         parts.append("\n".join(line for note in notes for line in textwrap.wrap(note, width or len(note))))
     return "\n\n".join(parts)
 
@@ -181,6 +181,12 @@ def claim_table(node: Snapshot, *, is_wide: bool = False, width: int | None = No
         for claim in node.claims
     ]
     return table(["CLAIM", "GPU", "LIMIT", "USED", "PODS"], rows, width=None if is_wide else width, cut=("PODS",))
+
+
+def unshared_notes(node: Snapshot) -> list[str]:
+    """Processes that use a GPU without a lock and are in no table."""
+    found = [(gpu_short(gpu), ", ".join(map(str, gpu.foreign_pids))) for gpu in node.gpus if gpu.foreign_pids]
+    return [f"GPU {gpu}: processes that are no clients and take no turns: {pids}." for gpu, pids in found]
 
 
 def memory_notes(node: Snapshot) -> list[str]:

@@ -19,12 +19,14 @@ class GpuFound(Event, frozen=True):
 
 class MemoryMeasured(Event, frozen=True):
     """What NVML reports: the memory of processes that are not clients; the size of a context (None: not known);
-    the processes of clients that report unswappable memory, as far as NVML knows their memory."""
+    the processes of clients that report unswappable memory, as far as NVML knows their memory; processes that are not
+    clients and were not at the last look either."""
 
     gpu: str
     foreign: int
     context_bytes: int | None = None
     processes: tuple[ProcessMemory, ...] = ()
+    foreign_pids: tuple[int, ...] = ()
 
 
 class HostMemoryMeasured(Event, frozen=True):

@@ -5,6 +5,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
+from msgspec.structs import replace
+
 from nvshare.core.client import Client
 from nvshare.core.events import ClientRegistered, GpuFound, MemoryMeasured
 from nvshare.core.model import ProcessMemory
@@ -17,6 +19,8 @@ from nvshare.scheduler.observe.log import log
 INTERVAL_S = 2.0
 NOISE_BYTES = 1 << 20
 """A smaller change is not reported to the core."""
+MAX_FOREIGN_PIDS = 16
+"""No more are reported for a GPU."""
 MAX_CONTEXT_BYTES = 2 << 30
 """No CUDA context costs more; a client that seems to has memory that it does not report."""
 
@@ -79,6 +83,8 @@ class NvmlPoll:
         self._see_strangers = see_strangers
         self._has_clients = asyncio.Event()
         self._last: dict[str, MemoryMeasured] = {}
+        self._foreign: dict[str, set[int]] = {}
+        """The processes that were not clients at the last look, by GPU. A new one may still register."""
         self._lost: set[str] = set()
         self._pids: set[int] = set()
         """Of clients, and of processes that were clients and may still be listed."""
@@ -148,13 +154,16 @@ class NvmlPoll:
             return
         self._lost.discard(gpu)
         self._listed |= sample.processes.keys()
+        foreign = sample.processes.keys() - {client.pid for client in self._engine.node.clients.values()}
         if self._see_strangers is not None:
-            clients = {client.pid for client in self._engine.node.clients.values()}
-            self._see_strangers(gpu, sample.processes.keys() - clients)
-        event = measured(gpu, sample, self._engine.node.clients, before)
+            self._see_strangers(gpu, foreign)
+        lasting = sorted(foreign & self._foreign.get(gpu, set()))[:MAX_FOREIGN_PIDS]
+        self._foreign[gpu] = foreign
+        event = replace(measured(gpu, sample, self._engine.node.clients, before), foreign_pids=tuple(lasting))
         last = self._last.get(gpu, MemoryMeasured(gpu, 0))
         is_other_context = event.context_bytes not in (None, last.context_bytes)
         is_other_foreign = abs(event.foreign - last.foreign) >= NOISE_BYTES
-        if is_other_foreign or is_other_context or event.processes != last.processes:
+        is_other_process = (event.processes, event.foreign_pids) != (last.processes, last.foreign_pids)
+        if is_other_foreign or is_other_context or is_other_process:
             self._last[gpu] = event
             self._engine.post(event)
