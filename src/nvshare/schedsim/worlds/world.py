@@ -37,7 +37,7 @@ class World:
         self.pace = SLOW if self.chance.random() < 0.2 else 1
         self.settings = Settings(
             quantum=self._quantum_rule(),
-            policy=self.chance.choice(["fcfs", "fcfs", "fair", "priority"]),
+            policy=self._policy(),
         )
         self.daemon = Daemon(
             self.timeline,
@@ -51,6 +51,9 @@ class World:
         self.daemon.start()
         for _ in range(self.chance.randint(2, MAX_PROCESSES)):
             self.spawn()
+
+    def _policy(self) -> str:
+        return self.chance.choice(["fcfs", "fcfs", "fair", "priority"])
 
     def _quantum_rule(self) -> QuantumRule:
         if self.pace == SLOW:
