@@ -138,9 +138,9 @@ def lingering_socket(seconds: int) -> tuple[socket.socket, socket.socket]:
     return one, other
 
 
-def pass_descriptor(peer: socket.socket, passed: socket.socket) -> None:
+def pass_descriptor(peer: socket.socket, passed: socket.socket, byte: bytes = b"\0") -> None:
     """Who takes the byte and not the descriptor closes that, and waits if it lingers and nobody else has it."""
-    peer.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", passed.fileno()))])
+    peer.sendmsg([byte], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", passed.fileno()))])
 
 
 def pass_for_ever(path: Path) -> None:

@@ -26,11 +26,31 @@ from nvshare.scheduler.observe.log import log
 from nvshare.unix_socket import peer_credentials
 
 MAX_WAIT_S = 0.002
-"""After this time a read or a close that waits is interrupted."""
+"""After this time a read or a close that waits is interrupted, at the latest."""
+PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
+_Buffered = tuple[Callable[[int], memoryview], Callable[[int], None]]
 
 
 class PassedDescriptorError(Exception):
     """The bytes that would be read next come with a descriptor."""
+
+
+class Alarm:
+    """Interrupts the event loop every MAX_WAIT_S from when it is set until the loop runs again and notices. One alarm
+    serves all reads of that time, because setting it costs as much as a look."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        asyncio.get_running_loop().add_signal_handler(signal.SIGALRM, self._went_off)
+
+    def keep_set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
+            signal.setitimer(signal.ITIMER_REAL, MAX_WAIT_S, MAX_WAIT_S)
+
+    def _went_off(self) -> None:
+        self._is_set = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Closer:
@@ -70,12 +90,18 @@ class Closer:
 class GuardedProtocol(asyncio.BufferedProtocol):
     """Stands between the event loop and a protocol, which gets only bytes that come without descriptors."""
 
-    def __init__(self, protocol: asyncio.Protocol | asyncio.BufferedProtocol, closer: Closer) -> None:
+    def __init__(self, protocol: asyncio.Protocol | asyncio.BufferedProtocol, closer: Closer, alarm: Alarm) -> None:
         self._protocol = protocol
         self._closer = closer
-        self._own_buffer = bytearray(0 if isinstance(protocol, asyncio.BufferedProtocol) else 1 << 12)
+        self._alarm = alarm
         self.is_refused = False
         """Whether the peer has passed a descriptor."""
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            get_buffer, buffer_updated = cast("_Buffered", (protocol.get_buffer, protocol.buffer_updated))
+        else:
+            get_buffer, buffer_updated = _buffered(protocol)
+        self._get_buffer = get_buffer
+        self.buffer_updated = buffer_updated  # type: ignore[assignment, method-assign]
         self.pause_writing = protocol.pause_writing  # type: ignore[method-assign]
         self.resume_writing = protocol.resume_writing  # type: ignore[method-assign]
         self.eof_received = protocol.eof_received  # type: ignore[method-assign]
@@ -86,25 +112,17 @@ class GuardedProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Called immediately before each read. The event loop ends the connection if this raises."""
-        if isinstance(self._protocol, asyncio.BufferedProtocol):
-            buffer = cast("memoryview", self._protocol.get_buffer(sizehint))
-        else:
-            buffer = memoryview(self._own_buffer)
-        with contextlib.suppress(OSError):  # The read reports it.
-            _, _, flags, _ = self._socket.recvmsg_into([buffer], 0, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            self.is_refused = bool(flags & socket.MSG_CTRUNC)
-        if self.is_refused:
+        buffer = self._get_buffer(sizehint)
+        try:
+            _, _, flags, _ = self._socket.recvmsg_into((buffer,), 0, PEEK)
+        except OSError:
+            flags = 0  # The read reports it.
+        if flags & socket.MSG_CTRUNC:
+            self.is_refused = True
             log.complain(f"Closing a connection of pid {peer_credentials(self._socket).pid}: it passes descriptors")
             raise PassedDescriptorError
-        signal.setitimer(signal.ITIMER_REAL, MAX_WAIT_S)
+        self._alarm.keep_set()
         return buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        if isinstance(self._protocol, asyncio.BufferedProtocol):
-            self._protocol.buffer_updated(nbytes)
-        else:
-            self._protocol.data_received(bytes(self._own_buffer[:nbytes]))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The event loop closes the socket when this returns; a copy of it is closed later, by the thread."""
@@ -114,16 +132,21 @@ class GuardedProtocol(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._closer.close, os.dup(descriptor))
 
 
+def _buffered(protocol: asyncio.Protocol) -> _Buffered:
+    """`get_buffer` and `buffer_updated` for a protocol that has only `data_received`."""
+    buffer = memoryview(bytearray(1 << 12))
+    return lambda sizehint: buffer, lambda nbytes: protocol.data_received(bytes(buffer[:nbytes]))
+
+
 def guarded_from_descriptors(
     make: Callable[[], asyncio.Protocol | asyncio.BufferedProtocol],
 ) -> Callable[[], GuardedProtocol]:
     """Makes protocols like `make`, each behind a guard."""
-    closer = _closer()
-    return lambda: GuardedProtocol(make(), closer)
+    closer, alarm = _guards()
+    return lambda: GuardedProtocol(make(), closer, alarm)
 
 
 @functools.cache
-def _closer() -> Closer:
-    """The only one of this process, which from now on survives an alarm."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGALRM, lambda: None)
-    return Closer()
+def _guards() -> tuple[Closer, Alarm]:
+    """The only ones of this process. From now on it survives an alarm."""
+    return Closer(), Alarm()
