@@ -1,5 +1,8 @@
-"""Work that waits for other work which has yet to be submitted: a lock changes hands all the same, in time."""
+"""Work that waits for other work which has yet to be submitted: a lock changes hands all the same, unrevoked."""
 
+import re
+import signal
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +15,11 @@ from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, Program, Programs
 from nvshare.simgpu.config import SimGpu
 from nvshare.wire.messages import DropLock, LockOk, LockReleased, ReqLock
+from support.waiting import wait_until
 
-GRACE_S = 2
-OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1", f"--grace-seconds={GRACE_S}")
-RUN_MS = 10_000
+# A drain that does not end by itself is found by its revocation, whatever the speed of the machine.
+OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1", "--grace-seconds=30")
+ROUNDS = 500
 
 
 class Collective:
@@ -24,34 +28,54 @@ class Collective:
     def __init__(
         self, machine: Machine, *, ahead: int, ranks: int, first: int = 0, count: int, **environment: str
     ) -> None:
-        words = (RUN_MS, 10 * GIB, ahead, machine.directory / "flags", ranks, first, count)
+        words = (10 * GIB, ahead, machine.directory / "flags", ranks, first, count)
         self.program = machine.start(CHECKS / "lib_collective", *map(str, words), **environment)
 
     def results(self) -> tuple[int, int]:
         """Rounds, and the longest pause in milliseconds."""
         rounds, longest_ms = self.program.answer(60)
-        assert self.program.process.wait(20) == 0, self.program.said()
+        assert self.program.process.wait(60) == 0, self.program.said()
         return int(rounds), int(longest_ms)
 
 
 def beside_each(machine: Machine, gpus: int) -> list[Program]:
-    """A client on each GPU that does not fit beside another one. Its kernels take 2 ms."""
+    """A client on each GPU that does not fit beside another one. Its kernels take 2 ms, for an hour."""
     others = [machine.client(10 * GIB, gpu=gpu) for gpu in range(gpus)]
     for other in others:
-        other.say(f"loop 200000 {RUN_MS} 4")
+        other.say("loop 200000 3600000 4")
     return others
+
+
+def play(machine: Machine, ranks: list[Collective], drops: int) -> list[tuple[int, int]]:
+    """Until locks have been taken back so many times at the end of a quantum; each rank's results."""
+    log, flags = machine.daemon.log, machine.directory / "flags"
+    log.wait_for(r"taken back \(quantum\)", times=drops)
+    wait_until(lambda: struct.unpack_from("Q", flags.read_bytes())[0] >= ROUNDS, "rounds are played")
+    ranks[0].program.say("end")
+    results = [rank.results() for rank in ranks]
+    print(f"(rounds, longest pause in ms) {results}")
+    assert log.count("revoked") == 0
+    return results
+
+
+def assert_turns_alternate(machine: Machine, uuid: str) -> None:
+    """Nobody whose quantum has ended is the next to get the GPU."""
+    lines = [line for line in machine.daemon.log.lines if uuid in line]
+    ended = ""
+    for line in lines:
+        if given := re.search(r"Lock given to client (\w+)", line):
+            assert given[1] != ended, machine.daemon.log.text
+            ended = ""
+        elif over := re.search(r"Lock of client (\w+) .*taken back \(quantum\)", line):
+            ended = over[1]
 
 
 @pytest.mark.parametrize("ahead", [1, 50])
 def test_kernels_that_wait_for_each_other_across_gpus_finish(tmp_path: Path, ahead: int) -> None:
     with Machine(tmp_path, *OPTIONS, gpus=2) as machine:
-        others = beside_each(machine, 2)
-        rounds, longest_ms = Collective(machine, ahead=ahead, ranks=2, count=2).results()
-        pauses = [float(other.answer(60)[2]) for other in others]
-        print(f"{rounds} rounds, longest pause {longest_ms} ms, of the others {pauses} ms")
-        assert machine.daemon.log.count(r"taken back \(quantum\)") >= 6
-        assert machine.daemon.log.count("revoked") == 0
-        assert rounds > 500
+        beside_each(machine, 2)
+        ((rounds, _),) = play(machine, [Collective(machine, ahead=ahead, ranks=2, count=2)], drops=6)
+        assert rounds > ROUNDS
 
 
 @pytest.mark.parametrize("ahead", [1, 20])
@@ -60,16 +84,12 @@ def test_a_job_of_four_processes_on_four_gpus_takes_its_turns_beside_one_client_
 ) -> None:
     job = {"NVSHARE_RUN_ID": "11" * 16, "NVSHARE_GANG": "1"}
     with Machine(tmp_path, *OPTIONS, gpus=4) as machine:
-        others = beside_each(machine, 4)
+        beside_each(machine, 4)
         ranks = [Collective(machine, ahead=ahead, ranks=4, first=rank, count=1, **job) for rank in range(4)]
-        results = [rank.results() for rank in ranks]
-        pauses = [float(other.answer(60)[2]) for other in others]
-        print(f"(rounds, longest pause in ms) {results}, pauses of the others {pauses} ms")
-        assert machine.daemon.log.count(r"taken back \(quantum\)") >= 12
-        assert machine.daemon.log.count("revoked") == 0
-        assert min(rounds for rounds, _ in results) > 500
-        # A turn of everybody else and one of its own, each with a drain: no client comes near the bound of 0011.
-        assert max(*(pause for _, pause in results), *pauses) < 3000
+        results = play(machine, ranks, drops=12)
+        assert min(rounds for rounds, _ in results) > ROUNDS
+        for gpu in machine.daemon.status()["gpus"]:
+            assert_turns_alternate(machine, gpu["uuid"])
 
 
 @pytest.fixture
@@ -98,12 +118,16 @@ def holder(started: Programs, scheduler: FakeScheduler, gpus: int) -> tuple[Prog
     return program, peer
 
 
+KEPT_S = 3.5
+"""Four seconds, less what the drain of the other GPU is begun before."""
+
+
 def drop(gpu: int, lock: int = 0) -> DropLock:
     return DropLock(gpu, 1, 10_000, lock or gpu + 1)
 
 
-def released(peer: LibraryConnection, within: float = 20.0) -> int:
-    return peer.expect(LockReleased, within).gpu
+def released(peer: LibraryConnection) -> int:
+    return peer.expect(LockReleased).gpu
 
 
 def test_a_host_function_gets_what_a_thread_at_the_gate_owns(on_card: Programs, scheduler: FakeScheduler) -> None:
@@ -112,20 +136,19 @@ def test_a_host_function_gets_what_a_thread_at_the_gate_owns(on_card: Programs, 
     program.do("spin 1 1 1")
     program.do("holdhost 1")
     peer.settle(drop(0))
-    began = time.monotonic()
     program.say("spinthenflag 1")  # on another stream
     assert program.answer()[0] == "0"
     assert released(peer) == 0
-    assert time.monotonic() - began < GRACE_S
 
 
 def test_nothing_is_let_through_to_a_stream_with_unfinished_work(on_card: Programs, scheduler: FakeScheduler) -> None:
     program, peer = holder(on_card, scheduler, 1)
     program.do("stream 1")
-    program.do("spin 50000000 1 1")  # half a second
+    program.do("hold 1")
     peer.settle(drop(0))
     program.say("spinthenflag 1 1")
     assert program.waits()
+    program.process.send_signal(signal.SIGUSR1)  # the kernel ends
     assert peer.expect(LockReleased) == LockReleased(0, True, 1)
     assert not program.hear(0)
 
@@ -150,13 +173,11 @@ def test_work_passes_a_gate_without_a_lock_if_a_drain_waits_for_it(
     assert released(peer) == 1
     program.do("hold")  # on GPU 0
     peer.settle(drop(0))
-    began = time.monotonic()
     program.do("use 1")
     program.say("spinthenflag 1")
     peer.expect(ReqLock)
     assert program.answer()[0] == "0"
     assert released(peer) == 0
-    assert time.monotonic() - began < 2 * GRACE_S
 
 
 def test_a_drain_that_does_not_end_keeps_other_locks_for_four_seconds_and_once(
@@ -167,11 +188,14 @@ def test_a_drain_that_does_not_end_keeps_other_locks_for_four_seconds_and_once(
     began = time.monotonic()
     peer.settle(drop(0), drop(1))
     assert released(peer) == 1
-    assert 3.5 < time.monotonic() - began < 8
-    peer.settle(LockOk(1, False, 7))
-    began = time.monotonic()
-    peer.send(drop(1, 7))
-    assert released(peer) == 1
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began > KEPT_S
+    took = []
+    for lock in range(7, 12):
+        peer.settle(LockOk(1, False, lock))
+        began = time.monotonic()
+        peer.send(drop(1, lock))
+        assert released(peer) == 1
+        took.append(time.monotonic() - began)
+    assert min(took) < KEPT_S  # The best of five: if each were kept, none would be quicker.
     program.do("flag 1")
     assert released(peer) == 0

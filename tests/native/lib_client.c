@@ -2,6 +2,7 @@
  * VALUE..."). What it calls, it finds as argv[1] says: "dlsym", "procaddress" or, if linked with the driver, "linked". */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -378,6 +379,13 @@ static CUresult hold(CUstream stream)
     return result == CUDA_SUCCESS ? cu.LaunchKernel(wait, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL) : result;
 }
 
+/* SIGUSR1 sets the flag too: a test can let a kernel end while the program waits at a gate and takes no command. */
+static void on_signal(int number)
+{
+    (void)number;
+    __atomic_store_n(&flag, 1, __ATOMIC_SEQ_CST);
+}
+
 static void set_flag(uint64_t value)
 {
     __atomic_store_n(&flag, value, __ATOMIC_SEQ_CST);
@@ -512,7 +520,7 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "cover")) cover((int)a, (int)b);
     else if (!strcmp(word, "overheard")) overheard();
     else if (!strncmp(word, "fork", 4)) word[4] ? forked_to_serve() : forked(); /* forkserve */
-    else if (!strncmp(word, "hold", 4)) printf("%d\n", word[4] ? cu.LaunchHostFunc(stream_at((int)a - 1), wait_on_host, NULL) : hold(NULL)); /* holdhost */
+    else if (!strncmp(word, "hold", 4)) printf("%d\n", word[4] ? cu.LaunchHostFunc(stream_at((int)a - 1), wait_on_host, NULL) : hold(stream_at((int)a - 1))); /* holdhost */
     else if (!strcmp(word, "spinthenflag")) spin_then_flag(a, (int)b - 1);
     else if (!strcmp(word, "flag")) set_flag(a);
     else if (!strcmp(word, "churn")) churn((int)a, b);
@@ -558,5 +566,6 @@ int main(int argc, char **argv)
         atexit(serve_in_exit_handler);
     if (lib_driver_find(argc > 1 ? argv[1] : "dlsym") != 0)
         return 3;
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_signal, .sa_flags = SA_RESTART}, NULL);
     return serve();
 }
