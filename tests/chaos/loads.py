@@ -114,7 +114,7 @@ def until(seconds: float) -> Iterator[int]:
 
 
 def is_healthy(daemon: Daemon) -> bool:
-    with urllib.request.urlopen(daemon.http + "/healthz", timeout=10) as page:
+    with urllib.request.urlopen(daemon.http + "/healthz", timeout=60) as page:
         return bool(page.read() == b"ok\n")
 
 
@@ -127,7 +127,7 @@ def reset(connection: socket.socket) -> None:
 def request(daemon: Daemon, path: str) -> socket.socket:
     """A request whose answer nobody has read yet."""
     address = urlsplit(daemon.http)
-    connection = socket.create_connection((address.hostname, address.port or 0), timeout=20)
+    connection = socket.create_connection((address.hostname, address.port or 0), timeout=60)
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return connection
 
@@ -182,7 +182,7 @@ def lying_claims(place: Path, seconds: float) -> Result:
     with serving(place, *FAST) as daemon:
         thread = threading.Thread(target=lie)
         thread.start()
-        are_lying.wait(20)
+        are_lying.wait(60)
         with Victim(daemon, gpu=0, memory=9 * GIB) as victim:
             is_over.wait(seconds)
             turns = len(victim.waits)
@@ -216,7 +216,7 @@ def crowded_health(place: Path, seconds: float) -> Result:
         for count in until(seconds):
             for _ in range(64 if count == 0 else 1):
                 address = urlsplit(daemon.http)
-                open_one = socket.create_connection((address.hostname, address.port or 0), timeout=20)
+                open_one = socket.create_connection((address.hostname, address.port or 0), timeout=60)
                 stack.callback(open_one.close)
             began = time.monotonic()
             healthy = is_healthy(daemon)

@@ -153,7 +153,7 @@ def test_events_can_be_followed_until_the_scheduler_ends(daemon: Daemon) -> None
         seen.wait_for(rf"Lock given to client .*\({client.name}\)")
     seen.wait_for(rf"Client left: .*\({client.name}\)")
     assert daemon.stop() == 0
-    assert follower.wait(20) == 3
+    assert follower.wait(60) == 3
     assert follower.stderr is not None
     assert b"closed the connection" in follower.stderr.read()
 

@@ -149,13 +149,13 @@ def place(tmp_path: Path) -> Iterator[tuple[str, str]]:
     command = [sys.executable, "-m", "nvshare.scheduler.main", "--socket", paths[0], "--operator-socket", paths[1]]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox, (tmp_path / "log").open("wb") as log:
         inbox.bind(str(tmp_path / "n"))
-        inbox.settimeout(30)
+        inbox.settimeout(60)
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "NOTIFY_SOCKET": str(tmp_path / "n")}
         process = subprocess.Popen([*command, "--nvml", "off"], env=environment, stderr=log)
         inbox.recv(100)
         yield paths
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 class Terminal:
@@ -173,7 +173,7 @@ class Terminal:
         os.close(slave)
         self.text = ""
 
-    def read_until(self, pattern: str, seconds: float = 20) -> str:
+    def read_until(self, pattern: str, seconds: float = 60) -> str:
         """What came until the pattern did; only what comes after counts for the next one."""
         deadline = time.monotonic() + seconds
         while not (found := re.search(pattern, self.text)):
@@ -187,7 +187,7 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def end(self) -> int:
-        code = self.process.wait(10)
+        code = self.process.wait(60)
         os.close(self._master)
         return code
 
@@ -195,7 +195,7 @@ class Terminal:
 def test_top_in_a_terminal_is_live_and_obeys_keys(place: tuple[str, str]) -> None:
     with Player(place[0], "first", gib=9) as first, Player(place[0], "second", gib=9) as second:
         first.ask()
-        assert first.runs.wait(10)
+        assert first.runs.wait(60)
         terminal = Terminal(place[1], "--delay", "0.2")
         terminal.read_until("first +run .*running")
         second.ask()
@@ -231,9 +231,9 @@ def test_top_in_a_small_terminal_asks_for_a_bigger_one(place: tuple[str, str]) -
 def test_top_in_a_pipe_is_plain_lines(place: tuple[str, str]) -> None:
     with Player(place[0], "piped", gib=3) as piped:
         piped.ask()
-        assert piped.runs.wait(10)
+        assert piped.runs.wait(60)
         command = [*TOP, place[1], "top", "-n", "2", "-d", "0.1"]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     lines = result.stdout.splitlines()
     assert len(lines) == 2
     assert all(re.search(r"^\d\d:\d\d:\d\d  GPU-11111111  .*piped  running .*memory 3.00Gi", line) for line in lines)
@@ -241,7 +241,7 @@ def test_top_in_a_pipe_is_plain_lines(place: tuple[str, str]) -> None:
 
 def test_top_without_a_scheduler_is_one_line(tmp_path: Path) -> None:
     command = [*TOP, str(tmp_path / "none"), "top"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 3
     assert result.stderr.count("\n") == 1
     assert "no scheduler at" in result.stderr

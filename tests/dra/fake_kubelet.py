@@ -18,7 +18,7 @@ class FakeKubelet:
         self.info: Any = None
         self._driver: Any = None
 
-    async def find(self, name: str = "gpu.nvshare.com-reg.sock", seconds: float = 30) -> None:
+    async def find(self, name: str = "gpu.nvshare.com-reg.sock", seconds: float = 60) -> None:
         """Wait for the driver's socket and register it, as the plugin manager does; it looks again after an error."""
         async with asyncio.timeout(seconds):
             while not await self._register(self._registry_dir / name):

@@ -51,7 +51,7 @@ def _asked_for_claims(server: FakeResourceApi, since: int) -> int:
     return sum("/resourceclaims/" in path for _, path, _ in server.requests[since:])
 
 
-async def _until_files(place: Path, wanted: set[str], seconds: float = 30) -> None:
+async def _until_files(place: Path, wanted: set[str], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while files(place) != wanted:
             await asyncio.sleep(0.02)
@@ -96,7 +96,7 @@ def test_sockets_of_a_driver_that_was_killed_are_removed_and_those_of_a_live_one
     asyncio.run(story())
 
 
-async def _until_gone(paths: list[Path], seconds: float = 30) -> None:
+async def _until_gone(paths: list[Path], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while any(path.exists() for path in paths):
             await asyncio.sleep(0.02)

@@ -196,7 +196,7 @@ def test_an_answer_that_is_no_slice_ends_the_driver_instead_of_leaving_it_blind(
             publisher = Publisher(Api(server.address), "node-1", tmp_path / "lock")
             publisher.publish(specs("GPU-a"))
             with pytest.raises(KeyError):
-                await asyncio.wait_for(publisher.keep(), 30)
+                await asyncio.wait_for(publisher.keep(), 60)
 
     asyncio.run(story())
 

@@ -48,7 +48,7 @@ async def driver(place: Path, server: FakeResourceApi, *more: str) -> AsyncItera
     kubelet = FakeKubelet(place / "registry")
     instance = [flag.partition("=")[2] for flag in more if flag.startswith("--instance=")]
     try:
-        await server.until(lambda: bool(server.devices()), 30)
+        await server.until(lambda: bool(server.devices()), 60)
         await kubelet.find("-".join(["gpu.nvshare.com", *instance, "reg.sock"]))
         yield kubelet
     finally:

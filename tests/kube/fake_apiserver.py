@@ -103,7 +103,7 @@ class FakeApiServer:
     async def until_watched(self, times: int) -> None:
         await self.until(lambda: self.count(watch=True) == times)
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 30) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
         """Wait for something the requests cause."""
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(condition)

@@ -44,7 +44,7 @@ class Listener:
         await self._pause(why, at_once=at_once, at_least_s=at_least_s)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 self._more.clear()
                 await self._more.wait()

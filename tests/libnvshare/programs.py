@@ -54,23 +54,23 @@ class Program:
             self.heard += data
         return True
 
-    def answer(self, timeout: float = 20.0) -> list[str]:
+    def answer(self, timeout: float = 60) -> list[str]:
         """The next line of output as words."""
         assert self.hear(timeout), f"no answer in {timeout} s; stderr: {self.said()}"
         line, _, self.heard = self.heard.partition(b"\n")
         return line.decode().split()
 
-    def ask(self, line: str, timeout: float = 20.0) -> list[str]:
+    def ask(self, line: str, timeout: float = 60) -> list[str]:
         self.say(line)
         return self.answer(timeout)
 
-    def do(self, line: str, timeout: float = 20.0) -> list[str]:
+    def do(self, line: str, timeout: float = 60) -> list[str]:
         """A command that must succeed; its values."""
         result, *values = self.ask(line, timeout)
         assert result == "0", f"{line}: result {result} {values}; stderr: {self.said()}"
         return values
 
-    def waits(self, timeout: float = 20.0) -> bool:
+    def waits(self, timeout: float = 60) -> bool:
         """True once its first thread sleeps in a futex, as at the gate; False if it answers instead."""
         syscall = Path(f"/proc/{self.process.pid}/syscall")
         is_futex = re.compile(rf"{FUTEX} ").match
@@ -80,7 +80,7 @@ class Program:
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def finish(self, code: int = 0, timeout: float = 20.0) -> None:
+    def finish(self, code: int = 0, timeout: float = 60) -> None:
         """Ends it in good order."""
         self.say(f"exit {code}")
         assert self.process.wait(timeout) == code, self.said()

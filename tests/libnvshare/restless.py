@@ -20,7 +20,7 @@ class Restless:
         self.thread.start()
 
     def run(self) -> None:
-        peer, _ = self.scheduler.welcome(timeout=30)
+        peer, _ = self.scheduler.welcome(timeout=60)
         lock = given_ns = 0
         try:
             while True:
@@ -35,7 +35,7 @@ class Restless:
                 self.pause(3)
                 peer.send(DropLock(0, 1, 1000, lock))
                 self.drops += 1
-                self.goes_on = peer.expect(LockReleased, timeout=30).again
+                self.goes_on = peer.expect(LockReleased, timeout=60).again
                 self.holds.append((given_ns, time.monotonic_ns()))
         except (EOFError, OSError):
             self.holds.append((given_ns, time.monotonic_ns()))

@@ -36,7 +36,7 @@ def begin_to_exit(program: Program) -> None:
 def end(program: Program, peer: LibraryConnection) -> None:
     """The exit handler returns; the scheduler learns of the end from the closed connection."""
     program.say("exit 0")
-    assert program.process.wait(10) == 5
+    assert program.process.wait(60) == 5
     with pytest.raises(EOFError):
         peer.drain()
 
@@ -135,7 +135,7 @@ def test_the_memory_of_a_process_that_exits_counts_against_the_limit_of_its_run(
         begin_to_exit(first)
         assert second.ask(f"alloc {3 * GIB}")[0] == str(OUT_OF_MEMORY)
         first.say("exit 0")
-        assert first.process.wait(10) == 5
+        assert first.process.wait(60) == 5
         wait_until(lambda: second.ask(f"alloc {3 * GIB}")[0] == "0", what="the memory is free")
 
 
@@ -146,5 +146,5 @@ def test_an_exit_that_waits_for_a_thread_ends_while_the_lock_comes_and_goes(
     restless = Restless(scheduler, seed)
     done = on_card.run_until(lambda: restless.drops >= 100, CHECKS / "lib_storm", "4", str(seed), "exit")
     assert done.returncode == 0, done.stdout + done.stderr
-    restless.thread.join(10)
+    restless.thread.join(60)
     assert restless.drops >= 100  # the exit lasted as long as the thread, and so did the turns

@@ -19,7 +19,7 @@ def test_nothing_runs_outside_a_turn(
     command = CHECKS / "lib_storm", str(threads), str(seed)
     done = on_card.run_until(lambda: restless.drops >= 200, *command, NVSHARE_SIM_TRACE="1")
     assert done.returncode == 0, done.stdout + done.stderr
-    restless.thread.join(10)
+    restless.thread.join(60)
     (trace,) = read_traces(tmp_path / "gpus")
     work = trace.of_kind(Kind.KERNEL, Kind.COPY, Kind.MEMSET)
     outside = trespasses(

@@ -60,7 +60,7 @@ class FakeKubelet(api_grpc.RegistrationServicer):
     def allocatable(self) -> int:
         return sum(1 for health in self.devices.values() if health == "Healthy")
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 10) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(condition)
 
@@ -68,7 +68,7 @@ class FakeKubelet(api_grpc.RegistrationServicer):
         channel = grpc.aio.insecure_channel(f"unix://{self.directory / request.endpoint}")
         self.stub = api_grpc.DevicePluginStub(channel)  # type: ignore[no-untyped-call]
         try:
-            self.options = await self.stub.GetDevicePluginOptions(api.Empty(), timeout=2)
+            self.options = await self.stub.GetDevicePluginOptions(api.Empty(), timeout=60)
         except grpc.aio.AioRpcError as error:
             await context.abort(grpc.StatusCode.UNKNOWN, f"cannot dial back: {error.details()}")
         self._channels.append(channel)

@@ -84,7 +84,7 @@ def test_a_kubelet_that_comes_later_is_waited_for(directory: Path, caplog: pytes
     async def story() -> None:
         kubelet = FakeKubelet(directory)
         async with alive(make_plugin(), directory):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while "Waiting for kubelet" not in caplog.text:
                     await asyncio.sleep(0)
             await kubelet.start()
@@ -102,7 +102,7 @@ def test_a_kubelet_restart_is_survived(directory: Path, leave_socket: bool) -> N
             for is_noticed in (True, False, True, False):
                 await kubelet.until(lambda: kubelet.allocatable == 20)
                 await kubelet.stop(leave_socket=leave_socket)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while is_noticed and plugin.streams:
                         await asyncio.sleep(0.001)
                 kubelet.history.clear()

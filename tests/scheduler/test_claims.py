@@ -39,7 +39,7 @@ class Posted:
         self._more.set()
 
     async def take(self, count: int) -> list[Event]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(self.events) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -98,7 +98,7 @@ def test_an_annotation_above_the_claim_is_refused_with_an_event_and_one_below_it
         (tmp_path / "claims").mkdir()
         put(tmp_path, "u-1", 4 * GIB)
         async with FakeApiServer() as server, cluster(server, tmp_path) as (engine, kubernetes):
-            await asyncio.wait_for(kubernetes.pods_listed.wait(), 30)
+            await asyncio.wait_for(kubernetes.pods_listed.wait(), 60)
             await server.put(claiming("high", "c-u-1", "5Gi"))
             await server.until(lambda: bool(server.events))
             (event,) = server.events
@@ -108,7 +108,7 @@ def test_an_annotation_above_the_claim_is_refused_with_an_event_and_one_below_it
             changed = asyncio.Event()
             engine.observers.append(lambda step: changed.set())
             await server.put(claiming("low", "c-u-1", "1Gi"))
-            await asyncio.wait_for(changed.wait(), 30)
+            await asyncio.wait_for(changed.wait(), 60)
             assert engine.node.groups["pod/uid-low"].limit == GIB
             assert len(server.events) == 1
 
@@ -127,7 +127,7 @@ def test_a_process_without_the_library_in_a_pod_with_a_claim_is_reported(tmp_pat
             item["metadata"]["uid"] = uid
             await server.put(item)
             async with cluster(server, tmp_path) as (_, kubernetes):
-                await asyncio.wait_for(kubernetes.pods_listed.wait(), 30)
+                await asyncio.wait_for(kubernetes.pods_listed.wait(), 60)
                 for _ in range(2):
                     kubernetes.see_strangers("g0", [77], proc=tmp_path / "proc")
                 await server.until(lambda: bool(server.events))
@@ -145,7 +145,7 @@ def test_the_claims_limit_is_in_force_for_a_process_that_registers(tmp_path: Pat
             async with cluster(server, tmp_path) as (engine, kubernetes):
                 steps: list[Step] = []
                 engine.observers.append(steps.append)
-                await asyncio.wait_for(kubernetes.pods_listed.wait(), 30)
+                await asyncio.wait_for(kubernetes.pods_listed.wait(), 60)
                 actions = engine.node.handle(
                     time.monotonic_ns(), ClientRegistered(1, "pod/uid-p", "p", "", (Claim("g0", 16 * GIB),))
                 )

@@ -173,7 +173,7 @@ def test_the_pods_event_names_the_limit_to_set(tmp_path: Path) -> None:
         async with FakeApiServer() as server:
             await server.put(pod("small"))
             async with cluster(server, tmp_path) as (engine, kubernetes):
-                await asyncio.wait_for(kubernetes.pods_listed.wait(), 30)
+                await asyncio.wait_for(kubernetes.pods_listed.wait(), 60)
                 poll = HostMemoryPoll(
                     engine,
                     report=kubernetes.report_host_memory,

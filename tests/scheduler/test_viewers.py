@@ -32,7 +32,7 @@ def viewed(start_daemon: StartDaemon) -> Daemon:
 def ask(daemon: Daemon, path: str) -> socket.socket:
     """A connection that has sent a request and not read the answer."""
     address = urlsplit(daemon.http)
-    connection = socket.create_connection((address.hostname, address.port or 0), timeout=20)
+    connection = socket.create_connection((address.hostname, address.port or 0), timeout=60)
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return connection
 
@@ -46,7 +46,7 @@ def reset(connection: socket.socket) -> None:
 def follow(daemon: Daemon) -> socket.socket:
     """An operator who follows events."""
     operator = socket.socket(socket.AF_UNIX)
-    operator.settimeout(20)
+    operator.settimeout(60)
     operator.connect(daemon.operator_socket)
     operator.sendall(admin.encode(admin.GetEvents(last=100, follow=True)))
     return operator
@@ -60,7 +60,7 @@ def make_steps(daemon: Daemon, count: int) -> None:
 
 def assert_unmoved(daemon: Daemon) -> None:
     make_steps(daemon, 3)
-    with urllib.request.urlopen(daemon.http + "/healthz", timeout=20) as page:
+    with urllib.request.urlopen(daemon.http + "/healthz", timeout=60) as page:
         assert page.read() == b"ok\n"
     daemon.assert_alive()
     assert "internal error" not in daemon.log.text

@@ -23,7 +23,7 @@ def touched(worker: Worker, size: int) -> None:
 
 
 def ending(worker: Worker) -> tuple[int, str]:
-    worker.process.wait(30)
+    worker.process.wait(60)
     assert worker.process.stderr is not None
     return worker.process.returncode, worker.process.stderr.read()
 

@@ -61,7 +61,7 @@ def registration(*entries: wire.GpuEntry, **fields: Any) -> wire.Register:
 class WireClient:
     """One connection to the clients' socket."""
 
-    def __init__(self, path: str, *, timeout: float = 20) -> None:
+    def __init__(self, path: str, *, timeout: float = 60) -> None:
         self.id = 0
         self._decoder = Decoder(wire.FROM_SCHEDULER)
         self._heard: deque[wire.Message] = deque()

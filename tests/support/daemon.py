@@ -18,7 +18,7 @@ from support.client import WireClient
 from support.log import LogReader
 
 PROGRAM = [sys.executable, "-m", "nvshare.scheduler.main"]
-READY_S = 30.0
+READY_S = 60.0
 SOURCES = Path(__file__).parents[2] / "src"
 
 
@@ -86,7 +86,7 @@ class Daemon:
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(20)
+        code = self.process.wait(60)
         self.log.wait_end()
         return code
 
@@ -123,7 +123,7 @@ class Daemon:
         return "http://" + line.partition("http at ")[2]
 
     def metrics_text(self) -> str:
-        with urllib.request.urlopen(self.http + "/metrics", timeout=20) as page:
+        with urllib.request.urlopen(self.http + "/metrics", timeout=60) as page:
             return str(page.read().decode())
 
     def metric(self, name: str, **labels: str) -> float | None:
@@ -142,6 +142,10 @@ class Daemon:
         match = re.search(r"VmRSS:\s+(\d+) kB", text)
         assert match is not None
         return int(match[1]) * 1024
+
+    def processor_seconds(self) -> float:
+        """How long its event loop has run on a processor."""
+        return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[0]) / 1e9
 
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))

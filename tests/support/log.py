@@ -28,7 +28,7 @@ class LogReader:
     def count(self, pattern: str) -> int:
         return sum(1 for line in self.lines if re.search(pattern, line))
 
-    def wait_for(self, pattern: str, *, times: int = 1, timeout: float = 20) -> str:
+    def wait_for(self, pattern: str, *, times: int = 1, timeout: float = 60) -> str:
         """The line, once it has come that many times."""
         deadline = time.monotonic() + timeout
         with self._changed:
@@ -43,7 +43,7 @@ class LogReader:
                     )
                 self._changed.wait(left)
 
-    def wait_end(self, timeout: float = 20) -> None:
+    def wait_end(self, timeout: float = 60) -> None:
         """Until the process has closed its output."""
         with self._changed:
             assert self._changed.wait_for(lambda: not self._is_open, timeout), "the output goes on"

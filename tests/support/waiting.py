@@ -6,7 +6,7 @@ from collections.abc import Callable
 STEP_S = 0.005
 
 
-def wait_until(claim: Callable[[], object], what: str, seconds: float = 30.0) -> float:
+def wait_until(claim: Callable[[], object], what: str, seconds: float = 60) -> float:
     """Ask again and again until the claim is true; how long that took."""
     began = time.monotonic()
     while not claim():

@@ -21,7 +21,7 @@ from upgrade import record
 from upgrade.conversation import Line, assert_understood, encode, frames, known_lengths, message_of
 from upgrade.todays_scheduler import TodaysScheduler
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 M = TypeVar("M", bound=wire.Message)
 
 

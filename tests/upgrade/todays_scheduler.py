@@ -48,7 +48,7 @@ class TodaysScheduler:
         done = threading.Event()
         self._loop.call_soon_threadsafe(self._begin_again)
         self._loop.call_soon_threadsafe(done.set)
-        assert done.wait(30)
+        assert done.wait(60)
 
     def _begin_again(self) -> None:
         assert self._loop is not None
@@ -78,9 +78,9 @@ def todays_scheduler(path: str) -> Iterator[TodaysScheduler]:
     scheduler = TodaysScheduler(path)
     thread = threading.Thread(target=lambda: asyncio.run(scheduler.serve()))
     thread.start()
-    assert scheduler.is_ready.wait(30)
+    assert scheduler.is_ready.wait(60)
     try:
         yield scheduler
     finally:
         scheduler.end()
-        thread.join(30)
+        thread.join(60)

@@ -24,7 +24,7 @@ class Player:
         self.waits = threading.Event()
         self.limit = -1
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(30)
+        self._socket.settimeout(60)
         self._socket.connect(path)
         entry = wire.GpuEntry(
             CARDS[card].bytes, wire.GpuKind.GPU, wire.ClaimState.IDLE, 1, size_gib * GIB, 0, 0, 0, 0, wire.UNLIMITED
@@ -62,7 +62,7 @@ class Player:
     def leave(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(10)
+        self._thread.join(60)
         self._socket.close()
 
     def _send(self, message: wire.Message) -> None:

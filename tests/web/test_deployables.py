@@ -24,8 +24,8 @@ def exported(scheduler: Any) -> set[str]:
     """Every family that a scrape gives while somebody runs."""
     with Player(scheduler.socket, "somebody", gib=1) as somebody:
         somebody.ask()
-        assert somebody.runs.wait(30)
-        text = urllib.request.urlopen(f"{scheduler.url}/metrics", timeout=20).read().decode()
+        assert somebody.runs.wait(60)
+        text = urllib.request.urlopen(f"{scheduler.url}/metrics", timeout=60).read().decode()
     return {family.name for family in text_string_to_metric_families(text)}
 
 
