@@ -11,8 +11,8 @@ from nvshare.simgpu.config import SimGpu
 
 
 def own_socket(tmp_path: Path) -> dict[str, str]:
-    """Where the test's scheduler may listen. A test that has none should not wait for it as long as a user would."""
-    return {"NVSHARE_SOCKET": str(tmp_path / "scheduler.sock"), "NVSHARE_JOIN_MS": "5000"}
+    """Where the test's scheduler may listen. Its answer is waited for, however slow the machine is."""
+    return {"NVSHARE_SOCKET": str(tmp_path / "scheduler.sock"), "NVSHARE_JOIN_MS": "60000"}
 
 
 @pytest.fixture

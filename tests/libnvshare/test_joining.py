@@ -11,7 +11,7 @@ from support.waiting import wait_until
 LONG_MS = "60000"
 """Longer than a test waits for an answer: a command that waits for the scheduler would fail the test."""
 SHORT_MS = "3000"
-"""Long enough for a program to come to its first allocation on a busy machine."""
+"""Long enough for a program to come from its first call to its first allocation."""
 WAITS = "the first allocation waits for the scheduler"
 ALONE = "this process allocates without it"
 
@@ -60,8 +60,9 @@ def test_work_and_questions_about_memory_do_not_wait(programs: Programs) -> None
 
 
 def test_nobody_waits_longer_than_the_bound_and_two_lines_say_what_happens(programs: Programs) -> None:
-    program = start_alone(programs, NVSHARE_JOIN_MS=SHORT_MS)
-    program.do(f"hammer 4 1 {MIB}")  # four threads allocate
+    program = programs.start(NVSHARE_JOIN_MS=SHORT_MS)
+    program.say(f"init 0\nhammer 4 1 {MIB}")  # four threads allocate, without waiting for the test
+    assert [program.answer()[0] for _ in range(2)] == ["0", "0"]
     assert program.said().count(WAITS) == 1
     assert program.said().count(ALONE) == 1
 
@@ -73,7 +74,7 @@ def test_where_nvshare_is_not_installed_nobody_waits(programs: Programs, tmp_pat
 
 
 def test_a_forked_child_waits_for_the_scheduler_too(programs: Programs) -> None:
-    program = start_alone(programs, NVSHARE_JOIN_MS=SHORT_MS)
-    program.say("fork")  # the child allocates, the parent does not
+    program = programs.start(NVSHARE_JOIN_MS=SHORT_MS)
+    program.say("init 0\nfork")  # the child allocates, the parent does not
     wait_until(lambda: ALONE in program.said(), "the child has waited")
     assert program.said().count(WAITS) == 1

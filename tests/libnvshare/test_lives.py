@@ -110,7 +110,7 @@ def test_who_gave_its_lock_back_before_the_daemon_died_claims_none_and_asks_agai
 def test_a_daemon_that_talks_nonsense_is_left_and_asked_again(
     programs: Programs, scheduler: FakeScheduler, nonsense: bytes
 ) -> None:
-    program = programs.start(NVSHARE_JOIN_MS="200")
+    program = programs.start()
     peer = scheduler.join(program)
     peer.connection.sendall(nonsense)
     peer.connection.shutdown(1)
@@ -163,7 +163,7 @@ def test_a_program_that_closes_all_descriptors_is_joined_again_and_its_files_sta
     program.do("closeall")
     with pytest.raises(EOFError):
         peer.drain()
-    peer, _ = scheduler.welcome(timeout=10)
+    peer, _ = scheduler.welcome(timeout=60)
     program.say("spin 1 1")
     peer.expect(ReqLock)
     peer.send(LockOk(0, False, 1))
@@ -208,7 +208,7 @@ def test_ending_never_hangs_and_tells_the_daemon(programs: Programs, scheduler: 
     else:
         peer.send(LockOk(0, False, 1))
         program.say(way)
-    program.process.wait(20)
+    program.process.wait(60)
     with pytest.raises((EOFError, ConnectionResetError)):
         peer.drain()
 
