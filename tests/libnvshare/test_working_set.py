@@ -50,10 +50,6 @@ def test_a_scheduler_that_restarts_learns_it_again(tmp_path: Path) -> None:
 
 FOREVER = 1_000_000
 OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
-BACK_TO_TURNS_S = 3
-"""Of programs whose use of memory is seen."""
-LIE_ENDS_S = 20
-"""Of programs whose use of memory is not seen, by how slow they are."""
 
 
 def causes(machine: Machine) -> set[str]:
@@ -102,8 +98,8 @@ def test_when_both_begin_to_use_all_of_it_they_take_turns(tmp_path: Path) -> Non
         for one, address in both:
             one.say(f"set {address} {ARENA}")
             one.say(f"touch {address} {ARENA} {FOREVER}")
-        took = wait_until(lambda: sorted(states(machine)) == ["running", "waiting"], "they take turns", 60)
-        assert took < BACK_TO_TURNS_S
+        wait_until(lambda: sorted(states(machine)) == ["running", "waiting"], "they take turns", 60)
+        assert "thrash" not in causes(machine)  # by what they say, and not by how slow they are
         turns = [client["turns"] for client in machine.clients()]
         wait_until(
             lambda: all(client["turns"] > had + 1 for client, had in zip(machine.clients(), turns, strict=True)),
@@ -120,6 +116,5 @@ def test_a_program_that_uses_more_than_it_says_is_sent_back(tmp_path: Path) -> N
         held = machine.clients()[0]["held_seconds"]
         wait_until(lambda: machine.clients()[0]["held_seconds"] > held + 3, "its pace is known", 60)
         other.say(f"spin 100 {FOREVER}")
-        took = wait_until(lambda: "thrash" in causes(machine), "one is sent back", 60)
-        assert took < LIE_ENDS_S
+        wait_until(lambda: "thrash" in causes(machine), "one is sent back", 60)
         wait_until(lambda: sorted(states(machine)) == ["running", "waiting"], "they take turns", 60)
