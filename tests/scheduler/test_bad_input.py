@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +23,6 @@ ABSURD = (1 << 56) + 1
 REGISTER_SIZE = len(encode(registration()))
 
 
-PATIENCE_S = 1
 STOPPED_HOLDER = """
 import os, signal, sys
 from nvshare.wire.codec import encode
@@ -41,13 +39,25 @@ os.kill(os.getpid(), signal.SIGSTOP)
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """One scheduler for all: whatever one test did to it, the next finds it in order."""
-    place = tmp_path_factory.mktemp("d")
-    with Daemon(place, "--http", "127.0.0.1:0", "--patience-seconds", str(PATIENCE_S)) as made:
+    with Daemon(tmp_path_factory.mktemp("d"), "--http", "127.0.0.1:0") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """For the tests in which somebody is closed because of its silence."""
+    with Daemon(tmp_path_factory.mktemp("d"), "--http", "127.0.0.1:0", "--patience-seconds=1") as made:
         yield made
 
 
 @pytest.fixture
 def bystander(daemon: Daemon) -> Iterator[WireClient]:
+    with bystander_of(daemon) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def bystander_of(daemon: Daemon) -> Iterator[WireClient]:
     """A client that must be able to work before and after."""
     with daemon.client().register() as client:
         lock = client.take_lock(GIB)
@@ -127,33 +137,32 @@ def test_a_peer_that_breaks_the_protocol_is_closed(
 
 
 @pytest.mark.parametrize("said", [b"", encode(registration(entry()))[:2], encode(registration(entry()))[:50]])
-def test_a_peer_that_never_finishes_its_registration_is_closed(
-    daemon: Daemon, bystander: WireClient, said: bytes
-) -> None:
-    before = daemon.metric("nvshare_rejected_connections_total", kind="silent") or 0
-    with daemon.client() as peer:
+def test_a_peer_that_never_finishes_its_registration_is_closed(impatient: Daemon, said: bytes) -> None:
+    before = impatient.metric("nvshare_rejected_connections_total", kind="silent") or 0
+    with bystander_of(impatient), impatient.client() as peer:
         peer.send_bytes(said)
         peer.wait_closed()
-    daemon.log.wait_for("never registered")
-    assert daemon.metric("nvshare_rejected_connections_total", kind="silent") == before + 1
+    impatient.log.wait_for("never registered")
+    assert impatient.metric("nvshare_rejected_connections_total", kind="silent") == before + 1
 
 
-def test_half_a_frame_then_silence_is_closed(daemon: Daemon, bystander: WireClient) -> None:
-    with daemon.client().register() as peer:
+def test_half_a_frame_then_silence_is_closed(impatient: Daemon) -> None:
+    with bystander_of(impatient), impatient.client().register() as peer:
         peer.send_bytes(encode(wire.ReqLock(0, 0, 0, 0))[:7])
         peer.wait_closed()
-    daemon.log.wait_for("half a frame, then silence")
+    impatient.log.wait_for("half a frame, then silence")
 
 
 def test_a_holder_that_is_stopped_in_the_middle_of_a_frame_is_closed_and_the_next_one_runs(
-    daemon: Daemon, bystander: WireClient
+    impatient: Daemon,
 ) -> None:
-    command = [sys.executable, "-c", STOPPED_HOLDER, daemon.socket]
+    command = [sys.executable, "-c", STOPPED_HOLDER, impatient.socket]
     environment = clean_environment()
     environment["PYTHONPATH"] += f":{Path(__file__).parents[1]}"
     with (
+        bystander_of(impatient),
         subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as stopped,
-        daemon.client().register(entry(9)) as other,
+        impatient.client().register(entry(9)) as other,
     ):
         try:
             assert stopped.stdout is not None
@@ -162,7 +171,7 @@ def test_a_holder_that_is_stopped_in_the_middle_of_a_frame_is_closed_and_the_nex
             other.hear_until(wire.LockOk)
         finally:
             stopped.kill()
-    daemon.log.wait_for(rf"Closing .* of pid {stopped.pid} .*half a frame, then silence")
+    impatient.log.wait_for(rf"Closing .* of pid {stopped.pid} .*half a frame, then silence")
 
 
 def test_frames_may_come_in_single_bytes_with_empty_writes_between_them(daemon: Daemon, bystander: WireClient) -> None:
@@ -171,20 +180,6 @@ def test_frames_may_come_in_single_bytes_with_empty_writes_between_them(daemon: 
             peer.socket.send(b"")
             peer.send_bytes(bytes([number]))
         peer.hear_until(wire.LockOk)
-
-
-def test_a_slow_peer_whose_frames_do_get_finished_is_not_closed(daemon: Daemon, bystander: WireClient) -> None:
-    """Its frames always overlap the end of a write, so it is never between two frames; but it goes on."""
-    question = encode(wire.BudgetAsk(0, 1, 0))
-    with daemon.client().register() as peer:
-        peer.send_bytes(question[:5])
-        end = time.monotonic() + 1.5 * PATIENCE_S
-        while time.monotonic() < end:
-            peer.send_bytes(question[5:] + question[:5])
-            peer.expect(wire.Budget)
-            time.sleep(PATIENCE_S / 20)  # a slow peer, but far from its limit: the machine may be slow too
-        peer.send_bytes(question[5:])
-        peer.expect(wire.Budget)
 
 
 def test_a_peer_that_never_reads_is_closed_and_its_lock_freed(daemon: Daemon, bystander: WireClient) -> None:

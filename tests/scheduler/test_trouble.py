@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,7 +70,7 @@ def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
                 client.send_bytes(b"something to complain about")
                 client.wait_closed()
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(
         client.take_lock()
         client.send(wire.Idle(0))
         client.wait_closed()
-    assert process.wait(20) == 70
+    assert process.wait(60) == 70
     log.wait_end()
     log.wait_for(r"\[NVSHARE\]\[ERROR\]: internal error, ending: ZeroDivisionError")
     assert "Traceback" in log.text
@@ -99,7 +98,7 @@ def test_a_failure_of_the_core_ends_the_scheduler_even_if_an_operator_caused_it(
     log.wait_for("listens at")
     with contextlib.suppress(operator_client.UnreachableError):
         operator_client.ask(f"{tmp_path}/op/c.sock", admin.SetScheduling(on=False))
-    assert process.wait(20) == 70
+    assert process.wait(60) == 70
     log.wait_end()
     log.wait_for(r"\[NVSHARE\]\[ERROR\]: internal error, ending: ZeroDivisionError")
 
@@ -113,18 +112,21 @@ def test_a_start_that_takes_longer_than_the_settling_time_costs_nobody_its_lock(
         lock = client.take_lock(9 * GIB)
         first.kill()
         first.wait()
-    slow = (
-        "import time; from nvshare.scheduler.operator.remembered_limits import RememberedLimits as limits;"
-        " right = limits.restore; limits.restore = lambda self: (time.sleep(1), right(self))"
+    slow = (  # the start takes 50 s by its clock
+        "import time; from nvshare.scheduler.engine import Engine;"
+        " from nvshare.scheduler.operator.remembered_limits import RememberedLimits as limits;"
+        " right, clock, late = limits.restore, time.monotonic_ns, []; time.monotonic_ns = lambda: clock() + sum(late);"
+        " Engine.__init__.__kwdefaults__['clock'] = time.monotonic_ns;"
+        " limits.restore = lambda self: (late.append(50 * 10**9), right(self))"
     )
-    second = start(tmp_path, slow, NVSHARE_SETTLE_SECONDS="0.9")
+    second = start(tmp_path, slow, NVSHARE_SETTLE_SECONDS="20")
     assert second.stderr is not None
     LogReader(second.stderr).wait_for("listens at")
     holds = entry(0, state=wire.ClaimState.HOLDING, lock=lock, swappable=9 * GIB, contexts=1)
     with WireClient(path).register(holds) as client:
         assert not [message for message in client.hear_all() if isinstance(message, (wire.LockOk, wire.DropLock))]
     second.terminate()
-    assert second.wait(20) == 0
+    assert second.wait(60) == 0
 
 
 FIRST_TIME_ONLY = (
@@ -162,7 +164,7 @@ def test_a_defect_in_translating_closes_that_connection_and_nobody_elses(tmp_pat
         assert isinstance(status, admin.Status)
         assert [client.id for client in status.node.clients] == [next_one.id]
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     log.wait_end()
     assert "Traceback" in log.text
 
@@ -191,7 +193,7 @@ def test_an_observer_that_fails_keeps_nobody_else_from_a_step(tmp_path: Path, wh
         assert isinstance(last, admin.StepLine)
         assert last.clients == (client.name,)
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     log.wait_end()
     assert log.text.count("A bug kept") == 1
     assert "Traceback" in log.text
@@ -209,7 +211,7 @@ class FakeNvml:
     def sample(self, gpu: str) -> Sample:
         self.asked.set()
         self.questions += 1
-        self.answer.wait(20)
+        self.answer.wait()
         if self.error is not None:
             raise self.error
         return Sample({77: 3 * GIB}, 3 * GIB, 16 * GIB)
@@ -236,9 +238,7 @@ def test_a_driver_that_hangs_keeps_neither_the_loop_nor_the_end_waiting() -> Non
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    began = time.monotonic()
-    asyncio.run(main())
-    assert time.monotonic() - began < 10
+    asyncio.run(main())  # or it waits for the answer for ever
     nvml.answer.set()
 
 
@@ -254,7 +254,7 @@ def test_what_the_driver_says_reaches_the_core_and_a_lost_gpu_ends_nothing(
     async def main() -> int:
         node, poll = measuring(nvml)
         task = asyncio.create_task(poll.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while nvml.questions < 2 or (error is None and not node.gpus["g"].memory.foreign):
                 await asyncio.sleep(0.001)
         assert not task.done()
@@ -289,7 +289,7 @@ def test_the_memory_of_a_client_that_exits_is_foreign_only_until_it_is_gone(monk
         engine.post(ClientRegistered(1, "process/1", "x", "x", (Claim("g", 16 * GIB),), pid=77))
         engine.post(ClientLeft(1))
         task = asyncio.create_task(poll.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while node.gpus["g"].memory.foreign != 3 * GIB or nvml.questions < 10:
                 await asyncio.sleep(0.001)
             nvml.processes.clear()
