@@ -38,7 +38,7 @@ def start(folder: Path, *options: str, http: str = "127.0.0.1:0") -> Scheduler:
     """Start one and wait until it says that it is ready."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox:
         inbox.bind(str(folder / "n"))
-        inbox.settimeout(30)
+        inbox.settimeout(60)
         paths = (str(folder / "c" / "s.sock"), str(folder / "o" / "c.sock"))
         command = [sys.executable, "-m", "nvshare.scheduler.main", "--socket", paths[0], "--operator-socket", paths[1]]
         command += ["--http", http, "--nvml", "off", *options]
@@ -51,13 +51,23 @@ def start(folder: Path, *options: str, http: str = "127.0.0.1:0") -> Scheduler:
     return Scheduler(*paths, int(served[1]), process)
 
 
+def with_turns(folder: Path, seconds: int) -> Iterator[Scheduler]:
+    running = start(folder, "--switch-time-mode", "fixed", "--switch-time-fixed", str(seconds))
+    yield running
+    running.process.terminate()
+    assert running.process.wait(60) == 0
+
+
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
     """With turns of a second."""
-    running = start(tmp_path, "--switch-time-mode", "fixed", "--switch-time-fixed", "1")
-    yield running
-    running.process.terminate()
-    assert running.process.wait(10) == 0
+    yield from with_turns(tmp_path, 1)
+
+
+@pytest.fixture
+def calm(tmp_path: Path) -> Iterator[Scheduler]:
+    """With turns that last longer than a test."""
+    yield from with_turns(tmp_path, 600)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +77,6 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS, timeout=60_000)
         yield launched
         launched.close()

@@ -26,7 +26,7 @@ SCHEMA = schema()
 
 
 def get(scheduler: Scheduler, path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=60)
     connection.request(method, path, headers=headers)
     return connection.getresponse()
 
@@ -98,15 +98,16 @@ def test_on_another_address_only_addresses_and_known_names_are_answered(tmp_path
         assert answers == dict.fromkeys(answers, 200) | {"evil.example": 403}
     finally:
         running.process.terminate()
-        assert running.process.wait(10) == 0
+        assert running.process.wait(60) == 0
 
 
-def test_status_tells_who_runs_and_who_waits(scheduler: Scheduler) -> None:
+def test_status_tells_who_runs_and_who_waits(calm: Scheduler) -> None:
+    scheduler = calm
     with Player(scheduler.socket, "big", gib=10) as big, Player(scheduler.socket, "bigger", gib=12) as bigger:
         big.ask()
-        assert big.runs.wait(30)
+        assert big.runs.wait(60)
         bigger.ask()
-        assert bigger.waits.wait(10)
+        assert bigger.waits.wait(60)
         status = json.loads(get(scheduler, "/api/v1/status").read())
         seats = {client["name"]: client for client in status["gpus"][0]["clients"]}
         assert {name: seat["state"] for name, seat in seats.items()} == {"big": "running", "bigger": "waiting"}
@@ -118,7 +119,7 @@ def test_status_tells_who_runs_and_who_waits(scheduler: Scheduler) -> None:
 def test_the_stream_begins_with_the_past_and_goes_on_with_the_present(scheduler: Scheduler) -> None:
     with Player(scheduler.socket, "early", gib=10) as early:
         early.ask()
-        assert early.runs.wait(30)
+        assert early.runs.wait(60)
         stream = events(get(scheduler, "/api/v1/events"))
         kind, past = next(stream)
         assert kind == "steps"
@@ -133,7 +134,7 @@ def test_the_stream_begins_with_the_past_and_goes_on_with_the_present(scheduler:
             late.ask()
             words = _words_until(stream, "waits for")
             assert any("Client registered" in word for word in words)
-            assert late.runs.wait(30)
+            assert late.runs.wait(60)
             _words_until(stream, "taken back (quantum)")
 
 
@@ -161,13 +162,13 @@ def test_a_reader_that_does_not_read_holds_nobody_up(scheduler: Scheduler) -> No
         deaf.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with Player(scheduler.socket, "a", gib=1) as player:
             player.ask()
-            assert player.runs.wait(30)
+            assert player.runs.wait(60)
             assert get(scheduler, "/healthz").read() == b"ok\n"
 
 
 @pytest.mark.parametrize("garbage", [b"\0\1\2\3\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"x" * 40_000])
 def test_garbage_is_hung_up_on(scheduler: Scheduler, garbage: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", scheduler.port), timeout=20) as peer:
+    with socket.create_connection(("127.0.0.1", scheduler.port), timeout=60) as peer:
         peer.sendall(garbage)
         try:
             while peer.recv(4096):
@@ -181,10 +182,10 @@ def test_a_crowd_of_silent_connections_shuts_nobody_out_for_long(scheduler: Sche
     silent = [socket.create_connection(("127.0.0.1", scheduler.port)) for _ in range(80)]
     with Player(scheduler.socket, "unmoved", gib=1) as player:
         player.ask()
-        assert player.runs.wait(30)
+        assert player.runs.wait(60)
     for connection in silent:
         connection.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not _is_healthy(scheduler):
         assert time.monotonic() < deadline
 
@@ -200,7 +201,7 @@ def test_a_port_that_is_taken_is_one_line_and_exit_2(scheduler: Scheduler, tmp_p
     folder = tmp_path_factory.mktemp("second")
     command = [sys.executable, "-m", "nvshare.scheduler.main", "--http", f"127.0.0.1:{scheduler.port}"]
     command += ["--socket", str(folder / "s"), "--operator-socket", str(folder / "o" / "c")]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 2
     assert f"cannot serve http at 127.0.0.1:{scheduler.port}" in result.stderr
     assert "Traceback" not in result.stderr
@@ -208,7 +209,7 @@ def test_a_port_that_is_taken_is_one_line_and_exit_2(scheduler: Scheduler, tmp_p
 
 def _words_until(stream: Iterator[tuple[str, Any]], words: str) -> list[str]:
     seen: list[str] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     for kind, value in stream:
         assert time.monotonic() < deadline, seen
         if kind == "steps":
