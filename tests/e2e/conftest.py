@@ -60,7 +60,7 @@ def install() -> None:
     kit.kubectl("apply", "-f", str(manifests))
     for name in ("nvshare-scheduler", "nvshare-device-plugin"):
         kit.kubectl("rollout", "status", "-n", kit.SYSTEM, f"daemonset/{name}", "--timeout=90s")
-    kit.wait_until(lambda: kit.allocatable() == 20, "the node offers 20 slots", 30)
+    kit.wait_until(lambda: kit.allocatable() == 20, "the node offers 20 slots", 60)
 
 
 def _put_simulated_gpus() -> None:

@@ -20,7 +20,7 @@ class Forger:
 
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(20)
+        self.socket.settimeout(60)
         self.socket.connect(PATH)
         self.decoder = codec.Decoder(m.FROM_SCHEDULER)
 

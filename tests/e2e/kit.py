@@ -105,11 +105,11 @@ class Stream:
     def lines(self) -> list[str]:
         return self._log.read_text().splitlines()
 
-    def until_count(self, count: int, seconds: float = 30) -> list[str]:
+    def until_count(self, count: int, seconds: float = 60) -> list[str]:
         """Wait for so many lines."""
         return self.until(lambda lines: len(lines) >= count, seconds)
 
-    def until(self, condition: Callable[[list[str]], bool], seconds: float = 30) -> list[str]:
+    def until(self, condition: Callable[[list[str]], bool], seconds: float = 60) -> list[str]:
         """Wait for lines."""
         wait_until(lambda: condition(self.lines()), f"lines of {self._log.name}: {self.lines()[-3:]}", seconds)
         return self.lines()
@@ -140,7 +140,7 @@ def count_log(pattern: str, since: int = 0) -> int:
     return sum(bool(re.search(pattern, line)) for line in scheduler_log()[since:])
 
 
-def wait_for_log(pattern: str, seconds: float = 10, since: int = 0) -> str:
+def wait_for_log(pattern: str, seconds: float = 60, since: int = 0) -> str:
     """Wait for a line of the scheduler's log; the line."""
     found: list[str] = []
 

@@ -73,7 +73,7 @@ def test_a_long_wait_is_told_on_the_pod_and_to_its_program() -> None:
                 with background(rival, "workload", "run", "1000", "0", "12Gi") as holding:
                     holding.until(lambda lines: len(lines) >= 3)
                     with background("third", "workload", "run", "1000", "0", "12Gi") as waiting:
-                        wait_until(lambda: bool(events_on("third", "WaitingForGPU")), "an Event on the pod", 45)
+                        wait_until(lambda: bool(events_on("third", "WaitingForGPU")), "an Event on the pod", 60)
                         (message,) = events_on("third", "WaitingForGPU")
                         assert f"default/{rival}" in message
                         assert gpu.strip() in message
@@ -88,7 +88,7 @@ def test_thirty_pods_share_one_card() -> None:
     )
     try:
         kubectl("rollout", "status", "-n", SYSTEM, "daemonset/nvshare-device-plugin", "--timeout=90s")
-        wait_until(lambda: allocatable() == 30, "the node offers 30 slots of one card", 30)
+        wait_until(lambda: allocatable() == 30, "the node offers 30 slots of one card", 60)
         names = [f"crowd-{number}" for number in range(30)]
         with pods(*[pod(name, "workload", "serve") for name in names]):
             wait_until(lambda: len(clients()) == 30, "thirty clients", 60)
@@ -114,4 +114,4 @@ def test_thirty_pods_share_one_card() -> None:
             "NVSHARE_VIRTUAL_DEVICES=10",
         )
         kubectl("rollout", "status", "-n", SYSTEM, "daemonset/nvshare-device-plugin", "--timeout=90s")
-        wait_until(lambda: allocatable() == 20, "the node offers 20 slots again", 30)
+        wait_until(lambda: allocatable() == 20, "the node offers 20 slots again", 60)

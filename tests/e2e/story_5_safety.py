@@ -108,7 +108,7 @@ def test_a_process_that_drops_the_library_is_seen_and_told() -> None:
     with pods(pod("escapes", "env", "-u", "LD_PRELOAD", "workload", "serve", security=unprivileged)):
         assert execute("escapes", "workload", "ask", "alloc", "1Gi") == "Success (0)\n"
         assert not clients()
-        wait_until(lambda: bool(events_on("escapes", "NotShared")), "an Event on the pod", 30)
+        wait_until(lambda: bool(events_on("escapes", "NotShared")), "an Event on the pod", 60)
         assert "LD_PRELOAD" in events_on("escapes", "NotShared")[0]
         wait_until(lambda: max(gpu["foreign_memory_bytes"] for gpu in status()["gpus"]) >= GIB, "its memory is counted")
         assert any("foreign" in name and value >= GIB for name, value in metrics().items())

@@ -73,7 +73,7 @@ def test_a_claims_limit_is_enforced_lowered_by_annotation_and_not_raised() -> No
         assert execute("has-eight", "workload", "ask", "alloc", "2Gi") == "OOM (2)\n"
         annotate("has-eight", "12Gi")
         wait_until(lambda: clients()[0]["limit_bytes"] == 8 * GIB, "the claim's limit is in force")
-        wait_until(lambda: bool(events_on("has-eight", "LimitAboveClaim")), "an Event says why", 30)
+        wait_until(lambda: bool(events_on("has-eight", "LimitAboveClaim")), "an Event says why", 60)
         assert execute("has-eight", "workload", "ask", "alloc", "2Gi") == "Success (0)\n"
 
 

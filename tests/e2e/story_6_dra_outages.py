@@ -123,7 +123,7 @@ def test_an_upgrade_runs_two_drivers_and_the_devices_never_vanish() -> None:
             assert len(devices()) == 2
             assert time.monotonic() < deadline, "the upgrade does not end"
         wait_until(lambda: phase("comes-meanwhile") == "Running", "the pod that came meanwhile runs", 60)
-        wait_until(lambda: sockets() == (1, 1), f"the old driver's sockets are gone: {sockets()}", 30)
+        wait_until(lambda: sockets() == (1, 1), f"the old driver's sockets are gone: {sockets()}", 60)
         assert len(devices()) == 2
         assert execute("computes", "workload", "ask", "alloc", "1Gi") == "Success (0)\n"
 

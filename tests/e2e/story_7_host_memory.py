@@ -45,7 +45,7 @@ def test_a_pod_with_too_little_host_memory_is_not_evicted_and_an_event_says_what
         assert execute("waits", "workload", "ask", "alloc", "9Gi") == "Success (0)\n"
         holding = holder.enter_context(background(small, "workload", "run", "1000", "0", "12Gi"))
         holding.until(lambda lines: len(lines) >= 3)
-        wait_until(lambda: bool(events_on(small, "HostMemoryTooSmall")), "an Event on the pod", 30)
+        wait_until(lambda: bool(events_on(small, "HostMemoryTooSmall")), "an Event on the pod", 60)
         (message,) = events_on(small, "HostMemoryTooSmall")
         found = re.search(r"Set its memory limit to at least (\d+)Mi", message)
         assert found is not None, message

@@ -15,6 +15,8 @@ from support.simgpu_worker import GIB, MIB, Worker
 from support.waiting import wait_until
 
 CONTEXT = 256 * MIB
+TEN_MINUTES_US = 60_000_000_000
+"""On a card a hundred times faster than life."""
 
 
 def test_a_hundred_processes_come_and_go_by_sigkill_and_the_card_is_empty(make_node: MakeNode, checks: Path) -> None:
@@ -51,24 +53,24 @@ def test_a_process_killed_while_it_computes_does_not_hold_the_others_up(make_nod
     node = make_node(gpus=1, scale=0.01)
     with Worker(node, checks) as survivor:
         other = Worker(node, checks)
-        other.tell("spin 3600000000")  # an hour
+        other.tell(f"spin {TEN_MINUTES_US}")
         survivor.ask("spin 1000")
         other.kill()
         started = time.monotonic()
         survivor.ask("spin 1000")
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 60
 
 
 def test_a_process_that_is_stopped_while_it_computes_is_passed_over(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, scale=0.01)
     with Worker(node, checks) as survivor:
         other = Worker(node, checks)
-        other.tell("spin 3600000000")
+        other.tell(f"spin {TEN_MINUTES_US}")
         survivor.ask("spin 1000")
         other.process.send_signal(signal.SIGSTOP)
         started = time.monotonic()
         survivor.ask("spin 1000")
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
         other.kill()
 
 

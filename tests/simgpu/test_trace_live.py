@@ -59,21 +59,21 @@ def end(*children: "subprocess.Popen[str]") -> None:
 def test_kernels_of_two_processes_at_once_show_up_as_overlaps(make_node: MakeNode) -> None:
     node = make_node(gpus=1, trace=1, slice="1ms")
     first, second = worker(node, 50_000), worker(node, 50_000)
-    tell(first, 20)
+    tell(first, 60)  # three seconds: the second one comes to its first kernel meanwhile
     wait_until(lambda: any(trace.kernels() for trace in node.traces()), "the first kernel")
     tell(second, 10)
     for child in (first, second):
         hear(child, "done")
     end(first, second)
     traces = node.traces()
-    assert sorted(len(trace.kernels()) for trace in traces) == [10, 20]
+    assert sorted(len(trace.kernels()) for trace in traces) == [10, 60]
     found = overlaps(traces)
     assert found
     assert all(overlap.uuid == traces[0].uuids[0] and overlap.end_ns > overlap.begin_ns for overlap in found)
     # They shared the card by turns: together no faster than one after the other.
     begin = min(kernel.begin_ns for trace in traces for kernel in trace.kernels())
     finish = max(kernel.known_end_ns for trace in traces for kernel in trace.kernels())
-    assert finish - begin >= 30 * 50_000_000 * 0.95
+    assert finish - begin >= 70 * 50_000_000 * 0.95
 
 
 def test_processes_that_take_turns_do_not_overlap_nor_trespass(make_node: MakeNode) -> None:
@@ -116,7 +116,7 @@ def test_what_a_killed_process_did_is_still_in_its_trace(make_node: MakeNode) ->
 
 def test_a_short_kernel_does_not_wait_for_a_long_one_to_page_in(make_node: MakeNode) -> None:
     node = make_node(gpus=1, trace=1)
-    long, short = worker(node, 20_000_000), worker(node, 1)
+    long, short = worker(node, 200_000_000), worker(node, 1)
     tell(long, 1)
     wait_until(lambda: any(trace.kernels() for trace in node.traces()), "the first kernel")
     tell(short, 1)
@@ -126,5 +126,5 @@ def test_a_short_kernel_does_not_wait_for_a_long_one_to_page_in(make_node: MakeN
     end(short)
     (kernel,) = next(trace for trace in node.traces() if trace.pid == short.pid).kernels()
     # 64 MiB are paged in in 24 ms, in slices of 2 ms taken in turn with the long kernel. Were the long one's time per
-    # chunk (20 s over 32) not to be cut, each of those turns would take 600 ms.
-    assert kernel.known_end_ns - kernel.begin_ns < 3_000_000_000
+    # chunk (200 s over 32) not to be cut, each of those turns would take 6 s.
+    assert kernel.known_end_ns - kernel.begin_ns < 30_000_000_000
