@@ -69,6 +69,7 @@ def test_a_program_that_covers_every_descriptor_hears_nothing_and_is_joined_agai
 ) -> None:
     program = programs.start()
     peer = scheduler.join(program)
+    peer.settle()  # it has joined: its first allocation does not wait for that
     program.do("cover 3 4096")
     program.do(f"alloc {MIB}")
     with pytest.raises(EOFError):
