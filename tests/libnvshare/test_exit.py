@@ -123,6 +123,7 @@ def test_a_recall_during_exit_is_answered_without_a_call_to_the_driver(
     end(program, peer)
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_memory_of_a_process_that_exits_counts_against_the_limit_of_its_run(tmp_path: Path) -> None:
     with Machine(tmp_path, "--settle-seconds=0") as machine:
         run = {"NVSHARE_RUN_ID": "0123456789abcdef" * 2}

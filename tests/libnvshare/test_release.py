@@ -6,6 +6,7 @@ import pytest
 
 import release
 from libnvshare.programs import LIBRARY, Programs
+from support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,5 +33,5 @@ def test_the_release_build_works_here(programs: Programs, tmp_path: Path) -> Non
     program = programs.start(LD_PRELOAD=str(release.build("x86_64", tmp_path)))
     program.do("init 0")
     program.do("spin 1 100")
-    assert program.said().count("running unshared") == 1
+    wait_until(lambda: program.said().count("running unshared") == 1, "it says so")
     program.finish()

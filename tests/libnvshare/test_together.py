@@ -66,6 +66,7 @@ def test_queued_work_is_kept_short_enough_to_give_the_card_away(tmp_path: Path) 
         assert machine.overlaps() == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_pods_limit_is_shared_exactly_by_two_processes_of_eight_threads(tmp_path: Path) -> None:
     with Machine(tmp_path) as machine:
         run = "0123456789abcdef" * 2
@@ -79,6 +80,7 @@ def test_a_pods_limit_is_shared_exactly_by_two_processes_of_eight_threads(tmp_pa
         wait_until(lambda: all(int(program.do("info")[0]) < 3 * MIB for program in both), what="both see it full")
 
 
+@pytest.mark.usefixtures("patient")
 def test_nobody_is_refused_while_the_pod_has_room(tmp_path: Path) -> None:
     """Sixteen threads of two processes, each with at most 60 MiB at a time: 960 MiB of 1 GiB."""
     with Machine(tmp_path, "--settle-seconds=0") as machine:

@@ -1,10 +1,12 @@
 """Fixtures that several areas use; named in tests/conftest.py."""
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from support import daemon as daemons
 from support.daemon import Daemon
 
 StartDaemon = Callable[..., Daemon]
@@ -23,6 +25,13 @@ def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
     yield start
     for daemon in started:
         daemon.kill()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schedulers of this test do not refuse memory because another process of the run was slow to answer."""
+    monkeypatch.setattr(daemons, "PROGRAM", [sys.executable, "-m", "support.patient_scheduler"])
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
 
 
 @pytest.fixture
