@@ -1,10 +1,12 @@
 """The log: lines as operators know them or as JSON, few enough to be read, never in the way."""
 
+import contextlib
 import errno
 import io
 import json
 import os
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from nvshare.core.model import NO_MEMORY
 from nvshare.journal import Step
 from nvshare.scheduler.observe import log as log_module
 from nvshare.scheduler.observe.log import MAX_LINES_A_SECOND, Log
+from nvshare.wire import messages as wire
 from support.client import GIB, gpu_name
 from support.fixtures import StartDaemon
 
@@ -157,12 +160,18 @@ def test_json_lines_parse_and_name_the_clients(start_daemon: StartDaemon) -> Non
 
 
 def test_a_busy_scheduler_summarises(start_daemon: StartDaemon) -> None:
+    """All requests are there when it begins to read, so that at least half of them are served in one second."""
     daemon = start_daemon()
-    with daemon.client().register() as client:
-        for _ in range(300):
-            client.release(client.take_lock())
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(daemon.client().register()) for _ in range(3 * MAX_LINES_A_SECOND)]
+        daemon.process.send_signal(signal.SIGSTOP)
+        for client in clients:
+            client.request()
+        daemon.process.send_signal(signal.SIGCONT)
         daemon.log.wait_for(r"In the last second also: \d+ steps")
-    assert daemon.log.count("Lock given") < 300
+        for client in clients:
+            client.hear_until(wire.LockOk)
+    assert daemon.log.count("Lock given") < len(clients)
 
 
 def test_registration_is_told_as_operators_know_it(start_daemon: StartDaemon) -> None:
