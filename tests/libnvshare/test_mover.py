@@ -112,7 +112,7 @@ def test_memory_shows_its_use_in_every_kind_of_call(tmp_path: Path) -> None:
         for one, address in programs:
             for index, use in enumerate(COPIES + POINTS):
                 one.do(f"{use} {address + index * REGION} {REGION}", timeout=60)
-            one.say(f"spin 1000 {FOREVER}")
+            one.say(f"spin 1000000 {FOREVER}")  # few long kernels: the traces are read again and again
         # A copy comes first: it shows that the allocation is an arena. A pointer shows the chunk that it points into.
         wanted = [REGION] * len(COPIES) + [CHUNK] * len(POINTS)
         wait_until(
@@ -219,7 +219,7 @@ def test_a_program_that_is_killed_while_it_moves_leaves_the_gpu_to_the_others(tm
 
 
 def test_a_scheduler_that_dies_between_the_halves_of_a_switch_is_replaced_and_turns_go_on(tmp_path: Path) -> None:
-    with machine_of(tmp_path, **SLOW_OUT) as machine:
+    with machine_of(tmp_path, evict_bandwidth="1G", scale=1) as machine:  # a move takes three seconds
         both = two_that_take_turns(machine)
         wait_until(lambda: any(begun_out(machine, one) for one in both), "one moves out", 60)
         machine.daemon.kill()
