@@ -37,7 +37,7 @@ def nvshare(environment: dict[str, str]) -> Front:
     def call(*args: str, module: str = "nvshare", **variables: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", f"nvshare.cli.{module}", *args]
         return subprocess.run(
-            command, env=environment | variables, capture_output=True, text=True, timeout=60, check=False
+            command, env=environment | variables, capture_output=True, text=True, timeout=300, check=False
         )
 
     return call
