@@ -16,5 +16,5 @@ def patient(**values: Any) -> Settings:
 
 
 if __name__ == "__main__":
-    program.Settings = patient  # type: ignore[attr-defined]
+    program.Settings = patient  # type: ignore[assignment,attr-defined]
     sys.exit(program.main(sys.argv[1:]))
