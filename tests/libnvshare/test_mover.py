@@ -112,6 +112,7 @@ def test_memory_shows_its_use_in_every_kind_of_call(tmp_path: Path) -> None:
         for one, address in programs:
             for index, use in enumerate(COPIES + POINTS):
                 one.do(f"{use} {address + index * REGION} {REGION}", timeout=60)
+        for one, _ in programs:
             one.say(f"spin 1000000 {FOREVER}")  # few long kernels: the traces are read again and again
         # A copy comes first: it shows that the allocation is an arena. A pointer shows the chunk that it points into.
         wanted = [REGION] * len(COPIES) + [CHUNK] * len(POINTS)
