@@ -105,6 +105,7 @@ def test_a_check_that_hangs_is_ended_with_its_programs(
         assert process.stdin is not None
         process.stdin.write(data)
         process.stdin.close()
+        process.stdin = None
         wait_until(lambda: hangs.exists() and hangs.read_text().endswith("\n"), "the program hangs")
         raise subprocess.TimeoutExpired(process.args, timeout or 0)
 

@@ -86,7 +86,6 @@ def test_the_memory_on_the_card_counts_until_the_process_is_gone(
     daemon.log.wait_for(r"Client left: \w+ \(process ended\)")
 
 
-@pytest.mark.usefixtures("patient")
 def test_the_memory_counts_against_the_limit_of_the_run_until_the_process_is_gone(
     daemon: Daemon, ending: subprocess.Popen[bytes]
 ) -> None:

@@ -95,7 +95,6 @@ def test_a_long_wait_is_told_once_with_who_holds_the_gpu(start_daemon: StartDaem
         daemon.log.wait_for(said)
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_process_says_nothing_of_its_own_limit_that_raises_it(daemon: Daemon) -> None:
     """Two processes of one run: the run's limit is shared, and one that says less of itself gets less."""
     run = b"s" * 16
@@ -113,7 +112,6 @@ def test_a_process_says_nothing_of_its_own_limit_that_raises_it(daemon: Daemon) 
         assert answer.serial == 0, "a no: its limit stays what it says of itself"
 
 
-@pytest.mark.usefixtures("patient")
 def test_two_processes_of_a_run_share_its_limit_exactly(daemon: Daemon) -> None:
     run = b"t" * 16
     with daemon.client().register(run=run) as one, daemon.client().register(run=run) as other:
