@@ -60,3 +60,12 @@ struct nvs_gpu *nvs_gpu_current(void)
         return NULL;
     return &nvs_gpus[device];
 }
+
+/* Where there is one GPU, every context is on it, and the driver need not be asked. */
+struct nvs_gpu *nvs_gpu_current_with_context(CUcontext *context)
+{
+    *context = NULL;
+    if (nvs_real.cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context)
+        return NULL;
+    return nvs_gpu_count == 1 ? &nvs_gpus[0] : nvs_gpu_current();
+}

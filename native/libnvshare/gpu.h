@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/platform.h"
 #include "client/account.h"
+#include "cuda_types.h"
 #include "gate/gate.h"
 #include "wire.h"
 
@@ -34,7 +35,7 @@ struct nvs_gpu {
 
     struct nvs_lock account_lock;
     struct nvs_account account;
-    _Atomic uint64_t small_bytes; /* small allocations that stayed native; a bound, orders nothing */
+    uint64_t small_bytes;        /* small allocations that stayed native; under account_lock */
     _Atomic bool memory_changed; /* since the last report; what it pairs with: nvs_memory_changed */
     _Atomic bool is_urgent;      /* by so much that the report must not wait */
 
@@ -60,5 +61,7 @@ extern int nvs_gpu_count;
 void nvs_gpu_setup(int index, struct nvs_gate *gate);
 /* The GPU of the current context, or NULL. */
 struct nvs_gpu *nvs_gpu_current(void);
+/* The same, and the context itself. */
+struct nvs_gpu *nvs_gpu_current_with_context(CUcontext *context);
 
 #endif

@@ -32,10 +32,6 @@ $(NVS_BUILD)/%.o: $(NVS_DIR)/%.c
 # A sanitizer's runtime finds what it wraps by dlsym, which is ours, before it is ready for instrumented code.
 $(addprefix $(NVS_BUILD)/lookup/,dlsym.o elf.o real.o symbols.o): NVS_CFLAGS += -fno-sanitize=all
 
-# A tail call to the slow body would overwrite the arguments on the stack: the compiler keeps all of them in registers then, and saves
-# six registers more for each launch.
-$(NVS_BUILD)/hooks/submit.o: NVS_CFLAGS += -fno-optimize-sibling-calls
-
 # nodelete: a helper thread runs our code. No -lcuda: programs and sandboxes without a driver must start.
 $(OUT)/libnvshare.so: $(NVS_OBJ) $(NVS_DIR)/lookup/exports.$(NVS_ARCH).map
 	@mkdir -p $(@D)
@@ -61,7 +57,7 @@ $(BUILD)/checks/lib_client_linked: $(NVS_TESTS)/lib_client.c $(BUILD)/null/libcu
 CHECKS += $(BUILD)/checks/lib_client_linked
 $(BUILD)/encoder/libnvidia-encode.so.1: $(NVS_TESTS)/encoder_stub.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -fvisibility=default -shared $< -o $@
+	$(CC) $(ALL_CFLAGS) -fvisibility=default -shared -Wl,-soname,libnvidia-encode.so.1 $< -o $@
 CHECKS += $(BUILD)/encoder/libnvidia-encode.so.1
 $(BUILD)/checks/lib_%: $(NVS_TESTS)/lib_%.c
 	@mkdir -p $(@D)

@@ -88,7 +88,20 @@ static int set_up(void)
     return READY;
 }
 
-/* Acquire pairs with the release store of `state` below: a thread that reads READY sees nvs_gpus, nvs_gpu_count, `wiped` and the
+/* A function of its own, so that nvs_process_ready saves no registers for it. */
+static __attribute__((noinline)) bool set_up_once(bool is_child)
+{
+    NVS_NO_CANCELLATION;
+    if (is_child)
+        nvs_process_forked(); /* made without fork(): its handlers did not run */
+    nvs_lock_take(&setup_lock);
+    if (atomic_load(&state) == UNSET)
+        atomic_store_explicit(&state, set_up(), memory_order_release);
+    nvs_lock_give(&setup_lock);
+    return atomic_load(&state) == READY;
+}
+
+/* Acquire pairs with the release store of `state` above: a thread that reads READY sees nvs_gpus, nvs_gpu_count, `wiped` and the
  * driver's functions as the thread that set them up left them. is_alive is relaxed: nothing is read because of its value except
  * under the lock, and the kernel, not another thread, clears it. */
 bool nvs_process_ready(void)
@@ -96,16 +109,7 @@ bool nvs_process_ready(void)
     int now = atomic_load_explicit(&state, memory_order_acquire);
     if (NVS_LIKELY(now == READY && atomic_load_explicit(&wiped->is_alive, memory_order_relaxed)))
         return true;
-    if (now == OFF)
-        return false;
-    NVS_NO_CANCELLATION;
-    if (now == READY)
-        nvs_process_forked(); /* a child made without fork(): its handlers did not run */
-    nvs_lock_take(&setup_lock);
-    if (atomic_load(&state) == UNSET)
-        atomic_store_explicit(&state, set_up(), memory_order_release);
-    nvs_lock_give(&setup_lock);
-    return atomic_load(&state) == READY;
+    return now != OFF && set_up_once(now == READY);
 }
 
 bool nvs_process_is_set_up(void)

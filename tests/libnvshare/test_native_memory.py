@@ -1,5 +1,10 @@
 """What must stay native memory: small allocations, and all memory of a program that encodes video."""
 
+import shutil
+from pathlib import Path
+
+import pytest
+
 from libnvshare.fake_scheduler import FakeScheduler
 from libnvshare.programs import BUILD, CHECKS, MIB, Program, Programs
 from nvshare.wire.messages import MemUpdate
@@ -97,3 +102,15 @@ def test_a_program_that_uses_the_video_encoder_gets_native_memory(on_card: Progr
     big = allocate(program, 2 * MIB)
     peer.expect(MemUpdate, such=lambda m: (m.swappable, m.unswappable) == (0, 2 * MIB))
     program.do(f"writevalue {big}")
+
+
+@pytest.mark.parametrize("name", ["libnvidia-encode.so.1", "libnvidia-encode.so.580.65"])
+def test_a_program_that_is_linked_with_the_video_encoder_gets_native_memory(
+    programs: Programs, scheduler: FakeScheduler, tmp_path: Path, name: str
+) -> None:
+    """It is known by its SONAME, whatever its file is called."""
+    encoder = Path(shutil.copy(BUILD / "encoder" / "libnvidia-encode.so.1", tmp_path / name))
+    program = programs.start(LD_PRELOAD=f"{programs.environment['LD_PRELOAD']} {encoder}")
+    peer = scheduler.join(program)
+    allocate(program, 2 * MIB)
+    peer.expect(MemUpdate, such=lambda m: (m.swappable, m.unswappable) == (0, 2 * MIB))

@@ -18,6 +18,11 @@ static uint64_t random_number(void)
     return random_state ^= random_state << 17;
 }
 
+static struct nvs_ledger_entry *find(struct nvs_ledger *table, enum nvs_kind kind, uint64_t key)
+{
+    return nvs_ledger_find(table, nvs_ledger_hash(kind, key), kind, key);
+}
+
 static void a_table_agrees_with_a_plain_array(void)
 {
     enum { KEYS = 3000, STEPS = 300000 };
@@ -30,9 +35,9 @@ static void a_table_agrees_with_a_plain_array(void)
         if (random_number() % 2) {
             alive += model[i] == 0;
             model[i] = put.bytes;
-            CHECK(nvs_ledger_put(&table, &put));
+            CHECK(nvs_ledger_put(&table, nvs_ledger_hash(NVS_KIND_MEMORY, key), &put));
         } else {
-            EQUAL(nvs_ledger_take(&table, NVS_KIND_MEMORY, key, &taken), model[i] != 0);
+            EQUAL(nvs_ledger_take(&table, nvs_ledger_hash(NVS_KIND_MEMORY, key), NVS_KIND_MEMORY, key, &taken), model[i] != 0);
             CHECK(!model[i] || taken.bytes == model[i]);
             alive -= model[i] != 0;
             model[i] = 0;
@@ -40,9 +45,9 @@ static void a_table_agrees_with_a_plain_array(void)
         CHECK(table.count == alive);
     }
     for (uint64_t i = 0; i < KEYS; i++) {
-        struct nvs_ledger_entry *entry = nvs_ledger_find(&table, NVS_KIND_MEMORY, (i + 1) * 512);
+        struct nvs_ledger_entry *entry = find(&table, NVS_KIND_MEMORY, (i + 1) * 512);
         CHECK(model[i] ? entry && entry->bytes == model[i] : !entry);
-        CHECK(!nvs_ledger_find(&table, NVS_KIND_ARRAY, (i + 1) * 512)); /* kinds do not mix */
+        CHECK(!find(&table, NVS_KIND_ARRAY, (i + 1) * 512)); /* kinds do not mix */
     }
 }
 
@@ -53,10 +58,10 @@ static void a_sweep_takes_exactly_its_owners(void)
     struct nvs_ledger table = {0};
     uint64_t sum = 0, rest = 0;
     for (uint64_t i = 1; i <= 5000; i++)
-        CHECK(nvs_ledger_put(&table, &(struct nvs_ledger_entry){.key = i * 64, .bytes = i, .owner = i % 3, .kind = NVS_KIND_MEMORY}));
+        CHECK(nvs_ledger_put(&table, nvs_ledger_hash(NVS_KIND_MEMORY, i * 64), &(struct nvs_ledger_entry){.key = i * 64, .bytes = i, .owner = i % 3, .kind = NVS_KIND_MEMORY}));
     nvs_ledger_sweep(&table, NVS_KIND_MEMORY, 1, add_up, &sum);
     for (uint64_t i = 1; i <= 5000; i++) {
-        struct nvs_ledger_entry *entry = nvs_ledger_find(&table, NVS_KIND_MEMORY, i * 64);
+        struct nvs_ledger_entry *entry = find(&table, NVS_KIND_MEMORY, i * 64);
         EQUAL(entry != NULL, i % 3 != 1);
         rest += entry ? entry->bytes : 0;
     }

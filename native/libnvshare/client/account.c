@@ -18,10 +18,10 @@ void nvs_account_init(struct nvs_account *account, uint64_t card, uint64_t own_l
 
 uint64_t nvs_account_card_room(const struct nvs_account *account)
 {
-    /* A division, because the product of two numbers from outside may overflow. */
-    if (account->context && account->contexts > account->room / account->context)
+    uint64_t taken; /* by contexts: the product of two numbers from outside, which may overflow */
+    if (__builtin_mul_overflow(account->contexts, account->context, &taken) || taken > account->room)
         return 0;
-    return account->room - account->contexts * account->context;
+    return account->room - taken;
 }
 
 enum nvs_verdict nvs_account_reserve(struct nvs_account *account, uint64_t bytes, bool swappable)

@@ -61,7 +61,7 @@ void nvs_client_apply(struct nvs_client *client, int index, unsigned todo)
     todo &= ~(unsigned)(NVS_DO_REQUEST | NVS_DO_RELEASE);
     if (!todo)
         return;
-    if (todo & NVS_DO_OPEN) /* what is not yet done for the turn before is not done any more; of OPEN and CLOSE the last counts */
+    if (todo & NVS_DO_OPEN) /* what is left to do for the turn before is dropped; of OPEN and CLOSE the last one counts */
         out->gpu_todo[index] &= ~(uint32_t)(NVS_DO_CLOSE | NVS_DO_DRAIN | NVS_DO_MOVE_OUT);
     if (todo & NVS_DO_CLOSE)
         out->gpu_todo[index] &= ~(uint32_t)(NVS_DO_OPEN | NVS_DO_MOVE_IN);

@@ -113,7 +113,7 @@ struct nvs_client_gpu {
     uint64_t told_working_set;
     uint64_t keep_bytes; /* for NVS_DO_HOLD */
     uint64_t held_bytes; /* what is held on the host, as last told */
-    uint8_t told_mover; /* enum nvs_mover_state, as told on this connection; at its begin we move memory */
+    uint8_t told_mover; /* enum nvs_mover_state, as told on this connection; the scheduler assumes that we move memory until it is told */
     int64_t slowed_ns;   /* when the scheduler was last told that our work goes on slowly */
 };
 

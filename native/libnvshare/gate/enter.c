@@ -39,15 +39,15 @@ static uintptr_t key_of(uintptr_t stream, unsigned mode)
 
 /* Between the store of `inside` and the load of the word. Pairs with barrier_all_threads in gate/gate.c, which takes the same
  * branch; see nvs_enter_fast for what breaks without it. */
-static void fence_after_store(void)
+static void fence_after_store(unsigned mode)
 {
-    if (atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed) & NVS_ENTER_FENCED)
+    if (mode & NVS_ENTER_FENCED)
         atomic_thread_fence(memory_order_seq_cst);
     else
         atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* The fast path for a mode other than 0. The orders are those of nvs_enter_fast. */
+/* The fast path for a special mode. The orders are those of nvs_enter_fast. */
 static bool enter_with_mode(uintptr_t stream, unsigned mode)
 {
     struct nvs_thread *self = nvs_thread_self;
@@ -56,7 +56,7 @@ static bool enter_with_mode(uintptr_t stream, unsigned mode)
     if (NVS_UNLIKELY(cached->key != key || cached->left <= 1 || atomic_load_explicit(&self->inside, memory_order_relaxed)))
         return false;
     atomic_store_explicit(&self->inside, cached->inside, memory_order_relaxed);
-    fence_after_store();
+    fence_after_store(mode);
     if (NVS_LIKELY(atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word)) {
         cached->left--;
         return true;
@@ -95,15 +95,18 @@ static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nv
     return false;
 }
 
-/* The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
+/* A function of its own, so that nvs_enter saves no registers for it.
+ *
+ * The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
  * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again. */
-static bool enter_slow(uintptr_t handle)
+static __attribute__((noinline)) bool enter_slow(uintptr_t handle)
 {
     NVS_NO_CANCELLATION;
     struct nvs_thread *self;
     if (!nvs_process_ready() || !(self = nvs_thread_record()) || atomic_load_explicit(&self->inside, memory_order_relaxed))
         return false;
-    uintptr_t key = key_of(handle, atomic_load(&nvs_enter_mode.bits));
+    unsigned mode = atomic_load(&nvs_enter_mode.bits);
+    uintptr_t key = key_of(handle, mode);
     struct nvs_cached_stream *cached = nvs_thread_cached(self, key);
     struct nvs_stream_use use;
     if (!nvs_stream_use(handle, spent(cached, key), &use))
@@ -122,7 +125,7 @@ static bool enter_slow(uintptr_t handle)
         if (!word || !nvs_stream_note(&use))
             return false;
         atomic_store_explicit(&self->inside, inside, memory_order_relaxed);
-        fence_after_store();
+        fence_after_store(mode);
         if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {
             *cached = (struct nvs_cached_stream){
                 .key = key, .word = word, .gate = use.gpu->gate, .inside = inside, .left = granted, .granted = granted};
@@ -163,7 +166,7 @@ bool nvs_enter_several(uint64_t mask, uintptr_t handle)
         if (!nvs_stream_note(&use))
             return false;
         atomic_store_explicit(&self->inside, mask, memory_order_relaxed);
-        fence_after_store();
+        fence_after_store(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed));
         if (!first_not_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)
             return true;
         atomic_store_explicit(&self->inside, 0, memory_order_release);

@@ -22,17 +22,22 @@ struct nvs_enter_mode {
 } __attribute__((aligned(64)));
 extern struct nvs_enter_mode nvs_enter_mode;
 
-/* The fast path, with the thread's own record. True: the thread is inside and must call nvs_leave after the driver's call. False:
- * nothing has changed; call nvs_enter. */
+/* True if submissions must not take the fast path.
+ *
+ * Relaxed: FENCED is cleared before the helper exists (nvs_enter_setup); a stale FENCED costs a fence, nothing more. BY_CONTEXT is set
+ * before the second context's handle is returned to the program (nvs_enter_by_context), and a thread can use that context only after
+ * it has learned the handle. Without the bit, a default stream of the second context would match the entry of the first, pass the
+ * wrong gate and not be drained. */
+static inline bool nvs_enter_mode_is_special(void)
+{
+    return atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed) != 0;
+}
+
+/* The fast path, with the thread's own record, unless the mode is special. True: the thread is inside and must call nvs_leave after
+ * the driver's call. False: nothing has changed; call nvs_enter. */
 static inline bool nvs_enter_fast(struct nvs_thread *self, uintptr_t stream)
 {
     struct nvs_cached_stream *cached = nvs_thread_cached(self, stream);
-    /* Relaxed: FENCED is cleared before the helper exists (nvs_enter_setup); a stale FENCED costs a fence, nothing more.
-     * BY_CONTEXT is set before the second context's handle is returned to the program (nvs_enter_by_context), and a thread
-     * can use that context only after it has learned the handle. Without the bit, a default stream of the second context
-     * would match the entry of the first, pass the wrong gate and not be drained. */
-    if (NVS_UNLIKELY(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed)))
-        return false;
     /* Relaxed: only this thread writes its record. */
     if (NVS_UNLIKELY(cached->key != stream || cached->left <= 1 || atomic_load_explicit(&self->inside, memory_order_relaxed)))
         return false;

@@ -123,7 +123,7 @@ static void *deputy(void *nothing)
 void nvs_deputy_driver_begin(void)
 {
     if (!has_deputy)
-        has_deputy = nvs_thread_start(deputy, NULL) == 0; /* without one the scheduler waits, as it did before */
+        has_deputy = nvs_thread_start(deputy, NULL) == 0; /* without one the scheduler waits for the helper */
     atomic_store(&in_driver_ns, nvs_now_ns());
     atomic_fetch_add(&calls, 1);
     if (has_deputy && !atomic_exchange(&is_awake, 1))

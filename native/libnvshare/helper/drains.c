@@ -9,7 +9,7 @@
  *   one by one   if nothing has finished for PATIENCE_NS and a thread waits at a closed gate, one submission is let through at each
  *                gate (nvs_gate_offer), to a stream that has nothing unfinished: work behind unfinished work helps nobody.
  *                Then the drain of that GPU begins again;
- *   in time      a drain is waited for, and has work let through for it, for at most HOPE_NS. After that it is alone again.
+ *   in time      the others wait for a drain, and work is let through for it, for at most HOPE_NS.
  *
  * An ordinary program whose kernels take long looks the same for a while. So after each submission that was let through the patience is
  * twice the time that its work took: what a collective waits for is done in microseconds and the next one follows at once; a kernel
@@ -45,8 +45,6 @@ enum { QUICK_LOOKS = 25 };
 #define UNLOCKED_NS (1000 * NVS_MS)
 #define ASKED_NS (5 * NVS_MS)
 #define HOPE_NS (4000 * NVS_MS)
-
-static int64_t sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool is_without_driver;
 static int64_t patience_ns;
@@ -210,7 +208,7 @@ static void end(struct nvs_gpu *gpu, int64_t now)
     nvs_client_drained(&nvs_helper_client, now, gpu->index, atomic_load(&gpu->waiters) > 0);
 }
 
-/* Those that need not wait for others: false if one of them was let through meanwhile, so that all are looked at again. */
+/* Ends every drain that has finished, and all help. False if a submission was let through meanwhile: all GPUs are looked at again. */
 static bool end_all(int64_t now)
 {
     bool all = true;
@@ -259,7 +257,7 @@ int64_t nvs_drains_tick(int64_t now)
     for (int i = 0; i < nvs_gpu_count; i++) {
         struct nvs_gpu *gpu = &nvs_gpus[i];
         if (gpu->is_asked)
-            next = sooner(next, tick_asked(gpu, now));
+            next = nvs_sooner(next, tick_asked(gpu, now));
         if (!takes_part(gpu))
             continue;
         look_at(gpu, now);
@@ -272,6 +270,6 @@ int64_t nvs_drains_tick(int64_t now)
         return now;
     for (int i = 0; i < nvs_gpu_count; i++)
         if (takes_part(&nvs_gpus[i]))
-            next = sooner(next, look_again(&nvs_gpus[i], now));
+            next = nvs_sooner(next, look_again(&nvs_gpus[i], now));
     return next;
 }

@@ -11,7 +11,7 @@
 extern struct nvs_client nvs_helper_client;
 extern struct nvs_link nvs_helper_link;
 
-/* Handles one frame, and does what follows from it; if not the helper does it but its deputy, then without the driver. */
+/* Handles one frame, and does what follows from it. `is_helper`: false in the deputy, which does not call the driver. */
 void nvs_session_receive(const uint8_t *frame, int64_t now, bool is_helper);
 
 /* Sends a question about budget. */

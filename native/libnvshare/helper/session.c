@@ -71,7 +71,7 @@ void nvs_session_send_ask(int gpu, uint32_t ask, uint64_t need)
     send_frames();
 }
 
-static void attempt(int64_t now)
+static void try_to_connect(int64_t now)
 {
     connect_error = nvs_link_connect(&nvs_helper_link, nvs_options()->socket);
     if (connect_error)
@@ -105,7 +105,7 @@ static void perform(int64_t now, bool is_helper)
         if (todo & NVS_CLIENT_JOINED)
             nvs_joining_done();
         if (todo & NVS_CLIENT_CONNECT)
-            attempt(now);
+            try_to_connect(now);
     }
     if (!is_helper)
         nvs_work_close_gates();

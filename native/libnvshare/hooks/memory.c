@@ -12,17 +12,9 @@ enum form { NATIVE, SMALL, CONVERTED, MANAGED };
 
 static bool is_swappable(enum form form) { return form == CONVERTED || form == MANAGED; }
 
-static enum form form_of(struct nvs_gpu *gpu, uint64_t bytes)
-{
-    if (nvs_memory_stays_native(gpu))
-        return NATIVE;
-    return nvs_memory_take_small(gpu, bytes) ? SMALL : CONVERTED;
-}
 
-static void note(struct nvs_gpu *gpu, CUdeviceptr address, uint64_t bytes, enum form form)
+static void note(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr address, uint64_t bytes, enum form form)
 {
-    CUcontext context = NULL;
-    nvs_real.cuCtxGetCurrent(&context);
     nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index,
                                         .kind = NVS_KIND_MEMORY, .swappable = is_swappable(form), .is_converted = form == CONVERTED,
                                         .is_small = form == SMALL});
@@ -30,23 +22,32 @@ static void note(struct nvs_gpu *gpu, CUdeviceptr address, uint64_t bytes, enum 
         nvs_usage_allocated(&nvs_evidence, address, bytes);
 }
 
-static CUresult reserve(struct nvs_gpu *gpu, uint64_t bytes, enum form form)
+static CUresult reserve(struct nvs_gpu *gpu, uint64_t bytes, enum form *form)
 {
-    CUresult result = nvs_memory_reserve(gpu, bytes, is_swappable(form));
-    if (result != CUDA_SUCCESS && form == SMALL)
-        nvs_memory_return_small(gpu, bytes);
+    bool is_small;
+    *form = NATIVE;
+    if (nvs_memory_stays_native(gpu))
+        return nvs_memory_reserve(gpu, bytes, false);
+    CUresult result = nvs_memory_reserve_converted(gpu, bytes, &is_small);
+    *form = is_small ? SMALL : CONVERTED;
     return result;
 }
 
-static CUresult note_or_return(CUresult result, struct nvs_gpu *gpu, CUdeviceptr *address, uint64_t bytes, enum form form)
+static void return_charge(struct nvs_gpu *gpu, uint64_t bytes, enum form form)
 {
-    if (result == CUDA_SUCCESS) {
-        note(gpu, *address, bytes, form);
-        return result;
-    }
     if (form == SMALL)
         nvs_memory_return_small(gpu, bytes);
-    nvs_memory_return(gpu, bytes, is_swappable(form));
+    else
+        nvs_memory_return(gpu, bytes, is_swappable(form));
+}
+
+/* After the driver's call. */
+static CUresult note_or_return(CUresult result, struct nvs_gpu *gpu, CUcontext context, CUdeviceptr *address, uint64_t bytes, enum form form)
+{
+    if (result == CUDA_SUCCESS)
+        note(gpu, context, *address, bytes, form);
+    else
+        return_charge(gpu, bytes, form);
     return result;
 }
 
@@ -55,20 +56,20 @@ static enum form form_after(CUresult result, struct nvs_gpu *gpu, uint64_t bytes
 {
     if (form != SMALL || result != CUDA_ERROR_OUT_OF_MEMORY)
         return form;
-    nvs_memory_return_small(gpu, bytes);
-    nvs_memory_now_swappable(gpu, bytes);
+    nvs_memory_small_is_converted(gpu, bytes);
     return CONVERTED;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n)
 {
     NVS_BEGIN_HOOK(cuMemAlloc_v2(d, n));
-    struct nvs_gpu *gpu = nvs_gpu_current();
+    CUcontext context;
+    struct nvs_gpu *gpu = nvs_gpu_current_with_context(&context);
     if (!gpu || !d || !n)
         return nvs_real.cuMemAlloc_v2(d, n);
     nvs_frees_do();
-    enum form form = form_of(gpu, n);
-    CUresult result = reserve(gpu, n, form);
+    enum form form;
+    CUresult result = reserve(gpu, n, &form);
     if (result != CUDA_SUCCESS)
         return result;
     if (form != CONVERTED)
@@ -76,40 +77,41 @@ CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n)
     form = form_after(result, gpu, n, form);
     if (form == CONVERTED)
         result = nvs_real.cuMemAllocManaged(d, n, CU_MEM_ATTACH_GLOBAL);
-    return note_or_return(result, gpu, d, n, form);
+    return note_or_return(result, gpu, context, d, n, form);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *d, size_t n, unsigned flags)
 {
     NVS_BEGIN_HOOK(cuMemAllocManaged(d, n, flags));
-    struct nvs_gpu *gpu = nvs_gpu_current();
+    CUcontext context;
+    struct nvs_gpu *gpu = nvs_gpu_current_with_context(&context);
     CUresult result = gpu && d && n ? nvs_memory_reserve(gpu, n, true) : CUDA_SUCCESS;
     if (!gpu || !d || !n || result != CUDA_SUCCESS)
         return result != CUDA_SUCCESS ? result : nvs_real.cuMemAllocManaged(d, n, flags);
-    return note_or_return(nvs_real.cuMemAllocManaged(d, n, flags), gpu, d, n, MANAGED);
+    return note_or_return(nvs_real.cuMemAllocManaged(d, n, flags), gpu, context, d, n, MANAGED);
 }
 
 /* Only the driver knows the pitch of native memory: an estimate was charged, and is corrected after the call. */
-static void correct_pitch(struct nvs_gpu *gpu, CUdeviceptr address, uint64_t estimate, uint64_t bytes, enum form form)
+static void correct_pitch(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr address, uint64_t estimate, uint64_t bytes, enum form form)
 {
     if (bytes <= estimate)
         return;
-    if (form == SMALL)
-        nvs_memory_return_small(gpu, estimate);
-    nvs_memory_add(gpu, bytes - estimate, false);
-    note(gpu, address, bytes, NATIVE);
+    nvs_memory_add(gpu, bytes, false);
+    return_charge(gpu, estimate, form);
+    note(gpu, context, address, bytes, NATIVE);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     NVS_BEGIN_HOOK(cuMemAllocPitch_v2(d, pitch, width, height, element));
-    struct nvs_gpu *gpu = nvs_gpu_current();
+    CUcontext context;
+    struct nvs_gpu *gpu = nvs_gpu_current_with_context(&context);
     bool is_plain = (element == 4 || element == 8 || element == 16) && width && height && d && pitch;
     if (!gpu || !is_plain || width > NVS_MAX_BYTES || height > NVS_MAX_BYTES / (width + PITCH_ALIGNMENT))
         return nvs_real.cuMemAllocPitch_v2(d, pitch, width, height, element);
     size_t row = (width + PITCH_ALIGNMENT - 1) / PITCH_ALIGNMENT * PITCH_ALIGNMENT, bytes = row * height;
-    enum form form = form_of(gpu, bytes);
-    CUresult result = reserve(gpu, bytes, form);
+    enum form form;
+    CUresult result = reserve(gpu, bytes, &form);
     if (result != CUDA_SUCCESS)
         return result;
     if (form != CONVERTED)
@@ -117,11 +119,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t width, size_t 
     form = form_after(result, gpu, bytes, form);
     if (form == CONVERTED)
         result = nvs_real.cuMemAllocManaged(d, bytes, CU_MEM_ATTACH_GLOBAL);
-    result = note_or_return(result, gpu, d, bytes, form);
+    result = note_or_return(result, gpu, context, d, bytes, form);
     if (result == CUDA_SUCCESS && form == CONVERTED)
         *pitch = row;
     else if (result == CUDA_SUCCESS)
-        correct_pitch(gpu, *d, bytes, *pitch * height, form);
+        correct_pitch(gpu, context, *d, bytes, *pitch * height, form);
     return result;
 }
 

@@ -1,14 +1,20 @@
 /* Every call that submits work enters the gate of the GPU it runs on. Most bodies are generated from symbols.def.
  *
- * Each has two. The one that the program calls is the fast path: it calls nothing before the driver, so its arguments stay where they
- * are and hardly any register has to be saved. The rest is in a function of its own, with the same arguments. It must not be a tail
- * call: the compiler would give up the stack as the place of arguments, and save more registers (module.mk). */
+ * Each has three functions with the same arguments, because arguments on the stack are expensive to pass on:
+ * - The one that the program calls chooses by nvs_enter_mode and jumps: the arguments stay where they are.
+ * - `_fast` calls nothing before the driver, so hardly any register has to be saved.
+ * - `_slowly` is the rest. Where there are several GPUs, every launch on a default stream takes it.
+ * `_fast` must not jump to `_slowly`: the compiler would give up the stack as the place of arguments, keep all of them in registers
+ * and save six registers more for each launch. So something is left to do after that call. */
 #include "base/cancellation.h"
 #include "gate/enter.h"
 #include "gate/streams.h"
 #include "gpu.h"
 #include "hooks/uses.h"
 #include "process.h"
+
+/* The compiler must assume that the value changes here. */
+#define NVS_NOT_A_JUMP(result) __asm__ volatile("" : "+r"(result))
 
 #define NVS_STREAM(name, symbol, since, variant, stream, params, args) \
     static __attribute__((noinline)) CUresult symbol##_slowly params \
@@ -25,17 +31,22 @@
             nvs_leave(self); \
         return result; \
     } \
-    CUresult symbol params \
+    static __attribute__((noinline)) CUresult symbol##_fast params \
     { \
+        CUresult result; \
         struct nvs_thread *self = nvs_thread_self; \
-        if (NVS_UNLIKELY(NVS_LOOK_IS_DUE(symbol) || !nvs_enter_fast(self, nvs_stream_handle(stream, variant)))) \
-            return symbol##_slowly args; \
+        if (NVS_UNLIKELY(NVS_LOOK_IS_DUE(symbol) || !nvs_enter_fast(self, nvs_stream_handle(stream, variant)))) { \
+            result = symbol##_slowly args; \
+            NVS_NOT_A_JUMP(result); \
+            return result; \
+        } \
         NVS_PASS(symbol); \
         NVS_USES(symbol); \
-        CUresult result = nvs_real.symbol args; \
+        result = nvs_real.symbol args; \
         nvs_leave(self); \
         return result; \
-    }
+    } \
+    CUresult symbol params { return NVS_UNLIKELY(nvs_enter_mode_is_special()) ? symbol##_slowly args : symbol##_fast args; }
 #define NVS_SYNC(name, symbol, since, variant, params, args) \
     NVS_STREAM(name, symbol, since, variant, (CUstream)NULL, params, args)
 #include "lookup/symbols.def"

@@ -2,7 +2,7 @@
  *
  * NVS_USES(symbol) is the statement of that symbol's line below, or nothing. It uses the names of the parameters in symbols.def.
  * Of launches one in many is looked at (gate/sampling.h): NVS_LOOK_IS_DUE(symbol) says whether, NVS_LOOK(symbol) looks, and
- * NVS_PASS(symbol) does not. */
+ * NVS_PASS(symbol) counts one that is not looked at. */
 #ifndef NVS_USES_H
 #define NVS_USES_H
 

@@ -16,8 +16,8 @@
 
 static bool is_driver_name(const char *name) { return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z'; }
 static bool is_nvml_name(const char *name) { return name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l'; }
-/* Every program that encodes looks up NvEncodeAPICreateInstance. */
 static bool is_collective_name(const char *name) { return name[0] == 'n' && strncmp(name, "nccl", 4) == 0; }
+/* Every program that encodes looks up NvEncodeAPICreateInstance. */
 static bool is_encoder_name(const char *name) { return name[0] == 'N' && strncmp(name, "NvEncodeAPI", 11) == 0; }
 
 /* A global search finds our export even if the driver is not loaded. A program that looks whether there is a driver must not

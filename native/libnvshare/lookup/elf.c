@@ -123,3 +123,39 @@ void *nvs_elf_next(const char *name)
     void *found = ours ? search(ours, name) : NULL;
     return found ? found : search(first, name); /* we were loaded by dlopen, after libc: search all objects */
 }
+
+static bool is_file_name(const char *path, const char *name)
+{
+    const char *file = path;
+    for (const char *c = path; c && *c; c++)
+        if (*c == '/')
+            file = c + 1;
+    return file && is_same(file, name);
+}
+
+static bool has_soname(const struct dl_phdr_info *object, const ElfW(Dyn) *dyn, const char *name)
+{
+    const char *strings = NULL;
+    ElfW(Xword) soname = 0;
+    for (; dyn->d_tag != DT_NULL; dyn++) {
+        if (dyn->d_tag == DT_STRTAB)
+            strings = address(object->dlpi_addr, dyn->d_un.d_ptr);
+        else if (dyn->d_tag == DT_SONAME)
+            soname = dyn->d_un.d_val;
+    }
+    return strings && soname && is_same(strings + soname, name);
+}
+
+static int is_object(struct dl_phdr_info *object, size_t size, void *name)
+{
+    (void)size;
+    if (is_file_name(object->dlpi_name, name))
+        return 1;
+    for (int i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return has_soname(object, (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr), name);
+    return 0;
+}
+
+/* Not loaded_objects: another thread may unload an object, and dl_iterate_phdr takes the loader's lock. */
+bool nvs_elf_is_loaded(const char *name) { return dl_iterate_phdr(is_object, (void *)name) != 0; }

@@ -1,7 +1,12 @@
-/* Finding a function without dlsym: we replace dlsym, so the real one is found in the symbol tables of the loaded objects. */
+/* What is in the loaded objects. We replace dlsym, so the real one is found in their symbol tables. */
 #ifndef NVS_ELF_H
 #define NVS_ELF_H
 
+#include <stdbool.h>
+
+/* True if an object with this SONAME or file name is loaded. dlopen with RTLD_NOLOAD would tell it too, but it looks for a library
+ * that is not loaded in every directory first: a hundred system calls. */
+bool nvs_elf_is_loaded(const char *name);
 /* The first definition of `name` in the objects loaded after ours, in search order; NULL if there is none. */
 void *nvs_elf_next(const char *name);
 

@@ -58,15 +58,14 @@ static void *loaded_library(const char *name, bool load)
     return handle || !load ? handle : dlopen(name, RTLD_LAZY);
 }
 
-static bool is_loaded(const char *name)
+/* Not nvs_elf_is_loaded: a sanitizer may ask before its dl_iterate_phdr works. */
+bool nvs_real_driver_is_loaded(void)
 {
-    void *handle = loaded_library(name, false);
+    void *handle = loaded_library("libcuda.so.1", false);
     if (handle)
         dlclose(handle);
     return handle != NULL;
 }
-
-bool nvs_real_driver_is_loaded(void) { return is_loaded("libcuda.so.1"); }
 
 /* Relaxed, and pairs with nothing: memory that was allocated before stays as it is, and an allocation at the same time may go either
  * way. Without the atomic the two would race. */
@@ -77,11 +76,11 @@ void nvs_real_encoder_found(void) { atomic_store_explicit(&encoder_is_used, true
 
 void nvs_real_look_for_encoder(void)
 {
-    if (is_loaded("libnvidia-encode.so.1"))
+    if (nvs_elf_is_loaded("libnvidia-encode.so.1"))
         nvs_real_encoder_found();
 }
 
-static _Atomic bool collectives_are_used; /* orders nothing: it is read again and again */
+static _Atomic bool collectives_are_used; /* relaxed: the helper reads it in every step */
 
 bool nvs_real_collectives_are_used(void) { return atomic_load_explicit(&collectives_are_used, memory_order_relaxed); }
 
@@ -95,7 +94,7 @@ void nvs_real_collectives_found(void)
 void nvs_real_look_for_collectives(void)
 {
     const char *processes = getenv("WORLD_SIZE");
-    if (nvs_options()->gang == 1 || (processes && atoi(processes) > 1 && is_loaded("libnccl.so.2")))
+    if (nvs_options()->gang == 1 || (processes && atoi(processes) > 1 && nvs_elf_is_loaded("libnccl.so.2")))
         nvs_real_collectives_found();
 }
 

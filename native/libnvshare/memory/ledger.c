@@ -4,41 +4,25 @@
 
 #include "base/platform.h"
 
-enum { FIRST_CAPACITY = 64 };
+enum { FIRST_CAPACITY = 16 }; /* a program with few allocations keeps its ledgers in the processor's first cache */
 
-uint64_t nvs_ledger_hash(enum nvs_kind kind, uint64_t key)
+/* The entry of this kind and key, or the empty place where it belongs. There is always one: a ledger is never full. */
+static struct nvs_ledger_entry *place_of(const struct nvs_ledger *ledger, uint64_t hash, enum nvs_kind kind, uint64_t key)
 {
-    /* Addresses differ in few, regular bits: they need mixing twice before low and high bits are both good. */
-    uint64_t hash = (key ^ (uint64_t)kind << 58) * UINT64_C(0x9E3779B97F4A7C15);
-    hash = (hash ^ hash >> 32) * UINT64_C(0xD6E8FEB86659FD93);
-    return hash ^ hash >> 32;
-}
-
-static size_t home(const struct nvs_ledger *ledger, enum nvs_kind kind, uint64_t key)
-{
-    return nvs_ledger_hash(kind, key) & (ledger->capacity - 1);
-}
-
-struct nvs_ledger_entry *nvs_ledger_find(struct nvs_ledger *ledger, enum nvs_kind kind, uint64_t key)
-{
-    if (!ledger->capacity || !key)
-        return NULL;
-    for (size_t at = home(ledger, kind, key);; at = (at + 1) & (ledger->capacity - 1)) {
+    for (size_t at = hash & (ledger->capacity - 1);; at = (at + 1) & (ledger->capacity - 1)) {
         struct nvs_ledger_entry *entry = &ledger->entries[at];
-        if (!entry->key)
-            return NULL;
-        if (entry->key == key && entry->kind == kind)
+        if (!entry->key || (entry->key == key && entry->kind == kind))
             return entry;
     }
 }
 
-static void place(struct nvs_ledger *ledger, const struct nvs_ledger_entry *entry)
+struct nvs_ledger_entry *nvs_ledger_find(struct nvs_ledger *ledger, uint64_t hash, enum nvs_kind kind, uint64_t key)
 {
-    size_t at = home(ledger, entry->kind, entry->key);
-    while (ledger->entries[at].key)
-        at = (at + 1) & (ledger->capacity - 1);
-    ledger->entries[at] = *entry;
+    struct nvs_ledger_entry *place = ledger->capacity && key ? place_of(ledger, hash, kind, key) : NULL;
+    return place && place->key ? place : NULL;
 }
+
+static uint64_t hash_of(const struct nvs_ledger_entry *entry) { return nvs_ledger_hash(entry->kind, entry->key); }
 
 static bool grow(struct nvs_ledger *ledger)
 {
@@ -46,25 +30,27 @@ static bool grow(struct nvs_ledger *ledger)
     bigger.entries = nvs_pages(bigger.capacity * sizeof *bigger.entries);
     if (!bigger.entries)
         return false;
-    for (size_t i = 0; i < ledger->capacity; i++)
-        if (ledger->entries[i].key)
-            place(&bigger, &ledger->entries[i]);
+    for (const struct nvs_ledger_entry *entry = ledger->entries; entry < ledger->entries + ledger->capacity; entry++)
+        if (entry->key)
+            *place_of(&bigger, hash_of(entry), entry->kind, entry->key) = *entry;
     nvs_pages_free(ledger->entries, ledger->capacity * sizeof *ledger->entries);
     *ledger = bigger;
     return true;
 }
 
-bool nvs_ledger_put(struct nvs_ledger *ledger, const struct nvs_ledger_entry *entry)
+bool nvs_ledger_put(struct nvs_ledger *ledger, uint64_t hash, const struct nvs_ledger_entry *entry)
 {
-    struct nvs_ledger_entry *old = nvs_ledger_find(ledger, entry->kind, entry->key);
-    if (old) {
-        *old = *entry;
-        return true;
-    }
-    if (!entry->key || (ledger->count >= ledger->capacity / 2 + ledger->capacity / 8 && !grow(ledger)))
+    bool has_room = ledger->count < ledger->capacity / 2 + ledger->capacity / 8;
+    if (!entry->key)
         return false;
-    place(ledger, entry);
-    ledger->count++;
+    struct nvs_ledger_entry *place = ledger->capacity ? place_of(ledger, hash, entry->kind, entry->key) : NULL;
+    if (!place || !(place->key || has_room)) {
+        if (!grow(ledger))
+            return false;
+        place = place_of(ledger, hash, entry->kind, entry->key);
+    }
+    ledger->count += !place->key;
+    *place = *entry;
     return true;
 }
 
@@ -72,7 +58,7 @@ static void take_at(struct nvs_ledger *ledger, size_t hole)
 {
     size_t mask = ledger->capacity - 1;
     for (size_t at = (hole + 1) & mask; ledger->entries[at].key; at = (at + 1) & mask) {
-        size_t wants = home(ledger, ledger->entries[at].kind, ledger->entries[at].key);
+        size_t wants = hash_of(&ledger->entries[at]) & mask;
         if (((at - wants) & mask) >= ((at - hole) & mask)) {
             ledger->entries[hole] = ledger->entries[at];
             hole = at;
@@ -82,9 +68,9 @@ static void take_at(struct nvs_ledger *ledger, size_t hole)
     ledger->count--;
 }
 
-bool nvs_ledger_take(struct nvs_ledger *ledger, enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)
+bool nvs_ledger_take(struct nvs_ledger *ledger, uint64_t hash, enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)
 {
-    struct nvs_ledger_entry *entry = nvs_ledger_find(ledger, kind, key);
+    struct nvs_ledger_entry *entry = nvs_ledger_find(ledger, hash, kind, key);
     if (!entry)
         return false;
     *taken = *entry;

@@ -40,13 +40,22 @@ struct nvs_ledger {
     size_t capacity, count;
 };
 
+/* Addresses differ in few, regular bits: they need mixing twice before low and high bits are both good. */
+static inline uint64_t nvs_ledger_hash(enum nvs_kind kind, uint64_t key)
+{
+    uint64_t hash = (key ^ (uint64_t)kind << 58) * UINT64_C(0x9E3779B97F4A7C15);
+    hash = (hash ^ hash >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+    return hash ^ hash >> 32;
+}
+
+/* `hash` is nvs_ledger_hash of kind and key. The caller has computed it already, to choose the ledger. */
+
 /* Puts an entry in, over one of the same kind and key. False if there is no memory. */
-bool nvs_ledger_put(struct nvs_ledger *ledger, const struct nvs_ledger_entry *entry);
-struct nvs_ledger_entry *nvs_ledger_find(struct nvs_ledger *ledger, enum nvs_kind kind, uint64_t key);
+bool nvs_ledger_put(struct nvs_ledger *ledger, uint64_t hash, const struct nvs_ledger_entry *entry);
+struct nvs_ledger_entry *nvs_ledger_find(struct nvs_ledger *ledger, uint64_t hash, enum nvs_kind kind, uint64_t key);
 /* Takes an entry out into *taken; false if it is not there. */
-bool nvs_ledger_take(struct nvs_ledger *ledger, enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);
+bool nvs_ledger_take(struct nvs_ledger *ledger, uint64_t hash, enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);
 /* Takes out every entry of `owner` and `kind`, handing each to `each`. */
 void nvs_ledger_sweep(struct nvs_ledger *ledger, enum nvs_kind kind, uint64_t owner, void (*each)(const struct nvs_ledger_entry *, void *), void *argument);
-uint64_t nvs_ledger_hash(enum nvs_kind kind, uint64_t key);
 
 #endif

@@ -13,8 +13,7 @@
 #include "mover/plan.h"
 
 enum { SHARDS = 16, MOST_ASKS = 1000 };
-/* What programs share by IPC handle, or let a stream write to or wait for, is small and must be native. The sum is bounded, because
- * native memory cannot be evicted: a program with a million small allocations is still swappable. */
+/* The sum is bounded, because native memory cannot be evicted: a program with a million small allocations is still swappable. */
 #define SMALL_BYTES (UINT64_C(1) << 20)
 #define MOST_SMALL_BYTES (UINT64_C(64) << 20)
 
@@ -23,7 +22,7 @@ static struct shard {
     struct nvs_ledger table;
 } __attribute__((aligned(64))) shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = NVS_LOCK_WITH_RANK(NVS_LOCK_SHARD)}};
 
-static struct shard *shard_of(enum nvs_kind kind, uint64_t key) { return &shards[nvs_ledger_hash(kind, key) >> 60]; }
+static struct shard *shard_of(uint64_t hash) { return &shards[hash >> 60]; }
 
 void nvs_memory_changed(struct nvs_gpu *gpu)
 {
@@ -31,12 +30,20 @@ void nvs_memory_changed(struct nvs_gpu *gpu)
         nvs_wake_helper();
 }
 
-/* As nvs_memory_changed, and wakes the helper again when a lot has changed. With the account's lock held. */
+/* As nvs_memory_changed, and wakes the helper again when a lot has changed. With the account's lock held.
+ *
+ * The marks are loaded, and stored only if they change: an exchange in each allocation would be slow. The loads are relaxed, because
+ * the lock orders them: the helper clears memory_changed before it takes the lock and is_urgent while it holds it. So a thread that
+ * finds a mark has the lock before the helper, which then reads what the thread has changed. */
 static void account_changed(struct nvs_gpu *gpu)
 {
-    bool is_big = nvs_account_is_much_news(&gpu->account) && !atomic_exchange(&gpu->is_urgent, true);
-    if (!atomic_exchange(&gpu->memory_changed, true) || is_big)
-        nvs_wake_helper();
+    bool is_big = nvs_account_is_much_news(&gpu->account) && !atomic_load_explicit(&gpu->is_urgent, memory_order_relaxed);
+    if (!is_big && atomic_load_explicit(&gpu->memory_changed, memory_order_relaxed))
+        return;
+    if (is_big)
+        atomic_store(&gpu->is_urgent, true);
+    atomic_store(&gpu->memory_changed, true);
+    nvs_wake_helper();
 }
 
 void nvs_memory_count_contexts(struct nvs_gpu *gpu)
@@ -45,30 +52,51 @@ void nvs_memory_count_contexts(struct nvs_gpu *gpu)
     gpu->account.contexts = contexts ? contexts : 1; /* memory needs a context, even one that we have not seen */
 }
 
-/* What an attempt found, beside its verdict. */
+/* An allocation to be charged, and what the last attempt found beside its verdict. */
 struct attempt {
+    uint64_t bytes;
+    bool swappable;
+    bool may_be_small; /* it stays native if it is small */
+    bool is_small;     /* it was charged as small */
+    bool lacks_room;   /* refused only because the card has no room for it: the scheduler may know of more */
     uint64_t need, limit, room;
-    bool lacks_room; /* refused only because the card has no room for it: the scheduler may know of more */
 };
 
-static enum nvs_verdict try_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable, struct attempt *attempt)
+/* With the account's lock held. */
+static bool has_room_for_small(const struct nvs_gpu *gpu, uint64_t bytes)
 {
-    const struct nvs_account *account = &gpu->account;
-    nvs_lock_take(&gpu->account_lock);
-    nvs_memory_count_contexts(gpu);
-    enum nvs_verdict verdict = nvs_account_reserve(&gpu->account, bytes, swappable);
-    attempt->need = account->used + bytes;
+    return bytes < SMALL_BYTES && gpu->small_bytes + bytes <= MOST_SMALL_BYTES;
+}
+
+static void explain_refusal(const struct nvs_account *account, enum nvs_verdict verdict, struct attempt *attempt)
+{
+    attempt->need = account->used + attempt->bytes;
     attempt->limit = account->limit;
     attempt->room = nvs_account_card_room(account);
-    attempt->lacks_room = verdict == NVS_REFUSE && bytes <= account->card && attempt->need <= nvs_account_total(account);
-    if (verdict == NVS_ROOM)
+    attempt->lacks_room =
+        verdict == NVS_REFUSE && attempt->bytes <= account->card && attempt->need <= nvs_account_total(account);
+}
+
+static enum nvs_verdict try_reserve(struct nvs_gpu *gpu, struct attempt *attempt)
+{
+    nvs_lock_take(&gpu->account_lock);
+    nvs_memory_count_contexts(gpu);
+    bool is_small = attempt->may_be_small && has_room_for_small(gpu, attempt->bytes);
+    enum nvs_verdict verdict = nvs_account_reserve(&gpu->account, attempt->bytes, attempt->swappable && !is_small);
+    if (NVS_LIKELY(verdict == NVS_ROOM)) {
+        attempt->is_small = is_small;
+        gpu->small_bytes += is_small ? attempt->bytes : 0;
         account_changed(gpu);
+    } else {
+        explain_refusal(&gpu->account, verdict, attempt);
+    }
     nvs_lock_give(&gpu->account_lock);
     return verdict;
 }
 
-static void say_refused(const struct nvs_gpu *gpu, uint64_t bytes, const struct attempt *attempt)
+static void say_refused(const struct nvs_gpu *gpu, const struct attempt *attempt)
 {
+    uint64_t bytes = attempt->bytes;
     static _Atomic bool has_said;
     if (attempt->lacks_room && !atomic_exchange(&has_said, true))
         nvs_warn("%s: an allocation of %llu MiB was refused: the card has %llu MiB for this program, %llu MiB of them in use. Contexts, "
@@ -80,16 +108,15 @@ static void say_refused(const struct nvs_gpu *gpu, uint64_t bytes, const struct 
                   (unsigned long long)attempt->limit);
 }
 
-CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
+static CUresult reserve(struct nvs_gpu *gpu, struct attempt *attempt)
 {
     bool looked_at_pools = false, asked_for_room = false;
-    struct attempt attempt = {0};
     uint64_t refused = UINT64_MAX; /* the smallest need that the scheduler has refused */
     nvs_joining_wait_done();
     for (int asked = 0; asked < MOST_ASKS; asked++) {
         uint64_t granted;
-        enum nvs_verdict verdict = try_reserve(gpu, bytes, swappable, &attempt);
-        uint64_t need = attempt.need;
+        enum nvs_verdict verdict = try_reserve(gpu, attempt);
+        uint64_t need = attempt->need;
         if (verdict == NVS_ROOM)
             return CUDA_SUCCESS;
         bool is_no = verdict == NVS_REFUSE || need >= refused;
@@ -98,7 +125,7 @@ CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
             looked_at_pools = true;
             continue;
         }
-        if (attempt.lacks_room && !asked_for_room) {
+        if (attempt->lacks_room && !asked_for_room) {
             asked_for_room = true;
             if (nvs_asks_budget(gpu, 0, &granted)) /* CAPACITY comes before the answer, if it is news */
                 continue;
@@ -110,8 +137,21 @@ CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
         if (granted < need)
             refused = need;
     }
-    say_refused(gpu, bytes, &attempt);
+    say_refused(gpu, attempt);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
+{
+    return reserve(gpu, &(struct attempt){.bytes = bytes, .swappable = swappable});
+}
+
+CUresult nvs_memory_reserve_converted(struct nvs_gpu *gpu, uint64_t bytes, bool *is_small)
+{
+    struct attempt attempt = {.bytes = bytes, .swappable = true, .may_be_small = true};
+    CUresult result = reserve(gpu, &attempt);
+    *is_small = attempt.is_small;
+    return result;
 }
 
 void nvs_memory_add(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
@@ -122,24 +162,28 @@ void nvs_memory_add(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
     nvs_lock_give(&gpu->account_lock);
 }
 
-void nvs_memory_return(struct nvs_gpu *gpu, uint64_t bytes, bool swappable)
+static void give_charge_back(struct nvs_gpu *gpu, uint64_t bytes, bool swappable, bool is_small)
 {
     nvs_lock_take(&gpu->account_lock);
+    gpu->small_bytes -= is_small ? bytes : 0;
     nvs_account_return(&gpu->account, bytes, swappable);
     account_changed(gpu);
     nvs_lock_give(&gpu->account_lock);
 }
 
+void nvs_memory_return(struct nvs_gpu *gpu, uint64_t bytes, bool swappable) { give_charge_back(gpu, bytes, swappable, false); }
+
+void nvs_memory_return_small(struct nvs_gpu *gpu, uint64_t bytes) { give_charge_back(gpu, bytes, false, true); }
+
 void nvs_memory_return_entry(const struct nvs_ledger_entry *entry)
 {
-    if (entry->is_small)
-        nvs_memory_return_small(&nvs_gpus[entry->gpu], entry->bytes);
-    nvs_memory_return(&nvs_gpus[entry->gpu], entry->bytes, entry->swappable);
+    give_charge_back(&nvs_gpus[entry->gpu], entry->bytes, entry->swappable, entry->is_small);
 }
 
-void nvs_memory_now_swappable(struct nvs_gpu *gpu, uint64_t bytes)
+void nvs_memory_small_is_converted(struct nvs_gpu *gpu, uint64_t bytes)
 {
     nvs_lock_take(&gpu->account_lock);
+    gpu->small_bytes -= bytes;
     nvs_account_return(&gpu->account, bytes, false);
     nvs_account_add(&gpu->account, bytes, true);
     account_changed(gpu);
@@ -151,23 +195,12 @@ bool nvs_memory_stays_native(const struct nvs_gpu *gpu)
     return !gpu->can_be_managed || nvs_options()->native_memory || nvs_real_encoder_is_used();
 }
 
-bool nvs_memory_take_small(struct nvs_gpu *gpu, uint64_t bytes)
-{
-    if (bytes >= SMALL_BYTES)
-        return false;
-    if (atomic_fetch_add(&gpu->small_bytes, bytes) + bytes <= MOST_SMALL_BYTES)
-        return true;
-    nvs_memory_return_small(gpu, bytes);
-    return false;
-}
-
-void nvs_memory_return_small(struct nvs_gpu *gpu, uint64_t bytes) { atomic_fetch_sub(&gpu->small_bytes, bytes); }
-
 void nvs_memory_note(const struct nvs_ledger_entry *entry)
 {
-    struct shard *shard = shard_of(entry->kind, entry->key);
+    uint64_t hash = nvs_ledger_hash(entry->kind, entry->key);
+    struct shard *shard = shard_of(hash);
     nvs_lock_take(&shard->lock);
-    bool kept = nvs_ledger_put(&shard->table, entry);
+    bool kept = nvs_ledger_put(&shard->table, hash, entry);
     nvs_lock_give(&shard->lock);
     if (!kept)
         nvs_warn("no memory to note an allocation; it stays counted");
@@ -175,18 +208,20 @@ void nvs_memory_note(const struct nvs_ledger_entry *entry)
 
 bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)
 {
-    struct shard *shard = shard_of(kind, key);
+    uint64_t hash = nvs_ledger_hash(kind, key);
+    struct shard *shard = shard_of(hash);
     nvs_lock_take(&shard->lock);
-    bool found = nvs_ledger_take(&shard->table, kind, key, taken);
+    bool found = nvs_ledger_take(&shard->table, hash, kind, key, taken);
     nvs_lock_give(&shard->lock);
     return found;
 }
 
 bool nvs_memory_look(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found)
 {
-    struct shard *shard = shard_of(kind, key);
+    uint64_t hash = nvs_ledger_hash(kind, key);
+    struct shard *shard = shard_of(hash);
     nvs_lock_take(&shard->lock);
-    struct nvs_ledger_entry *entry = nvs_ledger_find(&shard->table, kind, key);
+    struct nvs_ledger_entry *entry = nvs_ledger_find(&shard->table, hash, kind, key);
     if (entry)
         *found = *entry;
     nvs_lock_give(&shard->lock);
@@ -210,16 +245,17 @@ size_t nvs_memory_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, si
 
 int nvs_memory_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_ledger_entry *entry)
 {
-    struct shard *shard = shard_of(kind, key);
+    uint64_t hash = nvs_ledger_hash(kind, key);
+    struct shard *shard = shard_of(hash);
     int left = -1;
     nvs_lock_take(&shard->lock);
-    struct nvs_ledger_entry *found = nvs_ledger_find(&shard->table, kind, key);
+    struct nvs_ledger_entry *found = nvs_ledger_find(&shard->table, hash, kind, key);
     if (found) {
         found->count += (uint32_t)change;
         left = (int)found->count;
         *entry = *found;
         if (left == 0)
-            nvs_ledger_take(&shard->table, kind, key, entry);
+            nvs_ledger_take(&shard->table, hash, kind, key, entry);
     }
     nvs_lock_give(&shard->lock);
     return left;

@@ -9,25 +9,26 @@
 /* Charges `bytes` before the driver is asked for them. CUDA_ERROR_OUT_OF_MEMORY if the limit or the size of the card
  * forbids it, or if the budget does not suffice and the scheduler grants no more or does not answer. May wait for that answer. */
 CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable);
+/* The same for device memory that is to become managed memory, unless it is small: *is_small. What programs share by IPC handle, or
+ * let a stream write to or wait for, is small and must be native. It is charged as unswappable, and counted until
+ * nvs_memory_return_small, nvs_memory_return_entry or nvs_memory_small_is_converted. */
+CUresult nvs_memory_reserve_converted(struct nvs_gpu *gpu, uint64_t bytes, bool *is_small);
 /* Correct a charge after the driver's call. nvs_memory_add charges even over the limit: the memory exists. */
 void nvs_memory_add(struct nvs_gpu *gpu, uint64_t bytes, bool swappable);
 void nvs_memory_return(struct nvs_gpu *gpu, uint64_t bytes, bool swappable);
+void nvs_memory_return_small(struct nvs_gpu *gpu, uint64_t bytes);
+/* A small allocation has become managed memory after all. */
+void nvs_memory_small_is_converted(struct nvs_gpu *gpu, uint64_t bytes);
 
 /* Sets how many contexts the account counts. With the account's lock held, before its room is looked at. */
 void nvs_memory_count_contexts(struct nvs_gpu *gpu);
 
 /* Returns the charge of an entry that was taken out of the ledger. */
 void nvs_memory_return_entry(const struct nvs_ledger_entry *entry);
-/* Native memory that was charged has become managed memory. */
-void nvs_memory_now_swappable(struct nvs_gpu *gpu, uint64_t bytes);
 
 /* True if all device memory of this process stays native: by NVSHARE_MEMORY_MODE, because the GPU does not page managed memory, or
  * because the process uses a video encoder, which refuses managed memory. */
 bool nvs_memory_stays_native(const struct nvs_gpu *gpu);
-/* True if the allocation is small enough to stay native although others do not. It is then counted until nvs_memory_return_small
- * or nvs_memory_return_entry. */
-bool nvs_memory_take_small(struct nvs_gpu *gpu, uint64_t bytes);
-void nvs_memory_return_small(struct nvs_gpu *gpu, uint64_t bytes);
 
 void nvs_memory_note(const struct nvs_ledger_entry *entry);
 bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);

@@ -79,7 +79,7 @@ void nvs_evidence_launch(CUfunction function, void **params, void **extra)
 {
     struct nvs_sampling *sampling = &nvs_thread_self->sampling;
     if (!nvs_evidence.marks) {
-        sampling->left = UINT32_MAX; /* nobody wants to know */
+        sampling->left = UINT32_MAX; /* nothing is marked in this process */
         return;
     }
     if (!params && extra ? !look_at_buffer(extra) : !look_at_all(function, params))

@@ -46,7 +46,8 @@ void nvs_usage_allocated(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
 {
     for (uint64_t at = base >> NVS_CHUNK_SHIFT; at <= (base + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
         _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
-        if (place) /* a small allocation may share the chunk with others */
+        /* Small allocations share a chunk: most find it marked. It keeps the mark as long as one of them is there. */
+        if (place && !(atomic_load_explicit(place, memory_order_relaxed) & NVS_MARK_MANAGED))
             atomic_fetch_or_explicit(place, NVS_MARK_MANAGED, memory_order_relaxed);
     }
 }

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Where loading takes time the context is locked until the first byte has come. A named pipe so makes it last as long as a test
- * wants. */
+/* Where loading takes time the context is locked until the first byte has come. If the file is a named pipe, a test decides how long
+ * that is. */
 static FILE *open_image(const char *path, CUcontext context)
 {
     bool is_locked = sim.module_load_ns != 0 && context != NULL;
