@@ -45,7 +45,7 @@ class Admission:
             elif first is not None and first.is_entering:
                 break  # Room is being made for it, here or at another GPU.
             else:
-                seat = self._first_alone() if is_empty else self._passer(now)
+                seat = self._first_past_gangs() if is_empty else self._passer(now)
             if seat is None:
                 break
             starts_timer = starts_timer or is_empty
@@ -55,7 +55,7 @@ class Admission:
             turns.start_timer(now)
         return admitted
 
-    def _first_alone(self) -> Seat | None:
+    def _first_past_gangs(self) -> Seat | None:
         """Who gets an empty GPU while gangs are passed over: the first who is no member, or the first member that has
         work here, because nobody else wants the GPU."""
         queue = self._turns.queue

@@ -75,8 +75,8 @@ class Gangs:
         return self._link(next((seat.gang for seat in seats.values() if seat.gang is not None), None), seats)
 
     def _job_of(self, client: Client) -> dict[str, Seat]:
-        """The seats of its group's processes that use collectives and have or want a lock: one at each GPU, rather one
-        that is a member already."""
+        """The seats of its group's processes that use collectives and have or want a lock: one at each GPU; a member is
+        preferred."""
         seats = [
             (uuid, seat)
             for other in self._together[client.group.key].values()
@@ -101,7 +101,7 @@ class Gangs:
             self.unlink(now, uuid, seat)
 
     def _link(self, gang: Gang | None, seats: dict[str, Seat]) -> bool:
-        """Those that are in no gang, to this one or a new one, one at each GPU. False if there are none."""
+        """Link those that are in no gang, one at each GPU, to this gang or to a new one. False if there are none."""
         taken = {} if gang is None else gang.seats
         seats = {uuid: seat for uuid, seat in seats.items() if seat.gang is None and uuid not in taken}
         if not seats:

@@ -170,7 +170,7 @@ class Gpu:
             due = min(self._idle_due, self._thrashing.deadline)
             if turns.queue.order:
                 admitted = self._admission.admit(now)
-                if admitted and turns.idle and (first := self._first_alone()) is not None:
+                if admitted and turns.idle and (first := self._lone_first()) is not None:
                     due = min(self._preemption.idle_deadline(now, first), self._thrashing.deadline)
             due = self._next_turn_change(due)
             assert len(turns.staying) <= 1 or self.memory.would_fit(0), f"{self.uuid} holds more than the safe limit"
@@ -187,12 +187,12 @@ class Gpu:
             if first.drop_deadline < due:
                 due = first.drop_deadline
             break
-        is_switch_due = not turns.waits.is_switching and not turns.waits.is_held and self._first_alone() is not None
+        is_switch_due = not turns.waits.is_switching and not turns.waits.is_held and self._lone_first() is not None
         if turns.timer_ends is not None and turns.timer_ends < due and is_switch_due:
             due = turns.timer_ends
         return due
 
-    def _first_alone(self) -> Seat | None:
+    def _lone_first(self) -> Seat | None:
         """The first in the queue, if it comes in alone: for a gang core.gangs knows the time."""
         first = self.turns.queue.first()
         return first if first is not None and first.gang is None else None
