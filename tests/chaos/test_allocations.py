@@ -9,7 +9,7 @@ from chaos.allocations import Allocations, Plan, Report
 from chaos.start_together import starts
 from support import daemon
 
-PLAN = Plan(allocations=20_000, kill_every_s=1, restart_every_s=3, change_every_s=0.8, most_s=60)
+PLAN = Plan(allocations=20_000, kill_every_s=1, restart_every_s=3, change_every_s=0.8, most_s=300)
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
@@ -17,6 +17,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_allocation_succeeds_exactly_if_it_fits(tmp_path: Path) -> None:
     """While processes and the scheduler are killed and the limit is changed."""
     report = Allocations(tmp_path, PLAN).run()
@@ -37,6 +38,7 @@ def test_a_scheduler_that_answers_wrongly_is_found(
     assert any(what in wrong for wrong in report.wrong(quiet)), report
 
 
+@pytest.mark.usefixtures("patient")
 def test_processes_that_start_together_all_get_what_fits(tmp_path: Path) -> None:
     assert starts(tmp_path / "d", 5).wrong == ""
 

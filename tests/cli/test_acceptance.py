@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -89,15 +90,34 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def test_a_check_that_hangs_is_ended_with_its_programs(simulated: Card, tmp_path: Path) -> None:
+def test_a_check_that_hangs_is_ended_with_its_programs(
+    simulated: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = tmp_path / "pid"
+    communicate = subprocess.Popen.communicate
+
+    def until_it_hangs(
+        process: subprocess.Popen[bytes], data: bytes | None = None, timeout: float | None = None
+    ) -> Any:
+        """The limit passes when the program has come to the point where it hangs."""
+        if data is None:
+            return communicate(process, data, timeout)
+        assert process.stdin is not None
+        process.stdin.write(data)
+        process.stdin.close()
+        process.stdin = None
+        wait_until(lambda: hangs.exists() and hangs.read_text().endswith("\n"), "the program hangs")
+        raise subprocess.TimeoutExpired(process.args, timeout or 0)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", until_it_hangs)
     hanging = tmp_path / "python"
     hanging.write_text(f"#!/bin/sh\nif [ ! -e {tmp_path}/asked ]; then touch {tmp_path}/asked; exit 0; fi\n"
-                       f"echo $$ > {tmp_path}/pid; exec sleep 1000\n")  # fmt: skip
+                       f"echo $$ > {hangs}; exec sleep 1000\n")  # fmt: skip
     hanging.chmod(hanging.stat().st_mode | stat.S_IXUSR)
     check = structs.replace(the("torch", str(hanging)), limit_s=8)
     outcome = runner._measured(check, simulated, str(hanging))
     assert outcome.error == "not finished after 8 s"
-    pid = int((tmp_path / "pid").read_text())
+    pid = int(hangs.read_text())
     wait_until(lambda: has_ended(pid), "the program ends")
 
 
