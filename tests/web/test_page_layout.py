@@ -137,6 +137,16 @@ def test_a_gpu_that_nobody_uses_is_only_a_line(browser: Any) -> None:
     page.close()
 
 
+def test_a_gpu_that_was_used_lately_is_shown_with_its_lanes(browser: Any) -> None:
+    page = open_page(browser)
+    tell_past(page)
+    tell(page, status_at(60, cards=2, programs=1))
+    tell(page, status_at(61, cards=2, programs=0))
+    assert page.locator("section.gpu:visible").count() == 1
+    assert page.locator("canvas:visible").count() == 1
+    page.close()
+
+
 def test_programs_without_work_for_long_are_folded(browser: Any) -> None:
     page = open_page(browser)
     tell_past(page)

@@ -43,7 +43,6 @@ export class Card {
     showBar(this._bar, gpu, (client) => this._model.colour(client));
     this._showAmounts(gpu);
     const isEmpty = gpu.clients.length === 0;
-    this.section.classList.toggle("empty", isEmpty);
     this._nobody.hidden = !isEmpty;
     this._table.hidden = isEmpty;
     this._queue.hidden = isEmpty;

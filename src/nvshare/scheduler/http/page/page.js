@@ -50,6 +50,7 @@ function show() {
     if (isNews) card.show(gpu);
     // The overview has a line for it.
     card.section.hidden = gpus.length > 1 && isUnused(gpu);
+    card.section.classList.toggle("empty", isUnused(gpu));
     card.showTurn(gpu, now());
     card.drawLanes(now(), view.seconds);
   }
