@@ -70,6 +70,18 @@ def test_at_a_switch_one_moves_out_what_the_other_needs(tmp_path: Path) -> None:
             assert min(kernel.page_in_ns for kernel in trace.kernels()) == 0  # its memory was all there
 
 
+def test_where_there_are_several_gpus_launches_go_on_showing_what_is_used(tmp_path: Path) -> None:
+    """There each launch takes the slow path of the gate. After many quick launches only some are looked at."""
+    with machine_of(tmp_path, gpus=2) as machine:
+        both = [program(machine) for _ in range(2)]
+        for one, address in both:
+            [other] = one.do(f"alloc {4 * MIB}")
+            one.do(f"burst {other} 4096 20000", timeout=60)
+            one.say(f"touch {address} {SIZE} {FOREVER}")
+        seen = lambda: len(moved(machine)) == 2 and all(one["in_bytes"] > GIB for one in moved(machine))  # noqa: E731
+        wait_until(seen, "both have moved in what they used after the burst", 60)
+
+
 def test_a_program_that_pauses_moves_out_at_once_although_no_message_wakes_it(tmp_path: Path) -> None:
     with machine_of(tmp_path) as machine:
         one, address = program(machine)

@@ -5,6 +5,7 @@
  *   free ADDRESS
  *   set ADDRESS N   a memset
  *   touch ADDRESS N TIMES   kernels that get the address and touch N bytes, one after the other
+ *   burst ADDRESS N TIMES   the same, without a wait between them
  *   spin US TIMES   kernels without a pointer; they touch all memory of the process
  *   advise ADDRESS N
  *   extra ADDRESS N     a kernel that touches N bytes, its parameters in a buffer
@@ -54,6 +55,15 @@ static CUresult launch(CUfunction kernel, uint64_t first, uint64_t second, uint6
             result = cu.CtxSynchronize();
     }
     return result;
+}
+
+static CUresult burst(uint64_t address, uint64_t bytes, uint64_t times)
+{
+    void *params[] = {&address, &bytes};
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t i = 0; i < times && result == CUDA_SUCCESS; i++)
+        result = cu.LaunchKernel(touch_kernel, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+    return result == CUDA_SUCCESS ? cu.CtxSynchronize() : result;
 }
 
 static CUresult set(uint64_t address, uint64_t bytes)
@@ -106,6 +116,7 @@ static CUresult obey(const char *word, uint64_t a, uint64_t b, uint64_t c, CUdev
     if (!strcmp(word, "free")) return cu.MemFree(a);
     if (!strcmp(word, "set")) return set(a, b);
     if (!strcmp(word, "touch")) return launch(touch_kernel, a, b, c);
+    if (!strcmp(word, "burst")) return burst(a, b, c);
     if (!strcmp(word, "spin")) return launch(spin_kernel, a, 0, b);
     if (!strcmp(word, "advise")) return advise(a, b, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
     if (!strcmp(word, "extra")) return extra(a, b);
