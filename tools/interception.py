@@ -33,6 +33,11 @@ REASONS = {
         "heap and stacks of kernels take memory of the card: charged before the driver is called",
     ),
     "context": ("observed", "a drain needs the list of all existing contexts and streams"),
+    "peers": (
+        "observed",
+        "from the first one on, memory from cuMemAlloc prefers the GPU that it was allocated on, "
+        "because peers would move its pages",
+    ),
     "capture": ("observed", "the library must not record an event on a stream that captures"),
     "kernel": (
         "observed",
@@ -44,8 +49,9 @@ REASONS = {
 _PATTERNS = (
     (r"^cuGetProcAddress|^cuInit$", "lookup"),
     (r"^cuStream(Begin|End)(Re)?[cC]apture|^cuStreamWaitEvent", "capture"),
-    (r"^cuCtx|^cuDevicePrimaryCtx|^cuStream", "context"),
     (r"^cuCtxSetLimit", "heap"),
+    (r"^cuCtxEnablePeerAccess", "peers"),
+    (r"^cuCtx|^cuGreenCtx|^cuDevicePrimaryCtx|^cuStream", "context"),
     (r"^cuPointerGet", "pointer"),
     (r"^cuLibrary", "kernel"),
     (r"^cuIpcGetMemHandle", "ipc"),

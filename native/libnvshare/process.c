@@ -18,6 +18,7 @@
 #include "lookup/real.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
+#include "mover/advice.h"
 #include "mover/evidence.h"
 #include "mover/hold.h"
 #include "mover/mover.h"
@@ -132,6 +133,7 @@ void nvs_process_forked(void)
     nvs_frees_forked();
     nvs_memory_forked();
     nvs_pools_forked();
+    nvs_advice_forked();
     nvs_mover_forked();
     nvs_hold_forked();
 }

@@ -367,16 +367,21 @@ static void graph_alloc(size_t n, CUresult (*make)(size_t, CUgraph *))
 /* A kernel that runs until the flag is set. */
 static uint64_t flag;
 
+static CUresult special(const char *kernel, CUstream stream, void **params)
+{
+    CUmodule module;
+    CUfunction function;
+    CUresult result = cu.ModuleLoadData(&module, "");
+    if (result == CUDA_SUCCESS)
+        result = cu.ModuleGetFunction(&function, module, kernel);
+    return result == CUDA_SUCCESS ? cu.LaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL) : result;
+}
+
 static CUresult hold(CUstream stream)
 {
     uint64_t *at = &flag, one = 1;
     void *params[] = {&at, &one};
-    CUmodule module;
-    CUfunction wait;
-    CUresult result = cu.ModuleLoadData(&module, "");
-    if (result == CUDA_SUCCESS)
-        result = cu.ModuleGetFunction(&wait, module, "sim_wait_flag");
-    return result == CUDA_SUCCESS ? cu.LaunchKernel(wait, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL) : result;
+    return special("sim_wait_flag", stream, params);
 }
 
 /* SIGUSR1 sets the flag too: a test can let a kernel end while the program waits at a gate and takes no command. */
@@ -485,12 +490,88 @@ static void forked_to_serve(void)
     printf("0 %d\n", status);
 }
 
+/* A function of the driver as a program finds it that the library does not see: by the C library's own dlsym. */
+static void *unseen(const char *symbol)
+{
+    void *(*find)(void *, const char *);
+    *(void **)&find = dlsym(dlopen("libc.so.6", RTLD_NOW), "dlsym");
+    return find(dlopen("libcuda.so.1", RTLD_NOW), symbol);
+}
+
+/* A green context with a stream in it; no context is current after it. */
+static CUgreenCtx green;
+
+static void *plain(const char *symbol) { return dlsym(dlopen("libcuda.so.1", RTLD_NOW), symbol); }
+
+static CUresult make_green(CUdevice device)
+{
+    CUresult (*create)(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned);
+    CUresult (*create_stream)(CUstream *, CUgreenCtx, unsigned, int);
+    *(void **)&create = plain("cuGreenCtxCreate");
+    *(void **)&create_stream = plain("cuGreenCtxStreamCreate");
+    CUresult result = create(&green, NULL, device, 1);
+    if (result == CUDA_SUCCESS)
+        result = create_stream(&streams[stream_count++], green, CU_STREAM_NON_BLOCKING, 0);
+    return result == CUDA_SUCCESS ? cu.CtxSetCurrent(NULL) : result;
+}
+
+static CUresult end_green(void)
+{
+    CUresult (*destroy)(CUgreenCtx);
+    *(void **)&destroy = plain("cuGreenCtxDestroy");
+    return destroy(green);
+}
+
+static CUresult enable_peers(void)
+{
+    CUresult (*enable)(CUcontext, unsigned);
+    *(void **)&enable = plain("cuCtxEnablePeerAccess");
+    CUresult result = cu.CtxSetCurrent(contexts[0]);
+    return result == CUDA_SUCCESS ? enable(contexts[1], 0) : result;
+}
+
+/* Where the memory should be: a GPU, -1 the host, -2 anywhere. */
+static void preferred(CUdeviceptr d, size_t n)
+{
+    CUresult (*ask)(void *, size_t, int, CUdeviceptr, size_t);
+    int place = 0;
+    *(void **)&ask = plain("cuMemRangeGetAttribute");
+    CUresult result = ask(&place, sizeof place, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, d, n);
+    printf("%d %d\n", result, place);
+}
+
+static bool unseen_command(const char *word, unsigned long long a)
+{
+    CUcontext made = NULL;
+    if (!strcmp(word, "unseenreset")) {
+        CUresult (*reset)(CUdevice);
+        *(void **)&reset = unseen("cuDevicePrimaryCtxReset_v2");
+        printf("%d\n", reset((CUdevice)a));
+    } else if (!strcmp(word, "unseeninit")) {
+        CUresult (*create)(CUcontext *, unsigned, CUdevice);
+        *(void **)&create = unseen("cuCtxCreate_v2");
+        printf("%d ", ready(create(&made, 0, (CUdevice)a), made));
+        printf("%d\n", current);
+    } else if (!strcmp(word, "unseenspin")) {
+        void *seen = *(void **)&cu.LaunchKernel;
+        *(void **)&cu.LaunchKernel = unseen("cuLaunchKernel");
+        printf("%d\n", launch(a, NULL));
+        *(void **)&cu.LaunchKernel = seen;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static bool context_command(const char *word, unsigned long long a)
 {
     if (!strcmp(word, "init")) init((int)a);
     else if (!strcmp(word, "retain")) retain((int)a);
     else if (!strcmp(word, "releaseprimary")) printf("%d\n", cu.DevicePrimaryCtxRelease((CUdevice)a));
     else if (!strcmp(word, "use")) { current = (int)a; printf("%d\n", cu.CtxSetCurrent(contexts[a])); }
+    else if (!strcmp(word, "peers")) printf("%d\n", enable_peers());
+    else if (!strcmp(word, "green")) printf("%d\n", make_green((CUdevice)a));
+    else if (!strcmp(word, "greendestroy")) printf("%d\n", end_green());
     else if (!strcmp(word, "destroy")) printf("%d\n", cu.CtxDestroy(contexts[a]));
     else return false;
     return true;
@@ -498,7 +579,8 @@ static bool context_command(const char *word, unsigned long long a)
 
 static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
 {
-    if (context_command(word, a)) return;
+    if (context_command(word, a) || unseen_command(word, a)) return;
+    if (!strcmp(word, "preferred")) { preferred(a, b); return; }
     if (!strcmp(word, "free")) printf("%d\n", cu.MemFree(a));
     else if (!strcmp(word, "freeasync")) printf("%d\n", cu.MemFreeAsync(a, NULL));
     else if (!strcmp(word, "release")) printf("%d\n", cu.MemRelease(a));
@@ -529,6 +611,7 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "writevalue")) printf("%d\n", cu.StreamWriteValue32(NULL, a, 1, 0));
     else if (!strcmp(word, "ipchandle")) ipc_handle(a);
     else if (!strcmp(word, "encoder")) use_encoder();
+    else if (!strcmp(word, "trap")) printf("%d\n", special("sim_trap", NULL, NULL));
     else if (!strcmp(word, "spinptds")) spin_per_thread(a);
     else if (!strcmp(word, "graphalloc")) graph_alloc(a, built);
     else if (!strcmp(word, "capturealloc")) graph_alloc(a, captured);

@@ -203,10 +203,38 @@ static void failing_kernel(void)
     OK(cuLaunchKernel, kernel("sim_trap"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     IS(CUDA_ERROR_LAUNCH_FAILED, cuCtxSynchronize);
     CUdeviceptr pointer;
+    CUcontext current = NULL;
     IS(CUDA_ERROR_LAUNCH_FAILED, cuMemAlloc_v2, &pointer, 16);
+    IS(CUDA_ERROR_LAUNCH_FAILED, cuCtxGetCurrent, &current);
+    IS(CUDA_ERROR_LAUNCH_FAILED, cuCtxPushCurrent_v2, context);
     OK(cuCtxDestroy_v2, context);
     OK(cuCtxSynchronize);
     OK(cuCtxDestroy_v2, other);
+}
+
+static void green_contexts(void)
+{
+    CUgreenCtx green = NULL, of_stream = NULL;
+    CUcontext context = NULL, of_plain = NULL;
+    CUstream stream = NULL, plain = NULL;
+    IS(BAD_VALUE, cuGreenCtxCreate, &green, NULL, 0, 0);
+    OK(cuGreenCtxCreate, &green, NULL, 0, 1);
+    OK(cuCtxFromGreenCtx, &context, green);
+    IS(BAD_VALUE, cuGreenCtxStreamCreate, &stream, green, CU_STREAM_DEFAULT, 0);
+    OK(cuGreenCtxStreamCreate, &stream, green, CU_STREAM_NON_BLOCKING, 0);
+    IS(CUDA_ERROR_NOT_SUPPORTED, cuStreamGetCtx, stream, &of_plain);
+    OK(cuStreamGetGreenCtx, stream, &of_stream);
+    TRUE_(of_stream == green);
+    OK(cuCtxPushCurrent_v2, context);
+    OK(cuStreamSynchronize, stream);
+    OK(cuCtxPopCurrent_v2, &context);
+    OK(cuGreenCtxDestroy, green);
+    IS(BAD_HANDLE, cuGreenCtxDestroy, green);
+    OK(cuCtxCreate_v2, &context, 0, 0);
+    OK(cuStreamCreate, &plain, CU_STREAM_DEFAULT);
+    OK(cuStreamGetGreenCtx, plain, &of_stream);
+    TRUE_(of_stream == NULL);
+    OK(cuCtxDestroy_v2, context);
 }
 
 static void not_simulated(void)
@@ -231,6 +259,7 @@ int main(void)
     the_stack();
     context_settings();
     failing_kernel();
+    green_contexts();
     not_simulated();
     return done();
 }

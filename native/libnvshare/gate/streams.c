@@ -27,7 +27,11 @@ static struct nvs_stream **bucket_of(uintptr_t handle, CUcontext context)
 static CUcontext context_of_handle(uintptr_t handle)
 {
     CUcontext context = NULL;
+    CUgreenCtx green = NULL;
     if (handle > 2 && nvs_real.cuStreamGetCtx((CUstream)handle, &context) == CUDA_SUCCESS && context)
+        return context;
+    if (handle > 2 && nvs_real.cuStreamGetGreenCtx((CUstream)handle, &green) == CUDA_SUCCESS && green
+        && nvs_real.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS && context)
         return context;
     nvs_real.cuCtxGetCurrent(&context);
     return context;

@@ -54,9 +54,30 @@ CUresult cuCtxDestroy_v2(CUcontext c)
     return nvs_real.cuCtxDestroy_v2(c);
 }
 
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    NVS_BEGIN_HOOK(cuGreenCtxDestroy(green));
+    CUcontext context = NULL;
+    if (nvs_real.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS && context)
+        forget(context);
+    return nvs_real.cuGreenCtxDestroy(green);
+}
+
+/* A call that we did not see may have reset the primary context. The next one may have the same handle, but none of its streams and
+ * events. */
+static void forget_if_reset(CUdevice dev)
+{
+    CUcontext primary = nvs_context_primary(dev);
+    unsigned flags;
+    int active = 0;
+    if (primary && nvs_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active)
+        forget(primary);
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice dev)
 {
     NVS_BEGIN_HOOK(cuDevicePrimaryCtxRetain(c, dev));
+    forget_if_reset(dev);
     return seen(nvs_real.cuDevicePrimaryCtxRetain(c, dev), c);
 }
 

@@ -3,6 +3,7 @@
 #include "hooks/hooks.h"
 #include "hooks/pools.h"
 #include "memory/memory.h"
+#include "mover/advice.h"
 #include "mover/evidence.h"
 
 enum { PITCH_ALIGNMENT = 512 };
@@ -60,6 +61,14 @@ static enum form form_after(CUresult result, struct nvs_gpu *gpu, uint64_t bytes
     return CONVERTED;
 }
 
+static CUresult convert(const struct nvs_gpu *gpu, CUdeviceptr *d, size_t n)
+{
+    CUresult result = nvs_real.cuMemAllocManaged(d, n, CU_MEM_ATTACH_GLOBAL);
+    if (result == CUDA_SUCCESS)
+        nvs_advice_allocated(gpu, *d, n);
+    return result;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n)
 {
     NVS_BEGIN_HOOK(cuMemAlloc_v2(d, n));
@@ -76,7 +85,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n)
         result = nvs_real.cuMemAlloc_v2(d, n);
     form = form_after(result, gpu, n, form);
     if (form == CONVERTED)
-        result = nvs_real.cuMemAllocManaged(d, n, CU_MEM_ATTACH_GLOBAL);
+        result = convert(gpu, d, n);
     return note_or_return(result, gpu, context, d, n, form);
 }
 
@@ -118,7 +127,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t width, size_t 
         result = nvs_real.cuMemAllocPitch_v2(d, pitch, width, height, element);
     form = form_after(result, gpu, bytes, form);
     if (form == CONVERTED)
-        result = nvs_real.cuMemAllocManaged(d, bytes, CU_MEM_ATTACH_GLOBAL);
+        result = convert(gpu, d, bytes);
     result = note_or_return(result, gpu, context, d, bytes, form);
     if (result == CUDA_SUCCESS && form == CONVERTED)
         *pitch = row;
@@ -157,4 +166,13 @@ CUresult cuMemAdvise_v2(CUdeviceptr d, size_t n, CUmem_advise advice, CUmemLocat
     NVS_BEGIN_HOOK(cuMemAdvise_v2(d, n, advice, to));
     nvs_usage_left_alone(&nvs_evidence, d, n);
     return nvs_real.cuMemAdvise_v2(d, n, advice, to);
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    NVS_BEGIN_HOOK(cuCtxEnablePeerAccess(peer, flags));
+    CUresult result = nvs_real.cuCtxEnablePeerAccess(peer, flags);
+    if (result == CUDA_SUCCESS)
+        nvs_advice_peers();
+    return result;
 }

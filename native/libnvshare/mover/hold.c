@@ -8,6 +8,7 @@
 #include "gate/events.h"
 #include "helper/deputy.h"
 #include "memory/memory.h"
+#include "mover/advice.h"
 #include "mover/evidence.h"
 #include "mover/mover.h"
 #include "wire.h"
@@ -71,12 +72,7 @@ static void begin(struct hold *hold, const struct nvs_gpu *gpu)
 
 static CUresult advise(const struct nvs_slice *slice, CUmem_advise advice, CUdevice place)
 {
-    CUresult result = nvs_real.cuMemAdvise(slice->address, slice->bytes, advice, place);
-    if (result != CUDA_ERROR_NOT_FOUND)
-        return result;
-    bool is_host = place == CU_DEVICE_CPU;
-    CUmemLocation location = {.type = is_host ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE, .id = is_host ? 0 : place};
-    return nvs_real.cuMemAdvise_v2(slice->address, slice->bytes, advice, location);
+    return nvs_advice_give(slice->address, slice->bytes, advice, place);
 }
 
 static CUresult keep(const struct hold *hold, const struct nvs_slice *slice, CUdevice gpu)
@@ -94,7 +90,8 @@ static CUresult keep(const struct hold *hold, const struct nvs_slice *slice, CUd
 /* Without a lock it stays on the host until the mover or page faults bring it. */
 static CUresult let_go(const struct hold *hold, const struct nvs_slice *slice, CUdevice gpu, bool is_open)
 {
-    CUresult result = advise(slice, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, CU_DEVICE_CPU);
+    CUresult result = nvs_advice_is_wanted() ? advise(slice, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu)
+                                             : advise(slice, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, CU_DEVICE_CPU);
     if (result == CUDA_SUCCESS)
         result = advise(slice, CU_MEM_ADVISE_UNSET_ACCESSED_BY, gpu);
     nvs_usage_held(&nvs_evidence, slice->address, slice->bytes, false);

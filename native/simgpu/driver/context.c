@@ -220,10 +220,11 @@ CUresult cuCtxDetach(CUcontext context)
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
     SIM_ENTER();
-    if (!sim_is(context, SIM_CONTEXT))
+    if (!sim_is_live(context, SIM_CONTEXT))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (stack.depth == STACK_DEPTH)
         return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY((CUresult)atomic_load(&context->error));
     stack.at[stack.depth++] = context;
     return CUDA_SUCCESS;
 }
@@ -261,7 +262,7 @@ CUresult cuCtxGetCurrent(CUcontext *context)
     if (context == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *context = stack.depth > 0 ? stack.at[stack.depth - 1] : NULL;
-    return CUDA_SUCCESS;
+    return sim_is(*context, SIM_CONTEXT) ? (CUresult)atomic_load(&(*context)->error) : CUDA_SUCCESS; /* as every call after a fault */
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext context)

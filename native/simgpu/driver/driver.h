@@ -38,7 +38,7 @@ struct CUctx_st {
     uint64_t id;
     unsigned flags;
     unsigned primary_refs;           /* primary contexts: who retained it */
-    bool primary, attached;
+    bool primary, attached, green;
     struct sim_engine *engine;
     pthread_mutex_t lock;            /* submission into its streams, their list */
     CUstream legacy, streams;        /* streams: all others, through next */
@@ -64,6 +64,7 @@ struct sim_process {
     int visible[SIM_MAX_CARDS];      /* device ordinal -> card index */
     int visible_count;
     uint64_t kernel_ns;              /* simulated */
+    bool stale_is_fatal;             /* using a destroyed handle ends the process */
     uint64_t module_load_ns;         /* simulated; a context is locked as long */
     struct sim_kernel_rule rules[32];
     unsigned rule_count;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "driver/driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,4 +37,21 @@ void sim_handle_free(void *handle)
     head->next = free_handles[head->kind - SIM_CONTEXT];
     free_handles[head->kind - SIM_CONTEXT] = head;
     pthread_mutex_unlock(&handle_lock);
+}
+
+void sim_handle_stale(void)
+{
+    if (!sim.stale_is_fatal)
+        return;
+    fprintf(stderr, "nvshare simulated GPU: a handle is used that was destroyed\n");
+    abort();
+}
+
+bool sim_is_live(const void *handle, enum sim_kind kind)
+{
+    if (sim_is(handle, kind))
+        return true;
+    if (handle != NULL && ((uintptr_t)handle & 7) == 0 && *(const uint32_t *)handle == 0)
+        sim_handle_stale();
+    return false;
 }

@@ -14,6 +14,10 @@ enum sim_kind { SIM_CONTEXT = 0x51c70001, SIM_STREAM, SIM_EVENT, SIM_MODULE, SIM
                 SIM_USER_OBJECT, SIM_TEXTURE, SIM_SURFACE, SIM_KIND_END };
 void *sim_handle_new(enum sim_kind kind, size_t size);
 void sim_handle_free(void *handle);
+/* As sim_is, for handles that the caller names. With NVSHARE_SIM_STALE_HANDLES=crash a destroyed one ends the process, as it may with the
+ * real driver. */
+void sim_handle_stale(void);
+bool sim_is_live(const void *handle, enum sim_kind kind);
 static inline bool sim_is(const void *handle, enum sim_kind kind)
 {
     return handle != NULL && ((uintptr_t)handle & 7) == 0 && *(const uint32_t *)handle == (uint32_t)kind;

@@ -92,9 +92,10 @@ static void read_rule(const char *entry)
     sim.rule_count++;
 }
 
-static void read_module_load_time(void)
+static void read_behaviour(void)
 {
-    const char *text = getenv("NVSHARE_SIM_MODULE_LOAD");
+    const char *text = getenv("NVSHARE_SIM_MODULE_LOAD"), *stale = getenv("NVSHARE_SIM_STALE_HANDLES");
+    sim.stale_is_fatal = stale != NULL && strcmp(stale, "crash") == 0;
     if (text != NULL && text[0] != '\0' && !sim_parse_duration_ns(text, &sim.module_load_ns))
         fprintf(stderr, "nvshare simulated GPU: NVSHARE_SIM_MODULE_LOAD=%s is no duration\n", text);
 }
@@ -146,7 +147,7 @@ static CUresult start(void)
         sim.id = sim_now_ns() ^ (uint64_t)getpid() << 32;
     choose_visible();
     read_kernel_times();
-    read_module_load_time();
+    read_behaviour();
     sim_trace_open(&sim.view, sim.id);
     if (!handler)
         pthread_atfork(NULL, NULL, forked);

@@ -207,6 +207,12 @@ SETTINGS: dict[str, Setting] = {
         "time to load a module, during which other calls of its context wait. If it is not 0, a module that is read "
         "from a named pipe loads until the first byte has come",
     ),
+    "stale_handles": Setting(
+        "NVSHARE_SIM_STALE_HANDLES",
+        _one_of("refused", "crash"),
+        "`refused`",
+        "`crash`: a program that uses a destroyed stream, event or context ends, as it may with a real driver",
+    ),
     "nvml_memory": Setting(
         "NVSHARE_SIM_NVML_MEMORY", _flag, "1", "0: NVML answers Not Supported to questions about memory"
     ),

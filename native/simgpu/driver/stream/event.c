@@ -22,6 +22,7 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
         return CUDA_ERROR_OUT_OF_MEMORY;
     (*event)->flags = flags;
     (*event)->context = context;
+    (*event)->context_id = context->id;
     atomic_store(&(*event)->references, 1);
     return CUDA_SUCCESS;
 }
@@ -38,7 +39,11 @@ CUresult cuEventDestroy_v2(CUevent event)
 static CUresult check(CUevent event)
 {
     SIM_ENTER();
-    return sim_is(event, SIM_EVENT) && !atomic_load(&event->destroyed) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    if (!sim_is_live(event, SIM_EVENT) || atomic_load(&event->destroyed))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!sim_is(event->context, SIM_CONTEXT) || event->context->id != event->context_id)
+        sim_handle_stale(); /* it ended with its context */
+    return CUDA_SUCCESS;
 }
 
 /* A record is known by its place in a stream: records of several threads in several streams may be retired in another order

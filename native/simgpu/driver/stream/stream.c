@@ -66,7 +66,7 @@ CUresult sim_stream_make(CUcontext context, unsigned flags, int priority, CUstre
     return CUDA_SUCCESS;
 }
 
-static CUresult add_to_context(CUcontext context, unsigned flags, int priority, uint64_t thread, CUstream *stream)
+CUresult sim_stream_add(CUcontext context, unsigned flags, int priority, uint64_t thread, CUstream *stream)
 {
     SIM_TRY(sim_stream_make(context, flags, priority, stream));
     (*stream)->thread = thread;
@@ -93,7 +93,7 @@ static CUresult thread_stream(CUcontext context, CUstream *stream)
             *stream = at;
     pthread_mutex_unlock(&context->lock);
     if (*stream == NULL)
-        SIM_TRY(add_to_context(context, CU_STREAM_DEFAULT, 0, thread, stream));
+        SIM_TRY(sim_stream_add(context, CU_STREAM_DEFAULT, 0, thread, stream));
     last.context = context;
     last.id = context->id;
     last.stream = *stream;
@@ -105,7 +105,7 @@ CUresult sim_stream_resolve(CUstream handle, bool per_thread, CUstream *stream)
     CUcontext context;
     SIM_ENTER();
     if ((uintptr_t)handle > 2) {
-        if (!sim_is(handle, SIM_STREAM))
+        if (!sim_is_live(handle, SIM_STREAM))
             return CUDA_ERROR_INVALID_HANDLE;
         *stream = handle;
         return (CUresult)atomic_load_explicit(&handle->context->error, memory_order_relaxed);
@@ -162,7 +162,7 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
     if (stream == NULL || flags > CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
     priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
-    return add_to_context(context, flags, priority, 0, stream);
+    return sim_stream_add(context, flags, priority, 0, stream);
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags)

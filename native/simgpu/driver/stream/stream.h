@@ -74,6 +74,7 @@ struct CUevent_st {
     uint32_t kind;
     unsigned flags;
     CUcontext context;
+    uint64_t context_id;
     _Atomic uint32_t references;     /* the handle and every queued operation */
     _Atomic bool destroyed;
     _Atomic uint64_t recorded;       /* number of the last record, */
@@ -91,6 +92,8 @@ struct CUevent_st {
 /* NULL and the two special handles become streams of the current context. */
 CUresult sim_stream_resolve(CUstream handle, bool per_thread, CUstream *stream);
 CUresult sim_stream_make(CUcontext context, unsigned flags, int priority, CUstream *stream);
+/* The same, and in the context's list. `thread`: whose default stream it is, or 0. */
+CUresult sim_stream_add(CUcontext context, unsigned flags, int priority, uint64_t thread, CUstream *stream);
 void sim_stream_recycle(CUstream stream);
 static inline bool sim_stream_is_blocking(const struct CUstream_st *stream) { return (stream->flags & CU_STREAM_NON_BLOCKING) == 0; }
 /* Queues or captures. sim_submit_wait waits until the operation has been retired. */

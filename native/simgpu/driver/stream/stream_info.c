@@ -39,6 +39,8 @@ static CUresult context_of(CUstream handle, CUcontext *context, bool per_thread)
     SIM_TRY(sim_stream_resolve(handle, per_thread, &stream));
     if (context == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (stream->context->green)
+        return CUDA_ERROR_NOT_SUPPORTED; /* it has no context of the old kind */
     *context = stream->context;
     return CUDA_SUCCESS;
 }

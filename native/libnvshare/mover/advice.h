@@ -1,0 +1,23 @@
+/* Where the driver should keep managed memory. */
+#ifndef NVS_ADVICE_H
+#define NVS_ADVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu.h"
+#include "lookup/symbols.h"
+
+/* cuMemAdvise, by whichever of its forms the driver has. `place`: a GPU, or CU_DEVICE_CPU. */
+CUresult nvs_advice_give(uint64_t address, uint64_t bytes, CUmem_advise advice, CUdevice place);
+
+/* Peer access: a GPU that may use the memory of another one makes the driver move managed pages to itself, as it would not move device
+ * memory. So from the first cuCtxEnablePeerAccess on, memory that we converted prefers the GPU that it was allocated on. */
+void nvs_advice_peers(void);
+/* True since then. */
+bool nvs_advice_is_wanted(void);
+/* Memory that was converted just now. */
+void nvs_advice_allocated(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes);
+void nvs_advice_forked(void);
+
+#endif

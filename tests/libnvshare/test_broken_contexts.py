@@ -1,0 +1,107 @@
+"""Contexts that end, fail or come into being behind the library's back: no crash, and no lock that is lost."""
+
+import pytest
+
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
+from libnvshare.programs import Program, Programs
+from nvshare.wire.messages import Contended, DropLock, Idle, LockOk, LockReleased, ReqLock
+
+LAUNCH_FAILED = "719"
+
+
+def starts(on_card: Programs, scheduler: FakeScheduler) -> tuple[Program, LibraryConnection]:
+    """A program whose driver ends it when a destroyed handle is used."""
+    program = on_card.start(NVSHARE_SIM_STALE_HANDLES="crash")
+    return program, scheduler.join(program)
+
+
+def gets_the_lock(program: Program, peer: LibraryConnection, number: int, work: str) -> str:
+    """What the driver answers to the work once the lock is given."""
+    program.say(work)
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, number))
+    return program.answer()[0]
+
+
+def gives_it_back(peer: LibraryConnection, number: int) -> None:
+    peer.send(DropLock(0, 1, 10_000, number))
+    assert peer.expect(LockReleased).lock == number
+
+
+@pytest.mark.parametrize("stream", [0, 1], ids=["default stream", "stream"])
+def test_after_a_fault_every_call_fails_and_the_lock_comes_back(
+    on_card: Programs, scheduler: FakeScheduler, stream: int
+) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("stream 1")
+    assert gets_the_lock(program, peer, 1, f"spin 1 1 {stream}") == "0"
+    gives_it_back(peer, 1)
+    assert gets_the_lock(program, peer, 2, f"spin 1 1 {stream}") == "0"
+    program.do("trap")
+    assert program.ask("sync") == [LAUNCH_FAILED]
+    for call in (f"spin 1 1 {stream}", "alloc 1048576", "stream 1"):
+        assert program.ask(call)[0] == LAUNCH_FAILED, call
+    peer.send(Contended(0, True))
+    peer.expect(Idle)
+    gives_it_back(peer, 2)
+    program.say("spin 1 1")
+    assert program.answer()[0] == LAUNCH_FAILED
+    program.finish()
+
+
+def test_a_primary_context_that_was_reset_unseen_and_made_again_has_no_old_streams_or_events(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("retain 0")
+    program.do("stream 1")
+    assert gets_the_lock(program, peer, 1, "spin 1 3000 1") == "0"
+    gives_it_back(peer, 1)  # the stream has events of the library from now on
+    assert gets_the_lock(program, peer, 2, "spin 1 3000 1") == "0"
+    program.do("unseenreset 0")
+    program.do("retain 0")
+    program.do("stream 1")
+    program.do("spin 1 3000 2")
+    gives_it_back(peer, 2)
+    assert gets_the_lock(program, peer, 3, "spin 1 3000 2") == "0"
+    gives_it_back(peer, 3)
+    program.finish()
+
+
+def test_work_in_a_context_that_no_call_has_shown_is_gated_and_drained(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("unseeninit 0")
+    assert gets_the_lock(program, peer, 1, "hold") == "0"
+    peer.settle(DropLock(0, 1, 10_000, 1))
+    assert not peer.heard(LockReleased)
+    program.do("flag 1")
+    assert peer.expect(LockReleased).lock == 1
+    program.finish()
+
+
+def test_work_that_no_call_has_shown_disturbs_nothing(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("unseenspin 100000")
+    assert gets_the_lock(program, peer, 1, "spin 1 1") == "0"
+    program.do("unseenspin 100000")
+    gives_it_back(peer, 1)
+    program.do("unseenspin 1")
+    assert gets_the_lock(program, peer, 2, "spin 1 1") == "0"
+    program.finish()
+
+
+def test_work_in_a_green_context_is_gated_and_drained(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("green 0")  # no context is current from now on
+    program.do("holdhost 1")
+    assert gets_the_lock(program, peer, 1, "spin 1 1 1") == "0"
+    peer.settle(DropLock(0, 1, 10_000, 1))
+    assert not peer.heard(LockReleased)
+    program.do("flag 1")
+    assert peer.expect(LockReleased).lock == 1
+    assert gets_the_lock(program, peer, 2, "spin 1 1 1") == "0"
+    program.do("greendestroy")
+    gives_it_back(peer, 2)
+    program.finish()
