@@ -38,6 +38,24 @@ def test_every_gpu_is_discovered(tmp_path: Path) -> None:
     assert len({uuid for _, uuid, _, _ in gpus}) == 3
 
 
+def test_the_instances_of_a_card_in_mig_mode_are_discovered_instead_of_it(tmp_path: Path) -> None:
+    gpus = python(
+        tmp_path,
+        """
+        nvml = Nvml()
+        found = nvml.discover()
+        samples = [nvml.sample(gpu.uuid) for gpu in found]
+        print(json.dumps([[g.index, g.uuid, g.total_bytes, g.name, s.total_bytes] for g, s in zip(found, samples)]))
+        """,
+        gpus=2, memory="10Gi", mig=True,
+    )  # fmt: skip
+    uuids = [uuid for _, uuid, _, _, _ in gpus]
+    assert len(set(uuids)) == 2
+    assert all(uuid.startswith("MIG-") for uuid in uuids)
+    name = "Simulated GPU MIG 1g.10gb"
+    assert gpus == [[0, uuid, 10 << 30, name, 10 << 30] for uuid in uuids]
+
+
 def test_a_gpu_whose_memory_nvml_does_not_report_has_the_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

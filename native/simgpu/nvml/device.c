@@ -71,6 +71,8 @@ static nvmlReturn_t memory_v2(nvmlDevice_t device, nvmlMemory_v2_t *out)
 
 static nvmlReturn_t utilisation(nvmlDevice_t device, nvmlUtilization_t *out)
 {
+    if (nvml_view()->node->config.mig)
+        return NVML_ERROR_NOT_SUPPORTED; /* neither of a card in MIG mode nor of an instance */
     struct sim_card *card = nvml_lock(device);
     *out = (nvmlUtilization_t){.gpu = sim_card_utilisation(card, sim_now_ns())};
     sim_card_unlock(card);
@@ -116,8 +118,8 @@ QUERY(nvmlDeviceGetComputeMode, unsigned, say(out, COMPUTE_MODE_DEFAULT))
 QUERY(nvmlDeviceGetPersistenceMode, unsigned, say(out, 1))
 QUERY(nvmlDeviceGetBrand, unsigned, say(out, BRAND_NVIDIA))
 QUERY(nvmlDeviceGetArchitecture, unsigned, say(out, architecture(&nvml_view()->node->config)))
-QUERY(nvmlDeviceGetMaxMigDeviceCount, unsigned, say(out, 0))
-QUERY(nvmlDeviceIsMigDeviceHandle, unsigned, say(out, 0))
+QUERY(nvmlDeviceGetMaxMigDeviceCount, unsigned, say(out, nvml_is_split(card) ? nvml_view()->node->config.gpus : 0))
+QUERY(nvmlDeviceIsMigDeviceHandle, unsigned, say(out, nvml_view()->node->config.mig && !nvml_is_split(card)))
 QUERY(nvmlDeviceGetBAR1MemoryInfo, nvmlBAR1Memory_t,
       ((*out = (nvmlBAR1Memory_t){.bar1Total = BAR1_BYTES, .bar1Free = BAR1_BYTES}), NVML_SUCCESS))
 TEXT(nvmlDeviceGetName, nvml_view()->node->config.name)
@@ -154,14 +156,16 @@ NVML_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t card, int 
     return NVML_SUCCESS;
 }
 
-/* A card that could be split and is not: "off" now and after the next reset. */
+/* A card that could be split: "off" or "on" now and after the next reset. An instance has no mode. */
 NVML_API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t card, unsigned *current, unsigned *pending);
 NVML_API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t card, unsigned *current, unsigned *pending)
 {
     nvmlReturn_t result = nvml_check(card);
     if (result != NVML_SUCCESS || current == NULL || pending == NULL)
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *current = *pending = 0;
+    if (nvml_view()->node->config.mig && !nvml_is_split(card))
+        return NVML_ERROR_NOT_SUPPORTED;
+    *current = *pending = nvml_view()->node->config.mig;
     return NVML_SUCCESS;
 }
 
@@ -169,8 +173,12 @@ NVML_API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t card, uns
 NVML_API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t card, unsigned index, nvmlDevice_t *mig)
 {
     nvmlReturn_t result = nvml_check(card);
-    (void)index, (void)mig;
-    return result != NVML_SUCCESS ? result : NVML_ERROR_NOT_FOUND;
+    if (result != NVML_SUCCESS || mig == NULL)
+        return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
+    if (!nvml_is_split(card) || index >= nvml_view()->node->config.gpus)
+        return NVML_ERROR_NOT_FOUND;
+    *mig = nvml_view()->cards[index];
+    return NVML_SUCCESS;
 }
 
 /* One field is simulated, the action that the last error calls for; each other one says "not supported" for itself. */

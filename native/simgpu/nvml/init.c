@@ -12,6 +12,8 @@
 enum { CUDA_VERSION = 13000 };
 
 static struct sim_view view;
+/* With NVSHARE_SIM_MIG=1: the card whose instances the cards of the node are. Only its names are used. */
+static struct sim_card split = {.uuid_text = "GPU-51351351-5135-4135-8135-513513513513", .pci_bus_id = "00000000:01:00.0", .pci_bus = 1};
 static int users;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
@@ -42,8 +44,26 @@ static unsigned cards(void)
     return view.node->config.gpus;
 }
 
+int nvml_is_split(nvmlDevice_t device)
+{
+    return device == &split;
+}
+
+/* What NVML enumerates: the split card, or the cards. */
+static unsigned listed(void)
+{
+    return view.node->config.mig && cards() > 0 ? 1 : cards();
+}
+
+static nvmlDevice_t listed_at(unsigned index)
+{
+    return view.node->config.mig ? &split : view.cards[index];
+}
+
 int nvml_index(nvmlDevice_t device)
 {
+    if (nvml_is_split(device))
+        return 0;
     for (unsigned i = 0; i < cards(); i++)
         if (view.cards[i] == device && device != NULL)
             return (int)i;
@@ -60,6 +80,8 @@ nvmlReturn_t nvml_check(nvmlDevice_t device)
 
 struct sim_card *nvml_lock(nvmlDevice_t device)
 {
+    if (nvml_is_split(device))
+        device = view.cards[0];
     sim_card_lock(device);
     sim_card_reap(device, view.card_fds[nvml_index(device)], -1);
     return device;
@@ -164,7 +186,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetCount(unsigned *count)
     nvmlReturn_t result = nvml_ready();
     if (result != NVML_SUCCESS || count == NULL)
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *count = cards();
+    *count = listed();
     return NVML_SUCCESS;
 }
 
@@ -180,9 +202,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *d
     nvmlReturn_t result = nvml_ready();
     if (result != NVML_SUCCESS)
         return result;
-    if (device == NULL || index >= cards())
+    if (device == NULL || index >= listed())
         return NVML_ERROR_INVALID_ARGUMENT;
-    *device = view.cards[index];
+    *device = listed_at(index);
     return NVML_SUCCESS;
 }
 
@@ -200,6 +222,10 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *
         return result;
     if (uuid == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
+    if (view.node->config.mig && strcmp(split.uuid_text, uuid) == 0) {
+        *device = &split;
+        return NVML_SUCCESS;
+    }
     for (unsigned i = 0; i < cards(); i++)
         if (strcmp(view.cards[i]->uuid_text, uuid) == 0) {
             *device = view.cards[i];
@@ -224,9 +250,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus, nvmlDevice_
         return result;
     if (bus == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (unsigned i = 0; i < cards(); i++)
-        if (same_bus(view.cards[i]->pci_bus_id, bus)) {
-            *device = view.cards[i];
+    for (unsigned i = 0; i < listed(); i++)
+        if (same_bus(listed_at(i)->pci_bus_id, bus)) {
+            *device = listed_at(i);
             return NVML_SUCCESS;
         }
     return NVML_ERROR_NOT_FOUND;

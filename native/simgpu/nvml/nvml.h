@@ -12,6 +12,8 @@
 nvmlReturn_t nvml_ready(void);
 /* The node; only while ready. */
 struct sim_view *nvml_view(void);
+/* True for the card whose MIG instances all others are. */
+int nvml_is_split(nvmlDevice_t device);
 /* The index of a handle, or -1 if it is none of ours. */
 int nvml_index(nvmlDevice_t device);
 /* Ready, and the handle is good. */

@@ -143,6 +143,7 @@ void sim_config_from_environment(struct sim_config *config)
     const char *name = getenv("NVSHARE_SIM_NAME");
     if (name != NULL && name[0] != '\0')
         snprintf(config->name, sizeof config->name, "%s", name);
+    read_choice("NVSHARE_SIM_MIG", "0", "1", &config->mig);
     read_choice("NVSHARE_SIM_TOUCH", "stream", "all", &config->touch_all);
     read_choice("NVSHARE_SIM_PREFETCH", "works", "ignored", &config->ignores_prefetches);
     read_choice("NVSHARE_SIM_HOST_FULL", "kill", "refuse", &config->host_refuses);
@@ -156,6 +157,10 @@ void sim_config_from_environment(struct sim_config *config)
     read_bytes("NVSHARE_SIM_CONTEXT_MEMORY", &config->context_bytes);
     read_bytes("NVSHARE_SIM_MODULE_MEMORY", &config->module_bytes);
     read_bytes("NVSHARE_SIM_GRAPH_MEMORY", &config->graph_bytes);
+    if (config->mig) {
+        size_t length = strlen(config->name);
+        snprintf(config->name + length, sizeof config->name - length, " MIG 1g.%llugb", (unsigned long long)config->memory_bytes >> 30);
+    }
     read_rate("NVSHARE_SIM_BANDWIDTH", &config->device_bandwidth);
     read_rate("NVSHARE_SIM_COPY_BANDWIDTH", &config->copy_bandwidth);
     read_rate("NVSHARE_SIM_FAULT_BANDWIDTH", &config->fault_bandwidth);

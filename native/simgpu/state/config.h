@@ -20,6 +20,7 @@ struct sim_config {
     double fault_bandwidth;          /* managed memory moved in by faults */
     double evict_bandwidth;          /* managed memory moved out to make room */
     double evicting_fault_bandwidth; /* faults that must evict, the eviction included; 0 = as the two above say */
+    uint32_t mig;                    /* the cards are MIG instances of one card */
     uint32_t ignores_prefetches;     /* a prefetch succeeds and does nothing */
     uint32_t host_refuses;           /* what exceeds a process' host memory stays on the card; else its owner is killed */
     uint64_t module_bytes;           /* what one module takes away from the card, */

@@ -30,7 +30,7 @@ static uint64_t hash_text(const char *text)
     return mix(hash);
 }
 
-static void name_card(struct sim_card *card, uint64_t seed)
+static void name_card(struct sim_card *card, uint64_t seed, bool is_mig)
 {
     uint64_t high = mix(seed + 2 * card->index + 1), low = mix(seed + 2 * card->index + 2);
     uint8_t *u = card->uuid;
@@ -39,7 +39,7 @@ static void name_card(struct sim_card *card, uint64_t seed)
     u[6] = (u[6] & 0x0f) | 0x40; /* shaped like a random UUID */
     u[8] = (u[8] & 0x3f) | 0x80;
     snprintf(card->uuid_text, sizeof card->uuid_text,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4],
+             "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", is_mig ? "MIG" : "GPU", u[0], u[1], u[2], u[3], u[4],
              u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
     card->pci_bus = card->index + 1;
     snprintf(card->pci_bus_id, sizeof card->pci_bus_id, "00000000:%02X:00.0", card->pci_bus);
@@ -82,7 +82,7 @@ static int make_card(const struct sim_view *view, unsigned index)
     card->generation = view->node->generation;
     card->total_bytes = view->node->config.memory_bytes;
     card->host_refuses = view->node->config.host_refuses;
-    name_card(card, view->node->seed);
+    name_card(card, view->node->seed, view->node->config.mig);
     init_mutex(&card->lock);
     card->magic = SIM_CARD_MAGIC;
     munmap(card, sizeof *card);
