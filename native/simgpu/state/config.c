@@ -125,6 +125,14 @@ uint64_t sim_config_host_bytes(void)
     return bytes;
 }
 
+/* As CUDA and NVML name them: one slice of the multiprocessors, and the memory. */
+static void name_instances(struct sim_config *config)
+{
+    size_t length = strlen(config->name);
+    if (config->mig)
+        snprintf(config->name + length, sizeof config->name - length, " MIG 1g.%llugb", (unsigned long long)config->memory_bytes >> 30);
+}
+
 void sim_config_from_environment(struct sim_config *config)
 {
     /* The defaults reproduce one published measurement: 10 GiB take 3.82 s when first touched by a kernel (3.70 s of
@@ -157,10 +165,7 @@ void sim_config_from_environment(struct sim_config *config)
     read_bytes("NVSHARE_SIM_CONTEXT_MEMORY", &config->context_bytes);
     read_bytes("NVSHARE_SIM_MODULE_MEMORY", &config->module_bytes);
     read_bytes("NVSHARE_SIM_GRAPH_MEMORY", &config->graph_bytes);
-    if (config->mig) {
-        size_t length = strlen(config->name);
-        snprintf(config->name + length, sizeof config->name - length, " MIG 1g.%llugb", (unsigned long long)config->memory_bytes >> 30);
-    }
+    name_instances(config);
     read_rate("NVSHARE_SIM_BANDWIDTH", &config->device_bandwidth);
     read_rate("NVSHARE_SIM_COPY_BANDWIDTH", &config->copy_bandwidth);
     read_rate("NVSHARE_SIM_FAULT_BANDWIDTH", &config->fault_bandwidth);
