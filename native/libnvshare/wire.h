@@ -16,7 +16,7 @@
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
-#define NVS_LAST_NUMBER 35
+#define NVS_LAST_NUMBER 37
 #define NVS_MAX_BYTES UINT64_C(72057594037927936)
 #define NVS_UNLIMITED UINT64_MAX
 
@@ -55,6 +55,7 @@ enum nvs_message_type {
     NVS_COLLECTIVE = 33,
     NVS_DRAINED = 34,
     NVS_LET_ONE = 35,
+    NVS_EXPECTED_START = 37,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -611,5 +612,18 @@ _Static_assert(sizeof(struct nvs_msg_let_one) == 4, "let_one");
 _Static_assert(offsetof(struct nvs_msg_let_one, length) == 0, "let_one.length");
 _Static_assert(offsetof(struct nvs_msg_let_one, type) == 2, "let_one.type");
 _Static_assert(offsetof(struct nvs_msg_let_one, gpu) == 3, "let_one.gpu");
+
+/* You will probably have the lock within this time: for the line about a long wait. Sent before LONG_WAIT, if it */
+struct nvs_msg_expected_start {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint64_t within_ms;
+};
+_Static_assert(sizeof(struct nvs_msg_expected_start) == 16, "expected_start");
+_Static_assert(offsetof(struct nvs_msg_expected_start, length) == 0, "expected_start.length");
+_Static_assert(offsetof(struct nvs_msg_expected_start, type) == 2, "expected_start.type");
+_Static_assert(offsetof(struct nvs_msg_expected_start, gpu) == 3, "expected_start.gpu");
+_Static_assert(offsetof(struct nvs_msg_expected_start, within_ms) == 8, "expected_start.within_ms");
 
 #endif

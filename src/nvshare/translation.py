@@ -75,6 +75,7 @@ def registration(registrant: Registrant, message: wire.Register) -> ev.ClientReg
         uid=registrant.uid,
         moves_memory=message.version >= wire.MOVES_SINCE,
         holds_memory=message.version >= wire.HOLDS_SINCE,
+        hears_starts=message.version >= wire.STARTS_SINCE,
     )
 
 
@@ -135,6 +136,7 @@ _contended = packer(wire.Contended)
 _update_limit = packer(wire.UpdateLimit)
 _budget = packer(wire.Budget)
 _budget_recall = packer(wire.BudgetRecall)
+_expected_start = packer(wire.ExpectedStart)
 _long_wait = packer(wire.LongWait)
 _let_one = packer(wire.LetOne)
 _move_in = packer(wire.MoveIn)
@@ -161,6 +163,7 @@ FRAMES: dict[type[ac.Action], FrameOf] = {
     ac.TellCapacity: lambda a, to: _capacity(to.index_of[a.gpu], a.room, a.context_bytes),
     ac.AdmitClient: lambda a, to: _sched[a.scheduling](0, wire.PROTOCOL_VERSION, a.client),
     ac.SwitchScheduling: lambda a, to: _sched[a.on](0, wire.PROTOCOL_VERSION, a.client),
+    ac.TellExpectedStart: lambda a, to: _expected_start(to.index_of[a.gpu], a.within_ns // 1_000_000),
     ac.ReportLongWait: lambda a, to: _long_wait(
         to.index_of[a.gpu], a.place, a.holders, a.waited_ns // 1_000_000, a.held_ns // 1_000_000,
         _name(to.name_of(a.holder)),

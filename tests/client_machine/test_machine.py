@@ -45,7 +45,9 @@ def test_a_silent_scheduler_is_asked_after_10_and_20_seconds_and_counts_as_hung_
     assert helper.count(wire.ReqLock) == 1
 
 
-@pytest.mark.parametrize("message", [wire.Pong(0), wire.LongWait(0, 1, 1, 0, 0, b""), wire.UpdateLimit(0, GIB)])
+@pytest.mark.parametrize(
+    "message", [wire.Pong(0), wire.LongWait(0, 1, 1, 0, 0, b""), wire.ExpectedStart(0, 1), wire.UpdateLimit(0, GIB)]
+)
 def test_whatever_the_scheduler_says_is_a_sign_of_life(message: wire.Message) -> None:
     helper = Helper()
     helper.want()

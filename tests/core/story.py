@@ -122,7 +122,7 @@ class Stage:
         self.ids[name] = max(self.ids.values(), default=0) + 1
         common: dict[str, str] = {}
         gpus: list[tuple[str, dict[str, str]]] = []
-        flags = {"moves", "holds"} & set(words)
+        flags = {"moves", "holds", "hears"} & set(words)
         for word in (word for word in words if word not in flags):
             key, is_option, value = word.partition("=")
             if is_option and key in ("in", "own", "priority", "weight"):
@@ -143,6 +143,7 @@ class Stage:
             weight=int(common.get("weight", "100")),
             moves_memory="moves" in flags,
             holds_memory="holds" in flags,
+            hears_starts="hears" in flags,
         )
         return self.handle(event)
 

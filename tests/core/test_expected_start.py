@@ -21,7 +21,8 @@ def node_of(*sizes_gib: int, settings: Settings = FIXED) -> Node:
 
 
 def starts(node: Node, at_s: int) -> dict[int, float]:
-    return {client: ns / SECOND for client, ns in expected_starts(node.gpus["g0"], at_s * SECOND).items()}
+    gpu = node.gpus["g0"]
+    return {client: ns / SECOND for client, ns in expected_starts(gpu.turns, gpu.memory, at_s * SECOND).items()}
 
 
 def test_each_waits_for_the_turns_before_its_own() -> None:

@@ -124,6 +124,7 @@ _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ac.QueueClient: lambda t, a: f"{t.who(a)} waits for {a.gpu} at place {a.place}",
     ac.AnnounceRoom: lambda t, a: f"{t.who(a)} is told that there is room on {a.gpu}",
     ac.TellContended: _contended,
+    ac.TellExpectedStart: lambda t, a: f"{t.who(a)} is told that it starts on {a.gpu} within {time(a.within_ns)}",
     ac.ReportLongWait: _long_wait,
     ac.UpdateLimit: _update_limit,
     ac.GiveBudget: _give_budget,

@@ -22,6 +22,7 @@ static const struct { uint8_t type, length; } kinds[] = {
     {NVS_MOVE_OUT, sizeof(struct nvs_msg_move_out)},
     {NVS_KEEP_ON_HOST, sizeof(struct nvs_msg_keep_on_host)},
     {NVS_LET_ONE, sizeof(struct nvs_msg_let_one)},
+    {NVS_EXPECTED_START, sizeof(struct nvs_msg_expected_start)},
     {NVS_PONG, sizeof(struct nvs_msg_pong)}, /* or one that we do not know */
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, FIRST_SHORT = 252, UNKNOWN = 200 };
@@ -88,6 +89,8 @@ size_t world_make_frame(uint8_t frame[WORLD_FRAME], uint8_t gpu, uint8_t kind, u
         budget(frame, how);
     else if (type == NVS_BUDGET_RECALL)
         PUT(nvs_msg_budget_recall, keep, world_size(how)), PUT(nvs_msg_budget_recall, serial, how);
+    else if (type == NVS_EXPECTED_START)
+        PUT(nvs_msg_expected_start, within_ms, world_size(how));
     else if (type == NVS_LONG_WAIT)
         long_wait(frame, how);
     else if (type == NVS_PONG)

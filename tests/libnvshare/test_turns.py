@@ -11,6 +11,7 @@ from nvshare.wire.messages import (
     ClaimState,
     Contended,
     DropLock,
+    ExpectedStart,
     Idle,
     LockOk,
     LockReleased,
@@ -139,6 +140,23 @@ def test_a_long_wait_is_one_line_for_the_user_without_another_processs_control_c
         "[NVSHARE][INFO]: waiting for GPU-40404040-4040-4040-4040-404040404040 for 30 s, place 2 in the queue;"
         " held by train?[31m.py for 45 s"
     ]
+
+
+def test_the_line_about_a_long_wait_says_by_when_the_program_will_start(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = start(programs, scheduler)
+    line = LongWait(0, 2, 1, 30_000, 45_000, b"train.py".ljust(48, b"\0"))
+    for wait, messages in ((7, (ExpectedStart(0, 41_500), line)), (8, (line,))):
+        program.say("spin 1 1")
+        peer.expect(ReqLock)
+        peer.send(*messages, LockOk(0, False, wait))
+        assert program.answer()[0] == "0"
+        peer.send(DropLock(0, 0, 10_000, wait))
+        peer.expect(LockReleased)
+    told, not_told = (line for line in program.said().splitlines() if line)
+    assert told.endswith("held by train.py for 45 s; this program will probably start within 42 s")
+    assert not_told.endswith("held by train.py for 45 s")
 
 
 def test_a_program_that_waits_because_of_host_memory_says_so(programs: Programs, scheduler: FakeScheduler) -> None:

@@ -95,6 +95,15 @@ def test_a_long_wait_is_told_once_with_who_holds_the_gpu(start_daemon: StartDaem
         daemon.log.wait_for(said)
 
 
+def test_a_client_that_understands_it_is_told_by_when_it_will_start(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--long-wait-seconds", "1")
+    with daemon.client().register() as holder, daemon.client().register(version=wire.STARTS_SINCE) as waits:
+        holder.take_lock(10 * GIB)
+        waits.request(10 * GIB)
+        assert waits.hear_until(wire.ExpectedStart).within_ms <= 300_000
+        waits.expect(wire.LongWait)
+
+
 def test_a_process_says_nothing_of_its_own_limit_that_raises_it(daemon: Daemon) -> None:
     """Two processes of one run: the run's limit is shared, and one that says less of itself gets less."""
     run = b"s" * 16

@@ -62,6 +62,7 @@ EXAMPLES: dict[str, m.Message] = {
     "collective": m.Collective(0),
     "drained": m.Drained(2),
     "let_one": m.LetOne(2),
+    "expected_start": m.ExpectedStart(1, 41_500),
     "long_wait": m.LongWait(0, 3, 2, 30_000, 61_000, b"team/pod".ljust(m.NAME_BYTES, b"\0")),
 }
 

@@ -12,7 +12,7 @@ static const uint16_t least_bytes[] = {
     [NVS_LONG_WAIT] = sizeof(struct nvs_msg_long_wait),       [NVS_PONG] = sizeof(struct nvs_msg_pong),
     [NVS_CAPACITY] = sizeof(struct nvs_msg_capacity),         [NVS_MOVE_IN] = sizeof(struct nvs_msg_move_in),
     [NVS_MOVE_OUT] = sizeof(struct nvs_msg_move_out),         [NVS_KEEP_ON_HOST] = sizeof(struct nvs_msg_keep_on_host),
-    [NVS_LET_ONE] = sizeof(struct nvs_msg_let_one),
+    [NVS_LET_ONE] = sizeof(struct nvs_msg_let_one),           [NVS_EXPECTED_START] = sizeof(struct nvs_msg_expected_start),
 };
 
 /* A frame as a struct of its own: its bytes are not aligned. */

@@ -1,5 +1,7 @@
 #include "helper/user_lines.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -45,9 +47,22 @@ static const char *wanted(enum nvs_wait wait)
     return wait == NVS_WAIT_MEMORY ? "memory of " : wait == NVS_WAIT_LOCK ? "the lock of " : "";
 }
 
+/* By when the program will probably start on each GPU, in ms, and 1 more; 0: not known. EXPECTED_START is remembered until the
+ * LONG_WAIT that it belongs to. Only the helper thread is here. */
+static uint64_t starts[NVS_MAX_GPUS];
+
+static void describe_start(char *text, size_t size, int gpu)
+{
+    *text = '\0';
+    if (starts[gpu])
+        snprintf(text, size, "; this program will probably start within %" PRIu64 " s", starts[gpu] / 1000 + 1);
+    starts[gpu] = 0;
+}
+
 static void say_long_wait(const struct nvs_gpu *gpu, const struct nvs_msg_long_wait *wait)
 {
-    char holder[sizeof wait->holder + 1];
+    char holder[sizeof wait->holder + 1], start[80];
+    describe_start(start, sizeof start, gpu->index);
     memcpy(holder, wait->holder, sizeof wait->holder);
     holder[sizeof wait->holder] = '\0';
     make_printable((unsigned char *)holder);
@@ -56,9 +71,9 @@ static void say_long_wait(const struct nvs_gpu *gpu, const struct nvs_msg_long_w
                  gpu->label, (unsigned long long)wait->waited_ms / 1000, *holder ? holder : "another process");
         return;
     }
-    nvs_info("waiting for %s%s for %llu s, place %u in the queue; held by %s%s for %llu s",
+    nvs_info("waiting for %s%s for %llu s, place %u in the queue; held by %s%s for %llu s%s",
              wanted(nvs_helper_client.gpus[gpu->index].wait), gpu->label, (unsigned long long)wait->waited_ms / 1000, wait->place,
-             *holder ? holder : "another process", wait->holders > 1 ? " and others" : "", (unsigned long long)wait->held_ms / 1000);
+             *holder ? holder : "another process", wait->holders > 1 ? " and others" : "", (unsigned long long)wait->held_ms / 1000, start);
 }
 
 #define AS(type, name) \
@@ -86,6 +101,9 @@ void nvs_user_lines_of_frame(const uint8_t *frame)
     } else if (head.type == NVS_UPDATE_LIMIT) {
         AS(nvs_msg_update_limit, update);
         nvs_debug("Received UPDATE_LIMIT: %llu bytes", (unsigned long long)update.limit);
+    } else if (head.type == NVS_EXPECTED_START) {
+        AS(nvs_msg_expected_start, start);
+        starts[head.gpu] = start.within_ms + 1;
     } else if (head.type == NVS_LONG_WAIT) {
         AS(nvs_msg_long_wait, wait);
         say_long_wait(gpu, &wait);

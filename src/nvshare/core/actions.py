@@ -87,6 +87,14 @@ class ReportLongWait(Action, frozen=True):
     is_paused: bool = False
 
 
+class TellExpectedStart(Action, frozen=True):
+    """Tell a client that has waited long by when it will probably start. ReportLongWait follows."""
+
+    client: int
+    gpu: str
+    within_ns: int
+
+
 class UpdateLimit(Action, frozen=True):
     client: int
     gpu: str

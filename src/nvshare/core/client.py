@@ -12,8 +12,8 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "group", "holds_memory", "id", "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid",
-        "uses_collectives", "weight",
+        "group", "hears_starts", "holds_memory", "id", "moves_memory", "name", "own_limit", "pid", "priority", "seats",
+        "uid", "uses_collectives", "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
@@ -27,6 +27,7 @@ class Client:
         self.weight = event.weight
         self.moves_memory = event.moves_memory
         self.holds_memory = event.holds_memory
+        self.hears_starts = event.hears_starts
         self.uses_collectives = False
         """Its kernels wait for those of other processes of its group."""
         self.seats: dict[str, Seat] = {}
@@ -36,6 +37,7 @@ class Client:
         seat.siblings = self.seats
         seat.moves_memory = self.moves_memory
         seat.holds_memory = self.holds_memory
+        seat.hears_starts = self.hears_starts
         return seat
 
     def stopped_waiting(self, now: int, gpus: Mapping[str, Gpu]) -> dict[str, Gpu]:

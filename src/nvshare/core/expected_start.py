@@ -9,17 +9,17 @@ long to release the lock delay the start. docs/use.md states how often that was 
 
 from itertools import islice
 
-from nvshare.core.gpu import Gpu
+from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.seat import Seat
+from nvshare.core.turns import Turns
 
 MOST = 16
 """So many clients of a queue are told; the estimate for those behind them would be of no use."""
 
 
-def expected_starts(gpu: Gpu, now: int) -> dict[int, int]:
+def expected_starts(turns: Turns, memory: MemoryPlanner, now: int) -> dict[int, int]:
     """How long from now each of the first clients in the queue will wait at most, probably; empty while nothing is
     timed."""
-    turns, memory = gpu.turns, gpu.memory
     if turns.timer_ends is None:
         return {}
     capacity = memory.safe_limit - memory.fixed_bytes

@@ -8,8 +8,10 @@ from nvshare.core.actions import (
     ReportLongWait,
     TellCapacity,
     TellContended,
+    TellExpectedStart,
 )
 from nvshare.core.admission import Admission
+from nvshare.core.expected_start import expected_starts
 from nvshare.core.host_memory import who_blocks
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import Settings
@@ -56,8 +58,11 @@ class Notices:
             self._tell_wait(seat, out)
         if turns.queue.order:
             self._tell_entering(out)
-        for seat in turns.waits.take_long(now, self._long_wait_ns):
-            self._report_long_wait(now, seat, out)
+        if long := turns.waits.take_long(now, self._long_wait_ns):
+            starts = expected_starts(turns, self._memory, now)
+            for seat in long:
+                self._tell_start(seat, starts.get(seat.client), out)
+                self._report_long_wait(now, seat, out)
         return turns.waits.next_long(self._long_wait_ns)
 
     def _tell_wait(self, seat: Seat, out: list[Action]) -> None:
@@ -77,6 +82,11 @@ class Notices:
             out.append(AnnounceRoom(seat.client, turns.uuid))
         elif not has_room and not seat.told_wait:
             self._tell_wait(seat, out)
+
+    def _tell_start(self, seat: Seat, within_ns: int | None, out: list[Action]) -> None:
+        """Not to a gang: when the other GPUs are available too is not known."""
+        if within_ns is not None and seat.hears_starts and seat.gang is None:
+            out.append(TellExpectedStart(seat.client, self._turns.uuid, within_ns))
 
     def _report_long_wait(self, now: int, seat: Seat, out: list[Action]) -> None:
         turns = self._turns

@@ -75,10 +75,10 @@ class Seat:
 
     __slots__ = (
         "asked_out", "client", "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group",
-        "handicap", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_trusted",
-        "keep_asked", "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory", "moved", "moves_memory",
-        "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "rank", "reported",
-        "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since",
+        "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since",
+        "is_trusted", "keep_asked", "kept_rank", "last_scheduled", "limit", "lock", "measured", "memory", "moved",
+        "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "rank",
+        "reported", "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since",
         "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
@@ -117,6 +117,8 @@ class Seat:
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
+        self.hears_starts = False
+        """It understands by when it will start."""
         self.tag = self.handicap = 0
         """Policy fair: held time * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None

@@ -266,7 +266,7 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         need=seat.need,
         moved=seat.moved,
         not_moving=seat.not_moving,
-        expected_start_ns=expected_starts(gpu, now).get(seat.client)
+        expected_start_ns=expected_starts(gpu.turns, gpu.memory, now).get(seat.client)
         if 0 < place <= MOST and seat.gang is None
         else None,
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),

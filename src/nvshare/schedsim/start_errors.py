@@ -33,7 +33,8 @@ class StartErrors:
     def _observe(self, now: int, actions: Iterable[Action]) -> None:
         for action in actions:
             if isinstance(action, QueueClient):
-                expected = expected_starts(self._machine.node.gpus[action.gpu], now).get(action.client)
+                gpu = self._machine.node.gpus[action.gpu]
+                expected = expected_starts(gpu.turns, gpu.memory, now).get(action.client)
                 if expected is not None:
                     self._told[action.client, action.gpu] = (now, expected)
             elif isinstance(action, GiveLock):

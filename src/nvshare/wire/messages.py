@@ -37,6 +37,8 @@ MOVER_SINCE = 5
 """The first version whose clients say whether they move memory (MOVER)."""
 JOBS_SINCE = 5
 """The first version whose clients say that they use collectives (COLLECTIVE) and let work through (LET_ONE)."""
+STARTS_SINCE = 5
+"""The first version whose clients hear by when they will start (EXPECTED_START)."""
 MAX_FRAME = 8192
 MAX_GPUS = 64
 NAME_BYTES = 48
@@ -476,11 +478,21 @@ class LetOne(Message, frozen=True):
     gpu: U8
 
 
+class ExpectedStart(Message, frozen=True):
+    """You will probably have the lock within this time: for the line about a long wait. Sent before LONG_WAIT, if it
+    can be said, and only to clients of version 5 and later."""
+
+    number = 37
+    from_client = False
+    gpu: U8
+    within_ms: U64
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
     UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
     Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed, KeepOnHost, OnHost, Mover,
-    Collective, Drained, LetOne,
+    Collective, Drained, LetOne, ExpectedStart,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

@@ -22,6 +22,8 @@ class ClientRegistered(Event, frozen=True):
     """It does what MoveIn and MoveOut say."""
     holds_memory: bool = False
     """It does what KeepOnHost says."""
+    hears_starts: bool = False
+    """It understands TellExpectedStart."""
 
 
 class ClientLeft(Event, frozen=True):

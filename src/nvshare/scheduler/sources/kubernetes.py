@@ -135,7 +135,8 @@ class Kubernetes:
 
     def _start(self, wait: ReportLongWait) -> str:
         """By when it will start, if that can be said."""
-        start_ns = expected_starts(self._engine.node.gpus[wait.gpu], self._engine.now()).get(wait.client)
+        gpu = self._engine.node.gpus[wait.gpu]
+        start_ns = expected_starts(gpu.turns, gpu.memory, self._engine.now()).get(wait.client)
         return "" if start_ns is None else f"; it will probably start within {max(1, round(start_ns / SECOND))} s"
 
     def _has_claim(self, pod: str) -> bool:
