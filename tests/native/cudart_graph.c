@@ -201,6 +201,7 @@ static void nodes_can_be_looked_at_and_changed(void)
     CHECK(flags == 0);
     set.value = 0x44;
     host.userData = (void *)&second;
+    OK(cudaGraphKernelNodeGetParams(b.kernel, &kernel)); /* the parameters were the node's own: they went when it was changed */
     OK(cudaGraphExecKernelNodeSetParams(exec, b.kernel, &kernel));
     OK(cudaGraphExecMemsetNodeSetParams(exec, b.memset, &set));
     OK(cudaGraphExecHostNodeSetParams(exec, b.host, &host));

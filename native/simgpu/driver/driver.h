@@ -161,7 +161,7 @@ struct CUfunc_st {
     CUfunction next;
     int attributes[16];
 };
-CUresult sim_kernel_op(CUfunction function, unsigned threads, void **params, void **extra, struct sim_op *op);
+CUresult sim_kernel_op(const CUDA_KERNEL_NODE_PARAMS *params, struct sim_op *op);
 uint64_t sim_kernel_duration(const char *name);
 
 #endif

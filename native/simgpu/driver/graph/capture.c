@@ -86,7 +86,7 @@ static CUgraphNodeType type_of(const struct sim_op *op)
     }
 }
 
-/* What the getters of a captured node answer. */
+/* What the getters of a captured node answer; those of kernel nodes have their arguments. */
 static void describe(CUgraphNode node)
 {
     const struct sim_op *op = &node->op;
@@ -106,6 +106,13 @@ static void describe(CUgraphNode node)
     }
 }
 
+static CUresult own_arguments(CUgraphNode node)
+{
+    node->arguments = sim_arguments_new(node->op.u.kernel.given);
+    node->op.u.kernel.given = NULL;
+    return node->arguments != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* A launch of a graph becomes a child graph: the instance's operations, one after the other. */
 static CUgraph graph_of(const struct CUgraphExec_st *exec)
 {
@@ -117,6 +124,8 @@ static CUgraph graph_of(const struct CUgraphExec_st *exec)
             return NULL;
         node->op = exec->operations[i];
         node->memory = sim_graph_memory_retain(exec->memories[i]);
+        node->arguments = sim_arguments_retain(exec->arguments[i]);
+        describe(node);
     }
     return graph;
 }
@@ -146,6 +155,8 @@ CUresult sim_capture_op(CUstream stream, struct sim_op *op)
     } else if (result == CUDA_SUCCESS) {
         node->op = *op;
         node->context = stream->context;
+        if (op->kind == SIM_OP_KERNEL)
+            result = own_arguments(node);
         describe(node);
     }
     pthread_mutex_unlock(&sim_capture_lock);

@@ -60,6 +60,7 @@ static void free_node(CUgraphNode node)
     if (node->child != NULL)
         sim_graph_free(node->child);
     sim_graph_memory_release(node->memory);
+    sim_arguments_release(node->arguments);
     free(node->dependencies);
     sim_handle_free(node);
 }
@@ -121,6 +122,7 @@ CUresult cuGraphClone(CUgraph *clone, CUgraph original)
         to->params = from->params;
         to->context = from->context;
         to->memory = sim_graph_memory_retain(from->memory);
+        to->arguments = sim_arguments_retain(from->arguments);
         from->mark = (uint32_t)i;
         if (from->child != NULL)
             SIM_TRY(cuGraphClone(&to->child, from->child));

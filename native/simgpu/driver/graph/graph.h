@@ -10,6 +10,13 @@ struct sim_graph_memory {
     CUDA_MEM_ALLOC_NODE_PARAMS params;
 };
 
+/* The parameters of a kernel, with the memory that they are in. */
+struct sim_arguments {
+    _Atomic uint32_t references;     /* nodes and instances */
+    CUDA_KERNEL_NODE_PARAMS params;
+    _Alignas(16) void *pointers[];   /* and the values behind them */
+};
+
 struct CUgraphNode_st {
     uint32_t kind;
     CUgraphNodeType type;
@@ -21,8 +28,8 @@ struct CUgraphNode_st {
     CUgraph child;
     uint32_t mark;
     struct sim_graph_memory *memory; /* of an allocation node */
+    struct sim_arguments *arguments; /* of a kernel node */
     union {                          /* as given, for the getters */
-        CUDA_KERNEL_NODE_PARAMS kernel;
         CUDA_MEMCPY3D copy;
         CUDA_MEMSET_NODE_PARAMS memset;
         CUDA_HOST_NODE_PARAMS host;
@@ -51,6 +58,7 @@ struct CUgraphExec_st {
     uint8_t *enabled;
     CUgraphNodeType *types;
     struct sim_graph_memory **memories; /* of allocation nodes, else NULL */
+    struct sim_arguments **arguments;   /* of kernel nodes, else NULL */
     uint32_t count;
 };
 
@@ -65,6 +73,20 @@ CUresult sim_graph_add_node(CUgraphNode *node, CUgraph graph, CUgraphNodeType ty
 CUresult sim_graph_check_node(CUgraphNode node, CUgraphNodeType type);
 struct sim_graph_memory *sim_graph_memory_retain(struct sim_graph_memory *memory);
 void sim_graph_memory_release(struct sim_graph_memory *memory);
+/* What a node does, if its parameters are valid. */
+CUresult sim_node_copy_op(const CUDA_MEMCPY3D *p, struct sim_op *op);
+CUresult sim_node_memset_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sim_op *op);
+CUresult sim_node_host_op(const CUDA_HOST_NODE_PARAMS *p, struct sim_op *op);
+CUresult sim_node_event_op(CUevent event, uint32_t kind, struct sim_op *op);
+/* Of a memset node; the form with a context has the same fields. */
+static inline CUDA_MEMSET_NODE_PARAMS sim_node_memset(const CUgraphNodeParams *p)
+{
+    return (CUDA_MEMSET_NODE_PARAMS){p->u.memset.dst, p->u.memset.pitch, p->u.memset.value, p->u.memset.elementSize, p->u.memset.width, p->u.memset.height};
+}
+/* A copy, which owns all that it points to; NULL if there is no memory. */
+struct sim_arguments *sim_arguments_new(const CUDA_KERNEL_NODE_PARAMS *given);
+struct sim_arguments *sim_arguments_retain(struct sim_arguments *arguments);
+void sim_arguments_release(struct sim_arguments *arguments);
 void sim_graph_free(CUgraph graph);
 void sim_user_object_release(CUuserObject object, unsigned count);
 

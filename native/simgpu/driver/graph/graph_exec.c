@@ -18,6 +18,7 @@ static void put(CUgraphExec exec, const struct CUgraphNode_st *node)
     exec->ids[exec->count] = node->id;
     exec->types[exec->count] = node->type;
     exec->memories[exec->count] = sim_graph_memory_retain(node->memory);
+    exec->arguments[exec->count] = sim_arguments_retain(node->arguments);
     exec->enabled[exec->count] = 1;
     exec->count++;
 }
@@ -55,9 +56,12 @@ static void free_parts(CUgraphExec exec)
     free(exec->ids);
     free(exec->types);
     free(exec->enabled);
-    for (uint32_t i = 0; i < exec->count; i++)
+    for (uint32_t i = 0; i < exec->count; i++) {
         sim_graph_memory_release(exec->memories[i]);
+        sim_arguments_release(exec->arguments[i]);
+    }
     free(exec->memories);
+    free(exec->arguments);
 }
 
 /* Fills a fresh instance's arrays. */
@@ -69,7 +73,9 @@ static CUresult build(CUgraphExec exec, CUgraph graph)
     exec->types = calloc(room, sizeof *exec->types);
     exec->enabled = calloc(room, sizeof *exec->enabled);
     exec->memories = calloc(room, sizeof *exec->memories);
-    if (exec->operations == NULL || exec->ids == NULL || exec->types == NULL || exec->enabled == NULL || exec->memories == NULL)
+    exec->arguments = calloc(room, sizeof *exec->arguments);
+    if (exec->operations == NULL || exec->ids == NULL || exec->types == NULL || exec->enabled == NULL || exec->memories == NULL ||
+        exec->arguments == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     exec->graph_id = graph->id;
     return flatten(exec, graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -169,9 +175,12 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
     if (same) {
         memcpy(exec->operations, fresh.operations, fresh.count * sizeof *fresh.operations);
         memcpy(exec->ids, fresh.ids, fresh.count * sizeof *fresh.ids);
-        struct sim_graph_memory **before = exec->memories;
+        struct sim_graph_memory **memories = exec->memories;
+        struct sim_arguments **arguments = exec->arguments;
         exec->memories = fresh.memories;
-        fresh.memories = before;
+        exec->arguments = fresh.arguments;
+        fresh.memories = memories;
+        fresh.arguments = arguments;
     }
     free_parts(&fresh);
     *info = (CUgraphExecUpdateResultInfo){.result = same ? 0 : 2}; /* 2: topology changed */

@@ -1,4 +1,4 @@
-/* The kinds of nodes: adding them, reading and changing their parameters, in a graph or in an instance of it. */
+/* The kinds of nodes: adding them, reading and changing their parameters. Those of instances: exec_nodes.c. */
 #include "driver/graph/graph.h"
 
 #include <stdlib.h>
@@ -22,77 +22,54 @@ CUresult sim_graph_check_node(CUgraphNode node, CUgraphNodeType type)
     return sim_is(node, SIM_NODE) && node->type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- parameters to operations ---- */
-
-static CUresult kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_op *op)
-{
-    if (p == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *op = (struct sim_op){0};
-    CUfunction function = p->func != NULL ? p->func : (CUfunction)p->kern;
-    return sim_kernel_op(function, p->blockDimX * p->blockDimY * p->blockDimZ, p->kernelParams, p->extra, op);
-}
-
-static CUresult copy_op(const CUDA_MEMCPY3D *p, struct sim_op *op)
-{
-    *op = (struct sim_op){.kind = SIM_OP_COPY};
-    return sim_copy_3d(p, &op->u.copy);
-}
-
-static CUresult memset_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sim_op *op)
-{
-    if (p == NULL || (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || p->width == 0 || p->height == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (sim_memory_at(p->dst) == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *op = (struct sim_op){.kind = SIM_OP_MEMSET};
-    op->u.memset.at = (char *)(uintptr_t)p->dst;
-    op->u.memset.pitch = p->pitch;
-    op->u.memset.width = p->width;
-    op->u.memset.rows = p->height;
-    op->u.memset.value = p->value;
-    op->u.memset.element = p->elementSize;
-    return CUDA_SUCCESS;
-}
-
-static CUresult host_op(const CUDA_HOST_NODE_PARAMS *p, struct sim_op *op)
-{
-    if (p == NULL || p->fn == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *op = (struct sim_op){.kind = SIM_OP_HOST};
-    op->u.host.function = p->fn;
-    op->u.host.data = p->userData;
-    return CUDA_SUCCESS;
-}
-
-static CUresult event_op(CUevent event, uint32_t kind, struct sim_op *op)
-{
-    if (!sim_is(event, SIM_EVENT))
-        return CUDA_ERROR_INVALID_VALUE;
-    *op = (struct sim_op){.kind = kind};
-    op->u.event.event = event;
-    return CUDA_SUCCESS;
-}
-
 /* ADD, GET and SET for a kind whose parameters are one structure. */
-#define NODE_KIND(name, suffix, kind, type, field, make) \
-    CUresult cuGraph##name##NodeGetParams##suffix(CUgraphNode node, type *params) \
+#define NODE_KIND(name, kind, type, field, make) \
+    CUresult cuGraph##name##NodeGetParams(CUgraphNode node, type *params) \
     { SIM_TRY(sim_graph_check_node(node, kind)); if (params == NULL) return CUDA_ERROR_INVALID_VALUE; *params = node->params.field; return CUDA_SUCCESS; } \
-    CUresult cuGraph##name##NodeSetParams##suffix(CUgraphNode node, const type *params) \
+    CUresult cuGraph##name##NodeSetParams(CUgraphNode node, const type *params) \
     { struct sim_op op; SIM_TRY(sim_graph_check_node(node, kind)); SIM_TRY(make(params, &op)); node->op = op; node->params.field = *params; return CUDA_SUCCESS; }
-NODE_KIND(Kernel, _v2, CU_GRAPH_NODE_TYPE_KERNEL, CUDA_KERNEL_NODE_PARAMS, kernel, kernel_op)
-NODE_KIND(Memcpy, , CU_GRAPH_NODE_TYPE_MEMCPY, CUDA_MEMCPY3D, copy, copy_op)
-NODE_KIND(Memset, , CU_GRAPH_NODE_TYPE_MEMSET, CUDA_MEMSET_NODE_PARAMS, memset, memset_op)
-NODE_KIND(Host, , CU_GRAPH_NODE_TYPE_HOST, CUDA_HOST_NODE_PARAMS, host, host_op)
+NODE_KIND(Memcpy, CU_GRAPH_NODE_TYPE_MEMCPY, CUDA_MEMCPY3D, copy, sim_node_copy_op)
+NODE_KIND(Memset, CU_GRAPH_NODE_TYPE_MEMSET, CUDA_MEMSET_NODE_PARAMS, memset, sim_node_memset_op)
+NODE_KIND(Host, CU_GRAPH_NODE_TYPE_HOST, CUDA_HOST_NODE_PARAMS, host, sim_node_host_op)
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-    struct sim_op op;
+    struct sim_op op = {0};
     SIM_ENTER();
-    SIM_TRY(kernel_op(params, &op));
-    SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_KERNEL, dependencies, count));
+    SIM_TRY(sim_kernel_op(params, &op));
+    struct sim_arguments *arguments = sim_arguments_new(params);
+    if (arguments == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_KERNEL, dependencies, count);
+    if (result != CUDA_SUCCESS) {
+        sim_arguments_release(arguments);
+        return result;
+    }
     (*node)->op = op;
-    (*node)->params.kernel = *params;
+    (*node)->arguments = arguments;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
+{
+    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_KERNEL));
+    if (params == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *params = node->arguments->params;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    struct sim_op op = {0};
+    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_KERNEL));
+    SIM_TRY(sim_kernel_op(params, &op));
+    struct sim_arguments *arguments = sim_arguments_new(params), *before = node->arguments; /* the new ones may be in the old */
+    if (arguments == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    node->op = op;
+    node->arguments = arguments;
+    sim_arguments_release(before);
     return CUDA_SUCCESS;
 }
 
@@ -101,7 +78,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     struct sim_op op;
     SIM_ENTER();
     SIM_TRY(sim_context_check(context));
-    SIM_TRY(copy_op(copy, &op));
+    SIM_TRY(sim_node_copy_op(copy, &op));
     SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_MEMCPY, dependencies, count));
     (*node)->op = op;
     (*node)->params.copy = *copy;
@@ -114,7 +91,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     struct sim_op op;
     SIM_ENTER();
     SIM_TRY(sim_context_check(context));
-    SIM_TRY(memset_op(params, &op));
+    SIM_TRY(sim_node_memset_op(params, &op));
     SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_MEMSET, dependencies, count));
     (*node)->op = op;
     (*node)->params.memset = *params;
@@ -126,7 +103,7 @@ CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode 
 {
     struct sim_op op;
     SIM_ENTER();
-    SIM_TRY(host_op(params, &op));
+    SIM_TRY(sim_node_host_op(params, &op));
     SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_HOST, dependencies, count));
     (*node)->op = op;
     (*node)->params.host = *params;
@@ -138,6 +115,16 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode
     return sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_EMPTY, dependencies, count);
 }
 
+/* The nodes of a child are nodes of their own: a graph may have the same child twice. */
+static void renumber(CUgraph graph)
+{
+    for (size_t i = 0; i < graph->count; i++) {
+        graph->nodes[i]->id = atomic_fetch_add(&sim.ids, 1) + 1;
+        if (graph->nodes[i]->child != NULL)
+            renumber(graph->nodes[i]->child);
+    }
+}
+
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUgraph child)
 {
     CUgraph copy;
@@ -147,6 +134,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgrap
     SIM_TRY(cuGraphClone(&copy, child));
     SIM_TRY(sim_graph_add_node(node, graph, CU_GRAPH_NODE_TYPE_GRAPH, dependencies, count));
     (*node)->child = copy;
+    renumber(copy);
     return CUDA_SUCCESS;
 }
 
@@ -161,12 +149,12 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
 
 #define EVENT_KIND(name, kind, operation) \
     CUresult cuGraphAddEvent##name##Node(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUevent event) \
-    { struct sim_op op; SIM_ENTER(); SIM_TRY(event_op(event, operation, &op)); SIM_TRY(sim_graph_add_node(node, graph, kind, dependencies, count)); \
+    { struct sim_op op; SIM_ENTER(); SIM_TRY(sim_node_event_op(event, operation, &op)); SIM_TRY(sim_graph_add_node(node, graph, kind, dependencies, count)); \
       (*node)->op = op; (*node)->params.event = event; return CUDA_SUCCESS; } \
     CUresult cuGraphEvent##name##NodeGetEvent(CUgraphNode node, CUevent *event) \
     { SIM_TRY(sim_graph_check_node(node, kind)); if (event == NULL) return CUDA_ERROR_INVALID_VALUE; *event = node->params.event; return CUDA_SUCCESS; } \
     CUresult cuGraphEvent##name##NodeSetEvent(CUgraphNode node, CUevent event) \
-    { struct sim_op op; SIM_TRY(sim_graph_check_node(node, kind)); SIM_TRY(event_op(event, operation, &op)); node->op = op; node->params.event = event; return CUDA_SUCCESS; }
+    { struct sim_op op; SIM_TRY(sim_graph_check_node(node, kind)); SIM_TRY(sim_node_event_op(event, operation, &op)); node->op = op; node->params.event = event; return CUDA_SUCCESS; }
 EVENT_KIND(Record, CU_GRAPH_NODE_TYPE_EVENT_RECORD, SIM_OP_EVENT)
 EVENT_KIND(Wait, CU_GRAPH_NODE_TYPE_WAIT_EVENT, SIM_OP_WAIT_EVENT)
 
@@ -184,8 +172,7 @@ CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dep
         return cuGraphAddMemcpyNode(node, graph, dependencies, count, &params->u.memcpy.copyParams, context);
     case CU_GRAPH_NODE_TYPE_MEMSET: {
         SIM_TRY(sim_current(&context));
-        CUDA_MEMSET_NODE_PARAMS set = {params->u.memset.dst, params->u.memset.pitch, params->u.memset.value,
-                                       params->u.memset.elementSize, params->u.memset.width, params->u.memset.height};
+        CUDA_MEMSET_NODE_PARAMS set = sim_node_memset(params);
         return cuGraphAddMemsetNode(node, graph, dependencies, count, &set, context);
     }
     case CU_GRAPH_NODE_TYPE_HOST:
@@ -213,51 +200,22 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     return cuGraphAddNode(node, graph, dependencies, count, params);
 }
 
-/* ---- changing an instance ---- */
-
-static CUresult replace(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const struct sim_op *op)
+CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 {
-    if (!sim_is(exec, SIM_EXEC))
+    SIM_TRY(sim_graph_node_is_valid(node));
+    if (params == NULL || params->type != node->type)
         return CUDA_ERROR_INVALID_VALUE;
-    for (uint32_t i = 0; i < exec->count; i++) {
-        if (exec->ids[i] == node->id && exec->types[i] == type) {
-            exec->operations[i] = *op;
-            return CUDA_SUCCESS;
-        }
+    CUDA_MEMSET_NODE_PARAMS set = sim_node_memset(params);
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return cuGraphKernelNodeSetParams_v2(node, &params->u.kernel);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return cuGraphMemcpyNodeSetParams(node, &params->u.memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return cuGraphMemsetNodeSetParams(node, &set);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return cuGraphHostNodeSetParams(node, &params->u.host);
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    struct sim_op op;
-    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_KERNEL));
-    SIM_TRY(kernel_op(params, &op));
-    return replace(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, &op);
-}
-
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context)
-{
-    struct sim_op op;
-    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_MEMCPY));
-    SIM_TRY(sim_context_check(context));
-    SIM_TRY(copy_op(copy, &op));
-    return replace(exec, node, CU_GRAPH_NODE_TYPE_MEMCPY, &op);
-}
-
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
-{
-    struct sim_op op;
-    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_MEMSET));
-    SIM_TRY(sim_context_check(context));
-    SIM_TRY(memset_op(params, &op));
-    return replace(exec, node, CU_GRAPH_NODE_TYPE_MEMSET, &op);
-}
-
-CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params)
-{
-    struct sim_op op;
-    SIM_TRY(sim_graph_check_node(node, CU_GRAPH_NODE_TYPE_HOST));
-    SIM_TRY(host_op(params, &op));
-    return replace(exec, node, CU_GRAPH_NODE_TYPE_HOST, &op);
 }

@@ -47,32 +47,6 @@ static CUresult special_op(CUfunction function, void **params, void **extra, str
     return CUDA_SUCCESS;
 }
 
-CUresult sim_kernel_op(CUfunction function, unsigned threads, void **params, void **extra, struct sim_op *op)
-{
-    if (!sim_is(function, SIM_FUNCTION))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (threads == 0 || threads > 1024)
-        return CUDA_ERROR_INVALID_VALUE;
-    op->kind = SIM_OP_KERNEL;
-    op->name = function->name_id;
-    op->u.kernel.duration_ns = function->duration_ns;
-    op->u.kernel.touch = 0;
-    op->u.kernel.touch_bytes = 0;
-    op->u.kernel.special = function->special;
-    return function->special == SIM_PLAIN ? CUDA_SUCCESS : special_op(function, params, extra, op);
-}
-
-static CUresult launch(CUfunction function, unsigned blocks, unsigned threads, CUstream handle, void **params, void **extra, bool per_thread)
-{
-    CUstream stream;
-    struct sim_op op;
-    SIM_TRY(sim_stream_resolve(handle, per_thread, &stream));
-    if (blocks == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_kernel_op(function, threads, params, extra, &op));
-    return sim_submit(stream, &op);
-}
-
 /* A zero anywhere makes the product zero; saturated so that large grids do not wrap. */
 static unsigned product(unsigned x, unsigned y, unsigned z)
 {
@@ -82,37 +56,50 @@ static unsigned product(unsigned x, unsigned y, unsigned z)
     return all > UINT32_MAX ? UINT32_MAX : (unsigned)all;
 }
 
+CUresult sim_kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_op *op)
+{
+    if (p == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUfunction function = p->func != NULL ? p->func : (CUfunction)p->kern;
+    unsigned threads = product(p->blockDimX, p->blockDimY, p->blockDimZ);
+    if (!sim_is(function, SIM_FUNCTION))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (threads == 0 || threads > 1024 || product(p->gridDimX, p->gridDimY, p->gridDimZ) == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    op->kind = SIM_OP_KERNEL;
+    op->name = function->name_id;
+    op->u.kernel.duration_ns = function->duration_ns;
+    op->u.kernel.touch = 0;
+    op->u.kernel.touch_bytes = 0;
+    op->u.kernel.special = function->special;
+    op->u.kernel.given = NULL;
+    return function->special == SIM_PLAIN ? CUDA_SUCCESS : special_op(function, p->kernelParams, p->extra, op);
+}
+
+static CUresult launch(const CUDA_KERNEL_NODE_PARAMS *p, CUstream handle, bool per_thread)
+{
+    CUstream stream;
+    struct sim_op op;
+    SIM_TRY(sim_stream_resolve(handle, per_thread, &stream));
+    SIM_TRY(sim_kernel_op(p, &op));
+    op.u.kernel.given = p;
+    return sim_submit(stream, &op);
+}
+
 #define KERNEL_PARAMS CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, CUstream stream
-CUresult cuLaunchKernel(KERNEL_PARAMS, void **params, void **extra)
-{
-    (void)shared;
-    return launch(function, product(gx, gy, gz), product(bx, by, bz), stream, params, extra, false);
-}
-
-CUresult cuLaunchKernel_ptsz(KERNEL_PARAMS, void **params, void **extra)
-{
-    (void)shared;
-    return launch(function, product(gx, gy, gz), product(bx, by, bz), stream, params, extra, true);
-}
-
-CUresult cuLaunchCooperativeKernel(KERNEL_PARAMS, void **params)
-{
-    (void)shared;
-    return launch(function, product(gx, gy, gz), product(bx, by, bz), stream, params, NULL, false);
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(KERNEL_PARAMS, void **params)
-{
-    (void)shared;
-    return launch(function, product(gx, gy, gz), product(bx, by, bz), stream, params, NULL, true);
-}
+#define CALL(params, more) (&(CUDA_KERNEL_NODE_PARAMS){function, gx, gy, gz, bx, by, bz, shared, params, more, NULL, NULL})
+CUresult cuLaunchKernel(KERNEL_PARAMS, void **params, void **extra) { return launch(CALL(params, extra), stream, false); }
+CUresult cuLaunchKernel_ptsz(KERNEL_PARAMS, void **params, void **extra) { return launch(CALL(params, extra), stream, true); }
+CUresult cuLaunchCooperativeKernel(KERNEL_PARAMS, void **params) { return launch(CALL(params, NULL), stream, false); }
+CUresult cuLaunchCooperativeKernel_ptsz(KERNEL_PARAMS, void **params) { return launch(CALL(params, NULL), stream, true); }
 
 static CUresult launch_config(const CUlaunchConfig *c, CUfunction function, void **params, void **extra, bool per_thread)
 {
     if (c == NULL || (c->numAttrs > 0 && c->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch(function, product(c->gridDimX, c->gridDimY, c->gridDimZ), product(c->blockDimX, c->blockDimY, c->blockDimZ),
-                  c->hStream, params, extra, per_thread);
+    CUDA_KERNEL_NODE_PARAMS call = {function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+                                    c->sharedMemBytes, params, extra, NULL, NULL};
+    return launch(&call, c->hStream, per_thread);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) { return launch_config(config, function, params, extra, false); }

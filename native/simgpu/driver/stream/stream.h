@@ -22,7 +22,11 @@ struct sim_op {
     uint32_t name;                   /* trace name id */
     uint64_t submit_ns;
     union {
-        struct { uint64_t duration_ns, touch, touch_bytes; uint32_t special, pad; } kernel; /* real time */
+        struct {
+            uint64_t duration_ns, touch, touch_bytes; /* real time */
+            uint32_t special, pad;
+            const CUDA_KERNEL_NODE_PARAMS *given; /* the call that submits it, for a capture; nobody else reads it */
+        } kernel;
         struct sim_copy copy;
         struct { char *at; uint64_t pitch, width, rows; uint32_t value, element; } memset;
         struct { CUhostFn function; void *data; CUstreamCallback callback; CUstream stream; } host;
