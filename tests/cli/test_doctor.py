@@ -14,6 +14,7 @@ from nvshare.core import events as ev
 from nvshare.core.model import GIB, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
+from nvshare.simgpu.config import SimGpu
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
 
@@ -93,10 +94,21 @@ def test_a_switched_off_library_is_pointed_out(tmp_path: Path) -> None:
     assert finding.remedy == "unset NVSHARE_DISABLE"
 
 
-def test_who_switches_bulk_moves_off_is_told_so(tmp_path: Path) -> None:
-    (finding,) = found(checks.check_environment, machine(tmp_path, NVSHARE_PREFETCH="0"))
+@pytest.mark.parametrize("setting", [{"NVSHARE_PREFETCH": "0"}, {"NVSHARE_MEMORY_MODE": "native"}])
+def test_who_switches_bulk_moves_off_is_told_so(tmp_path: Path, setting: dict[str, str]) -> None:
+    (finding,) = found(checks.check_environment, machine(tmp_path, **setting))
     assert (finding.level, "no bulk moves" in finding.text) == ("info", True)
-    assert found(checks.check_environment, machine(tmp_path, NVSHARE_PREFETCH="1")) == []
+    assert found(checks.check_environment, machine(tmp_path, NVSHARE_PREFETCH="1", NVSHARE_MEMORY_MODE="managed")) == []
+
+
+@pytest.mark.parametrize(("capability", "level"), [("5.2", "warn"), ("6.0", "ok")])
+def test_a_card_without_concurrent_managed_access_has_no_bulk_moves(
+    tmp_path: Path, capability: str, level: str
+) -> None:
+    card = SimGpu().with_values(directory=str(tmp_path), gpus=1, compute_capability=capability)
+    driver, device = found(checks.check_driver, machine(tmp_path, **card.environment({})))
+    assert (driver.level, device.level) == ("ok", level)
+    assert ("no bulk moves" in device.remedy) == (level == "warn")
 
 
 def test_without_a_scheduler_a_private_one_is_promised(
@@ -131,3 +143,12 @@ def test_a_client_most_of_whose_memory_cannot_be_evicted_is_named(swappable: int
     findings = list(check_client(client))
     assert len(findings) == count
     assert all("train.py" in finding.text and "cannot be evicted" in finding.text for finding in findings)
+
+
+def test_a_client_that_does_not_move_its_memory_is_named_with_the_reason() -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "train.py", (Claim(GPU, 16 * GIB),), pid=1))
+    node.handle(1, ev.MoverReported(1, GPU, "NVSHARE_PREFETCH is off"))
+    (client,) = snapshot(node, 2).clients
+    (finding,) = check_client(client)
+    assert (finding.level, finding.text) == ("info", "train.py (run 1): no bulk moves: NVSHARE_PREFETCH is off")

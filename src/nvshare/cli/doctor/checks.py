@@ -78,7 +78,8 @@ def check_environment(machine: CheckedMachine) -> Iterator[Finding]:
         yield Finding("warn", "NVSHARE_DISABLE is set: programs started here do not share", "unset NVSHARE_DISABLE")
     if machine.environment.get("NVSHARE_MEMORY_MODE") == "native":
         yield Finding(
-            "info", "NVSHARE_MEMORY_MODE=native: memory of programs started here cannot be moved out for others"
+            "info",
+            "NVSHARE_MEMORY_MODE=native: no bulk moves; memory of programs started here stays on the card",
         )
     for setting in unswappable_settings(machine.environment):
         yield Finding("warn", f"{setting}: memory of programs started here cannot be evicted", "unset it")
@@ -243,8 +244,6 @@ def _check_operator(machine: CheckedMachine) -> Iterator[Finding]:
         yield Finding("ok", f"the scheduler is nvshare {status.version}, {len(status.node.clients)} client(s)")
     for client in status.node.clients:
         yield from check_client(client)
-        for reason in sorted({seat.not_moving for seat in client.seats if seat.not_moving}):
-            yield Finding("info", f"{client.name} ({client.label}): no bulk moves: {reason}")
     mode = stat.S_IMODE(path.parent.stat().st_mode)
     if mode & 0o077:
         yield Finding("fail", f"{path.parent} is accessible to other users (mode {mode:o})", f"chmod 700 {path.parent}")

@@ -1,4 +1,4 @@
-"""What is wrong with a program that shares a GPU."""
+"""What doctor says of a program that shares a GPU."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,8 @@ from nvshare.core.snapshot import ClientSnapshot
 
 
 def check_client(client: ClientSnapshot) -> Iterator[Finding]:
-    """A program whose memory cannot be evicted: for want of host memory, or because of how it allocates."""
+    """A program whose memory cannot be evicted, for want of host memory or because of how it allocates; or is moved by
+    page faults alone."""
     missing, fixed, swappable = (
         sum(getattr(seat, field) for seat in client.seats) for field in ("host_shortfall", "unswappable", "swappable")
     )
@@ -25,3 +26,5 @@ def check_client(client: ClientSnapshot) -> Iterator[Finding]:
             " pools, virtual memory management or native allocations",
             "docs/hardware.md names the settings of each framework",
         )
+    for reason in sorted({seat.not_moving for seat in client.seats if seat.not_moving}):
+        yield Finding("info", f"{client.name} ({client.label}): no bulk moves: {reason}")
