@@ -20,6 +20,7 @@
 #include "memory/pools.h"
 #include "mover/advice.h"
 #include "mover/evidence.h"
+#include "mover/graphs.h"
 #include "mover/hold.h"
 #include "mover/mover.h"
 
@@ -136,4 +137,5 @@ void nvs_process_forked(void)
     nvs_advice_forked();
     nvs_mover_forked();
     nvs_hold_forked();
+    nvs_graphs_forked();
 }

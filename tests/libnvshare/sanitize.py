@@ -24,6 +24,7 @@ TESTS = [
     "test_memory.py",
     "test_lives.py",
     "test_captures.py",
+    "test_graph_use.py",
     "test_draining.py",
     "test_busy_driver.py",
     "test_storm.py",

@@ -13,9 +13,17 @@
  *   shaped ADDRESS N    a copy of N bytes as rows, from the second half of them to the first
  *   batch ADDRESS N     the same as one copy of a batch
  *   peer ADDRESS N      the same as a copy between contexts
+ *   capture ADDRESS N   makes a graph by capture: a memset of N bytes
+ *   build ADDRESS N     makes a graph of nodes: a kernel that touches N bytes
+ *   nest                the kernels of graphs are in child graphs from now on
+ *   unreadable          makes a graph of a kernel whose parameters nobody knows
+ *   retarget ADDRESS N HOW   changes the kernel of the instance. HOW: 0 it, 1 any node, 2 the whole graph, 3 the child graph
+ *   replay TIMES        launches the instance
+ *   forget              destroys the instance
  *   destroy         the context and all memory in it
  *
  * Each answers when the GPU has done it. */
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib_driver.h"
@@ -109,6 +117,97 @@ static CUresult batch(uint64_t address, uint64_t bytes)
     return finished(copy_batch(&to, &from, &half, 1, &attributes, &first, 1, stream)); /* not in the default stream */
 }
 
+/* ---- graphs ---- */
+
+static CUgraph graph;
+static CUgraphNode node; /* of the kernel, or of its child graph */
+static CUgraphExec exec;
+static bool is_nested;
+static CUresult (*add_kernel)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_KERNEL_NODE_PARAMS *);
+static CUresult (*add_child)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraph);
+static CUresult (*set_kernel)(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *);
+static CUresult (*set_child)(CUgraphExec, CUgraphNode, CUgraph);
+static CUresult (*set_any)(CUgraphExec, CUgraphNode, CUgraphNodeParams *);
+static CUresult (*update)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *);
+
+static CUresult instantiate(CUresult result) { return result == CUDA_SUCCESS ? cu.GraphInstantiateWithFlags(&exec, graph, 0) : result; }
+
+static CUresult capture(uint64_t address, uint64_t bytes)
+{
+    CUresult result = cu.StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (result == CUDA_SUCCESS)
+        result = cu.MemsetD8Async(address, 0, bytes, stream);
+    return instantiate(result == CUDA_SUCCESS ? cu.StreamEndCapture(stream, &graph) : result);
+}
+
+static CUDA_KERNEL_NODE_PARAMS call_of(CUfunction function, void **params)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){.func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
+                                     .blockDimZ = 1, .kernelParams = params};
+}
+
+static CUresult graph_of(CUfunction function, uint64_t address, uint64_t bytes)
+{
+    void *params[] = {&address, &bytes};
+    CUDA_KERNEL_NODE_PARAMS call = call_of(function, params);
+    CUgraph inner = NULL;
+    cu.GraphCreate(&inner, 0);
+    CUresult result = add_kernel(&node, inner, NULL, 0, &call);
+    graph = inner;
+    if (result != CUDA_SUCCESS || !is_nested)
+        return result;
+    cu.GraphCreate(&graph, 0);
+    return add_child(&node, graph, NULL, 0, inner);
+}
+
+static CUresult unreadable(void)
+{
+    CUmodule module;
+    CUfunction function;
+    CUresult result = cu.ModuleLoadData(&module, "an image of no known form");
+    if (result == CUDA_SUCCESS)
+        result = cu.ModuleGetFunction(&function, module, "nobody_knows");
+    return result == CUDA_SUCCESS ? instantiate(graph_of(function, 0, 0)) : result;
+}
+
+static CUresult retarget(uint64_t address, uint64_t bytes, uint64_t how)
+{
+    void *params[] = {&address, &bytes};
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    CUgraphExecUpdateResultInfo info;
+    CUgraphNode before = node;
+    any.u.kernel = call_of(touch_kernel, params);
+    if (how == 0)
+        return set_kernel(exec, node, &any.u.kernel);
+    if (how == 1)
+        return set_any(exec, node, &any);
+    is_nested &= how == 2;
+    CUresult result = graph_of(touch_kernel, address, bytes);
+    if (result == CUDA_SUCCESS)
+        result = how == 2 ? update(exec, graph, &info) : set_child(exec, before, graph);
+    return result;
+}
+
+static CUresult replay(uint64_t times)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t i = 0; i < times && result == CUDA_SUCCESS; i++)
+        result = finished(cu.GraphLaunch(exec, stream));
+    return result;
+}
+
+static CUresult obey_graphs(const char *word, uint64_t a, uint64_t b, uint64_t c)
+{
+    if (!strcmp(word, "capture")) return capture(a, b);
+    if (!strcmp(word, "nest")) return is_nested = true, CUDA_SUCCESS;
+    if (!strcmp(word, "build")) return instantiate(graph_of(touch_kernel, a, b));
+    if (!strcmp(word, "unreadable")) return unreadable();
+    if (!strcmp(word, "retarget")) return retarget(a, b, c);
+    if (!strcmp(word, "replay")) return replay(a);
+    if (!strcmp(word, "forget")) return cu.GraphExecDestroy(exec);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult obey(const char *word, uint64_t a, uint64_t b, uint64_t c, CUdeviceptr *value)
 {
     if (!strcmp(word, "init")) return init();
@@ -125,7 +224,7 @@ static CUresult obey(const char *word, uint64_t a, uint64_t b, uint64_t c, CUdev
     if (!strcmp(word, "batch")) return batch(a, b);
     if (!strcmp(word, "peer")) return finished(copy_peer(a, context, a + b / 2, context, b / 2, NULL));
     if (!strcmp(word, "destroy")) return cu.CtxDestroy(context);
-    return CUDA_ERROR_INVALID_VALUE;
+    return obey_graphs(word, a, b, c);
 }
 
 int main(void)
@@ -140,6 +239,12 @@ int main(void)
     *(void **)&copy_2d = dlsym(driver, "cuMemcpy2DAsync_v2");
     *(void **)&copy_batch = dlsym(driver, "cuMemcpyBatchAsync_v2");
     *(void **)&copy_peer = dlsym(driver, "cuMemcpyPeerAsync");
+    *(void **)&add_kernel = dlsym(driver, "cuGraphAddKernelNode_v2");
+    *(void **)&add_child = dlsym(driver, "cuGraphAddChildGraphNode");
+    *(void **)&set_kernel = dlsym(driver, "cuGraphExecKernelNodeSetParams_v2");
+    *(void **)&set_child = dlsym(driver, "cuGraphExecChildGraphNodeSetParams");
+    *(void **)&set_any = dlsym(driver, "cuGraphExecNodeSetParams");
+    *(void **)&update = dlsym(driver, "cuGraphExecUpdate_v2");
     setvbuf(stdout, NULL, _IOLBF, 0);
     while (fgets(line, sizeof line, stdin)) {
         unsigned long long a = 0, b = 0, c = 0;

@@ -13,6 +13,7 @@
  * |         |                    |                  | frees in stream order, the begin |                                   |
  * |         |                    |                  | and end of captures              |                                   |
  * | SHARD   | shard.lock (16)    | memory/memory.c  | one part of the ledger           | ACCOUNT, WAKE                     |
+ * | GRAPHS  | graphs_lock        | mover/graphs.c   | what instances of graphs use     | none                              |
  * | ACCOUNT | account_lock       | gpu.h, per GPU   | the GPU's account                | WAKE                              |
  * | ASK     | ask_lock           | helper/asks.c    | the questions about budget       | none                              |
  * | WAKE    | wake_lock          | helper/wake.c    | the socket pair of the wake-up   | none                              |
@@ -40,6 +41,7 @@ enum nvs_lock_rank {
     NVS_LOCK_POOLS,
     NVS_LOCK_STREAMS,
     NVS_LOCK_SHARD,
+    NVS_LOCK_GRAPHS,
     NVS_LOCK_ACCOUNT,
     NVS_LOCK_ASK,
     NVS_LOCK_WAKE,

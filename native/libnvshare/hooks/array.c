@@ -3,6 +3,7 @@
 
 #include "hooks/hooks.h"
 #include "memory/memory.h"
+#include "mover/graphs.h"
 
 enum { ARRAY_SPARSE = 0x40, ARRAY_DEFERRED_MAPPING = 0x80 };
 enum { MAX_NESTED_GRAPHS = 16 };
@@ -139,11 +140,18 @@ static uint64_t graph_bytes(CUgraph graph, int depth)
     return bytes;
 }
 
+static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph)
+{
+    if (result == CUDA_SUCCESS)
+        nvs_graphs_instantiated(*exec, graph);
+    return result;
+}
+
 #define INSTANTIATE(symbol, params, args) \
     CUresult symbol params \
     { \
         NVS_BEGIN_HOOK(symbol args); \
-        CHARGE(NVS_KIND_GRAPH_EXEC, x, graph_bytes(g, 0), nvs_real.symbol args); \
+        CHARGE(NVS_KIND_GRAPH_EXEC, x, graph_bytes(g, 0), instantiated(nvs_real.symbol args, x, g)); \
     }
 INSTANTIATE(cuGraphInstantiate, (CUgraphExec *x, CUgraph g, CUgraphNode *err, char *log, size_t n), (x, g, err, log, n))
 INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec *x, CUgraph g, CUgraphNode *err, char *log, size_t n), (x, g, err, log, n))
@@ -155,6 +163,7 @@ CUresult cuGraphExecDestroy(CUgraphExec x)
 {
     NVS_BEGIN_HOOK(cuGraphExecDestroy(x));
     struct nvs_ledger_entry entry;
+    nvs_graphs_forget(x);
     bool is_ours = nvs_memory_take(NVS_KIND_GRAPH_EXEC, (uintptr_t)x, &entry);
     return uncharge(nvs_real.cuGraphExecDestroy(x), is_ours, &entry);
 }

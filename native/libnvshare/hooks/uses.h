@@ -7,6 +7,7 @@
 #define NVS_USES_H
 
 #include "mover/evidence.h"
+#include "mover/graphs.h"
 
 #define NVS_SECOND(first, second, ...) second
 #define NVS_SECOND_OF(...) NVS_SECOND(__VA_ARGS__)
@@ -22,6 +23,7 @@
 
 #define NVS_LAUNCHES(other) \
     ~, nvs_sampling_is_due(&self->sampling), nvs_evidence_launch(f, p, other), nvs_sampling_passed(&self->sampling)
+#define NVS_LAUNCHES_GRAPH ~, nvs_graphs_launched(g)
 /* Nothing is known of what it uses. */
 #define NVS_BLIND ~, nvs_usage_blind(&nvs_evidence)
 #define NVS_COPIES(to, from) ~, nvs_evidence_copy((CUdeviceptr)(uintptr_t)(to), (CUdeviceptr)(uintptr_t)(from), n)
@@ -39,8 +41,8 @@
 #define NVS_LOOK_cuLaunchKernelEx_ptsz NVS_LAUNCHES(extra)
 #define NVS_LOOK_cuLaunchCooperativeKernel NVS_LAUNCHES(NULL)
 #define NVS_LOOK_cuLaunchCooperativeKernel_ptsz NVS_LAUNCHES(NULL)
-#define NVS_USES_cuGraphLaunch NVS_BLIND
-#define NVS_USES_cuGraphLaunch_ptsz NVS_BLIND
+#define NVS_USES_cuGraphLaunch NVS_LAUNCHES_GRAPH
+#define NVS_USES_cuGraphLaunch_ptsz NVS_LAUNCHES_GRAPH
 #define NVS_USES_cuLaunch NVS_BLIND
 #define NVS_USES_cuLaunchGrid NVS_BLIND
 #define NVS_USES_cuLaunchGridAsync NVS_BLIND
