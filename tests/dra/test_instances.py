@@ -1,7 +1,9 @@
 """One driver after another, or two at once: what the first left, the next takes over or removes."""
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from dra.fake_kubelet import FakeKubelet
@@ -62,19 +64,68 @@ def test_two_instances_serve_during_an_update_and_an_old_kubelet_is_served_too(p
         async with FakeResourceApi() as server, driver(place, server) as old:
             name, uid = claim(server, "u-1")
             await old.prepare((name, uid))
-            second = await asyncio.create_subprocess_exec(
-                *command(place, server.port, "--instance=two"), env=environment(place)
-            )
-            new = FakeKubelet(place / "registry", "v1beta1.DRAPlugin")
-            await new.find("gpu.nvshare.com-two-reg.sock")
-            assert (await new.prepare((name, uid)))[uid].error == ""
-            assert await new.unprepare((name, uid)) == {uid: ""}
-            assert files(place) == set()
-            await new.stop()
-            second.terminate()
-            assert await second.wait() == 0
+            async with _second(place, server) as new:
+                assert (await new.prepare((name, uid)))[uid].error == ""
+                assert await new.unprepare((name, uid)) == {uid: ""}
+                assert files(place) == set()
 
     asyncio.run(story())
+
+
+def test_each_of_two_instances_prepares_again_what_the_other_has_unprepared(place: Path) -> None:
+    async def story() -> None:
+        async with FakeResourceApi() as server, driver(place, server) as old:
+            first, second = [device["name"] for device in server.devices()]
+            name, uid = claim(server, "u-1")
+            both = {"u-1.json", "nvshare.com-claim_u-1.json"}
+            await old.prepare((name, uid))
+            await server.until(lambda: [device["name"] for device in server.devices()] == [second, first])
+            async with _second(place, server) as new:
+                await old.unprepare((name, uid))
+                assert files(place) == set()
+                # kube-scheduler may have allocated another device meanwhile.
+                name, uid = claim(server, "u-1", [device["name"] for device in server.devices()].index(second))
+                for each, other in ((new, old), (old, new)):
+                    answer = (await each.prepare((name, uid)))[uid]
+                    assert (answer.error, [device.device_name for device in answer.devices]) == ("", [second])
+                    assert files(place) == both
+                    await other.unprepare((name, uid))
+                    assert files(place) == set()
+            assert (await old.prepare((name, uid)))[uid].error == ""
+            assert files(place) == both
+            # The devices are in the order of the load that the files show.
+            await server.until(lambda: [device["name"] for device in server.devices()] == [first, second])
+
+    asyncio.run(story())
+
+
+def test_a_cdi_file_that_is_gone_is_written_by_the_next_prepare(place: Path) -> None:
+    async def story() -> None:
+        async with FakeResourceApi() as server, driver(place, server) as kubelet:
+            name, uid = claim(server, "u-1")
+            await kubelet.prepare((name, uid))
+            (place / "cdi/nvshare.com-claim_u-1.json").unlink()
+            server.refuse_claims = (503, "away")
+            assert (await kubelet.prepare((name, uid)))[uid].error == ""
+            assert files(place) == {"u-1.json", "nvshare.com-claim_u-1.json"}
+
+    asyncio.run(story())
+
+
+@contextlib.asynccontextmanager
+async def _second(place: Path, server: FakeResourceApi) -> AsyncIterator[FakeKubelet]:
+    """A second instance beside the first, called as an old kubelet does."""
+    program = await asyncio.create_subprocess_exec(
+        *command(place, server.port, "--instance=two"), env=environment(place)
+    )
+    kubelet = FakeKubelet(place / "registry", "v1beta1.DRAPlugin")
+    try:
+        await kubelet.find("gpu.nvshare.com-two-reg.sock")
+        yield kubelet
+    finally:
+        await kubelet.stop()
+        program.terminate()
+        assert await program.wait() == 0
 
 
 def test_sockets_of_a_driver_that_was_killed_are_removed_and_those_of_a_live_one_stay(place: Path) -> None:

@@ -90,7 +90,6 @@ class Program:
         """Until SIGTERM or SIGINT, or until the host's directory is gone."""
         self._installed.install()
         self._preparation.store.load()
-        self._publish()
         lifecycle = Lifecycle(
             plugin_handlers(self._preparation, self._device_health),
             plugins_dir=self._settings.plugins_dir,
@@ -98,7 +97,11 @@ class Program:
             instance=self._settings.instance,
         )
         await until_signalled(
-            lifecycle.run(), self._installed.keep(), self._health.run(), self._publisher.keep(), self._clean_up()
+            lifecycle.run(),
+            self._installed.keep(),
+            self._health.run(),
+            self._publisher.keep(self._publish),
+            self._clean_up(),
         )
 
     async def _clean_up(self) -> None:

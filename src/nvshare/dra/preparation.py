@@ -49,7 +49,11 @@ class Preparation:
         """The prepared claim, or why it cannot be prepared."""
         async with self._lock(uid):
             try:
-                return self.store.by_uid.get(uid) or await self._prepare(namespace, name, uid)
+                claim = self.store.find(uid)
+                if claim is None:
+                    return await self._prepare(namespace, name, uid)
+                self.store.write_cdi(claim)
+                return claim
             except (ApiError, ClaimError, HostDirGoneError, OSError, ValueError) as error:
                 log.warning("Claim %s/%s (%s) cannot be prepared: %s", namespace, name, uid, _text(error))
                 return _text(error)
@@ -66,8 +70,8 @@ class Preparation:
     async def unprepare(self, uid: str) -> str:
         """Empty, or why it failed."""
         async with self._lock(uid):
-            was_prepared = uid in self.store.by_uid
             try:
+                was_prepared = self.store.find(uid) is not None
                 self.store.remove(uid)
             except (OSError, ValueError) as error:
                 log.warning("Claim %s cannot be unprepared: %s", uid, error)
@@ -81,7 +85,7 @@ class Preparation:
         """Undo what was prepared for claims that are gone: kubelet may have lost its own record of them.
 
         It returns when every claim that is prepared now has been judged, which needs the API server."""
-        unknown = list(self.store.by_uid.values())
+        unknown = list(self.store.all().values())
         pause_s = _PAUSE_S[0]
         while unknown := [claim for claim in unknown if not await self._is_judged(claim)]:
             await asyncio.sleep(pause_s)
@@ -90,10 +94,8 @@ class Preparation:
     async def _is_judged(self, claim: PreparedClaim) -> bool:
         """Look whether the claim is gone, and undo it then; False if the API server does not say."""
         async with self._lock(claim.uid):
-            if claim.uid not in self.store.by_uid:
-                return True
             try:
-                if not await self._is_gone(claim):
+                if self.store.find(claim.uid) is None or not await self._is_gone(claim):
                     return True
                 self.store.remove(claim.uid)
             except (ApiError, OSError, ClaimError) as error:

@@ -13,7 +13,7 @@ import fcntl
 import logging
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import quote
@@ -176,10 +176,11 @@ class Publisher(ListWatch):
 
     # To the API server.
 
-    async def keep(self) -> None:
-        """Watch and write. Raises UnsupportedClusterError."""
+    async def keep(self, began: Callable[[], None] = lambda: None) -> None:
+        """Watch and write. `began` is called when no other driver writes any more. Raises UnsupportedClusterError."""
         with self._lock.open("wb") as file:
             await _locked(file)
+            began()
             await self._keep()
 
     async def _keep(self) -> None:
