@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,38 @@ def test_a_conflict_reads_the_slice_again_and_writes(tmp_path: Path) -> None:
             server.slices[NAME]["metadata"]["resourceVersion"] = "102"  # unseen by the watch
             publisher.publish(specs("GPU-b"))
             await server.until(lambda: names(server) == ["gpu-b"])
+
+    asyncio.run(story())
+
+
+def test_a_server_that_was_set_back_to_older_versions_gets_the_slices_that_are_wanted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeResourceApi() as server, publishing(server, tmp_path) as publisher:
+            publisher.publish(specs("GPU-a"))
+            await server.until(lambda: NAME in server.slices and server.count(watch=True) >= 1)
+            backup = json.loads(json.dumps(server.slices[NAME]))
+            publisher.publish(specs("GPU-b"))
+            await server.until(lambda: names(server) == ["gpu-b"])
+            await server.stop()
+            server.version, server.oldest, server.history = 50, 200, []
+            server.slices[NAME] = backup | {"metadata": backup["metadata"] | {"resourceVersion": "40"}}
+            await server.start()
+            await server.until(lambda: names(server) == ["gpu-b"])
+
+    asyncio.run(story())
+
+
+def test_a_server_that_answers_every_write_with_a_conflict_is_not_hammered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeResourceApi() as server, publishing(server, tmp_path) as publisher:
+            publisher.publish(specs("GPU-a"))
+            await server.until(lambda: NAME in server.slices and server.count(watch=True) >= 1)
+            server.slices[NAME]["metadata"]["resourceVersion"] = "1"  # older than what was seen
+            began = time.monotonic()
+            publisher.publish(specs("GPU-b"))
+            await server.until(lambda: server.writes.count(("PUT", NAME)) >= 5)
+            # Pauses of 0.1, 0.2, 0.4 and 0.8 s, each shortened to a half at most.
+            assert time.monotonic() - began >= 0.7
 
     asyncio.run(story())
 

@@ -151,6 +151,8 @@ class Publisher(ListWatch):
     def listed(self, answer: bytes) -> None:
         items = msgspec.json.decode(answer).get("items") or []
         self._known.clear()
+        if self._must_ask_etcd:
+            self._newest.clear()  # etcd was restored from a backup: its versions are lower now
         for item in items:
             self._note(item)
         self._is_listed = True
@@ -221,8 +223,7 @@ class Publisher(ListWatch):
                 if error.status not in _REPLACED_MEANWHILE:
                     raise
                 await self._read_again(write.name)
-                self._wake.set()
-                return
+                raise
         if writes:
             self.written += 1
             log.info("Published %d ResourceSlices", len(wanted))
