@@ -107,6 +107,7 @@ def test_slices_that_kubelet_deletes_come_back(tmp_path: Path) -> None:
                 await server.until(lambda: NAME in server.slices and server.count(watch=True) >= 1)
                 await server.remove(NAME)
             await server.until(lambda: NAME in server.slices)
+            assert server.generations() == {4}
 
     asyncio.run(story())
 

@@ -62,13 +62,14 @@ def plan(
     node: str,
     owner: Json | None,
     kept: Mapping[str, tuple[Json, Json]] | None = None,
+    highest: int = 0,
 ) -> list[Write]:
     """What to write so that the API server has the wanted specifications. Pure.
 
     `kept`: by name, a specification that was written, and what the server kept of it: it drops fields of features that
-    are off. Writing the same again would change nothing."""
+    are off. Writing the same again would change nothing. `highest`: the highest generation that the pool has had."""
     names = {f"{node}-{DRIVER}-{number}": spec for number, spec in enumerate(wanted)}
-    newest = max((it.generation for it in known.values()), default=0)
+    newest = max([highest, *(it.generation for it in known.values())])
     as_wanted = {name: normalized(spec) for name, spec in names.items()}
     for name, (written, made) in (kept or {}).items():
         if as_wanted.get(name) == written:
@@ -135,6 +136,8 @@ class Publisher(ListWatch):
         self._newest: dict[str, int] = {}
         """By name: the newest version seen. The answer to a write may come after the watch has told of a deletion."""
         self._kept: dict[str, tuple[Json, Json]] = {}
+        self._highest = 0
+        """The highest generation seen. It must not fall when kubelet deletes all slices."""
         self._wanted: Sequence[Json] | None = None
         self._is_listed = False
         self._wake = asyncio.Event()
@@ -171,6 +174,7 @@ class Publisher(ListWatch):
         if int(found.version) < self._newest.get(name, 0):
             return
         self._newest[name] = int(found.version)
+        self._highest = max(self._highest, found.generation)
         if is_deleted:
             self._known.pop(name, None)
         else:
@@ -215,7 +219,7 @@ class Publisher(ListWatch):
     async def _write(self, wanted: Sequence[Json]) -> None:
         if self._owner is None:
             self._owner = await self._node_reference()
-        writes = plan(self._known, wanted, self._node, self._owner, self._kept)
+        writes = plan(self._known, wanted, self._node, self._owner, self._kept, self._highest)
         for write in writes:
             try:
                 await self._perform(write)
