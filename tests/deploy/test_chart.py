@@ -173,3 +173,10 @@ def test_the_image_gets_every_directory_that_the_wheel_is_made_from() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     copied = re.findall(r"^COPY (\S+) \./\S+$", (DEPLOY / "image" / "Dockerfile").read_text(), re.MULTILINE)
     assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]) <= set(copied)
+
+
+@needs_helm
+def test_the_operator_can_allow_annotations_above_claims() -> None:
+    for settings, value in (((), "refuse"), (("scheduler.annotationAboveClaim=allow",), "allow")):
+        env = container(template(*settings), "nvshare-scheduler")["env"]
+        assert {"name": "NVSHARE_ANNOTATION_ABOVE_CLAIM", "value": value} in env

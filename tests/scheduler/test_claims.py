@@ -8,10 +8,12 @@ from typing import Any
 from kube.fake_apiserver import FakeApiServer, pod
 from nvshare import claim_file
 from nvshare.claim_file import PreparedClaim
+from nvshare.config import load
 from nvshare.core.events import ClaimEnded, ClaimPrepared, ClientRegistered, Event
 from nvshare.core.model import Claim
 from nvshare.journal import Step
 from nvshare.kube.annotations import MEMORY_LIMIT
+from nvshare.scheduler.main import settings_of
 from nvshare.scheduler.sources.claims import Claims
 from support.cluster import cluster
 
@@ -20,7 +22,8 @@ GIB = 1 << 30
 
 def put(folder: Path, uid: str, limit: int, **more: Any) -> None:
     """As the driver does: beside its place, and renamed."""
-    claim = PreparedClaim(uid=uid, namespace="default", name=f"c-{uid}", devices=(), limits={"g0": limit}, **more)
+    fields = {"limits": {"g0": limit}} | more
+    claim = PreparedClaim(uid=uid, namespace="default", name=f"c-{uid}", devices=(), **fields)
     path = folder / "claims" / claim_file.file_name(uid)
     fresh = path.with_suffix(".json.new")
     fresh.write_bytes(claim_file.encode(claim))
@@ -111,6 +114,40 @@ def test_an_annotation_above_the_claim_is_refused_with_an_event_and_one_below_it
             await asyncio.wait_for(changed.wait(), 60)
             assert engine.node.groups["pod/uid-low"].limit == GIB
             assert len(server.events) == 1
+
+    asyncio.run(story())
+
+
+def test_an_annotation_above_what_the_claim_allows_on_one_of_two_gpus_is_refused_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        (tmp_path / "claims").mkdir()
+        put(tmp_path, "u-1", 0, limits={"g0": 8 * GIB, "g1": 5 * GIB})
+        async with FakeApiServer() as server, cluster(server, tmp_path) as (engine, kubernetes):
+            await asyncio.wait_for(kubernetes.pods_listed.wait(), 60)
+            await server.put(claiming("p", "c-u-1", "6Gi"))
+            await server.until(lambda: bool(server.events))
+            (event,) = server.events
+            assert event["reason"] == "LimitAboveClaim"
+            assert event["message"].endswith(f"in force: {5 * GIB} bytes on GPU g1")
+            group = engine.node.groups["pod/uid-p"]
+            assert (group.limit_on("g0"), group.limit_on("g1")) == (6 * GIB, 5 * GIB)
+
+    asyncio.run(story())
+
+
+def test_an_operator_who_allows_it_lets_an_annotation_exceed_the_claim(tmp_path: Path) -> None:
+    async def story() -> None:
+        (tmp_path / "claims").mkdir()
+        put(tmp_path, "u-1", 4 * GIB)
+        settings = settings_of(load([], {"NVSHARE_ANNOTATION_ABOVE_CLAIM": "allow"}))
+        async with FakeApiServer() as server, cluster(server, tmp_path, settings) as (engine, kubernetes):
+            await asyncio.wait_for(kubernetes.pods_listed.wait(), 60)
+            await server.put(claiming("p", "c-u-1", "5Gi"))
+            await server.put(claiming("q", "c-u-1", "much"))
+            await server.until(lambda: bool(server.events))
+            # Events are posted in order: there is none of the first pod.
+            assert [(it["reason"], it["involvedObject"]["name"]) for it in server.events] == [("BadAnnotation", "q")]
+            assert engine.node.groups["pod/uid-p"].limit_on("g0") == 5 * GIB
 
     asyncio.run(story())
 

@@ -16,9 +16,11 @@ from nvshare.scheduler.sources.kubernetes import Kubernetes
 
 
 @contextlib.asynccontextmanager
-async def cluster(server: FakeApiServer, folder: Path) -> AsyncIterator[tuple[Engine, Kubernetes]]:
+async def cluster(
+    server: FakeApiServer, folder: Path, settings: Settings | None = None
+) -> AsyncIterator[tuple[Engine, Kubernetes]]:
     """A scheduler's core with the node's claims and pods."""
-    node = Node(Settings(), epoch=1, expects_pods=True, is_paranoid=True)
+    node = Node(settings or Settings(), epoch=1, expects_pods=True, is_paranoid=True)
     engine = Engine(node, asyncio.get_running_loop())
     claims = Claims(engine, folder)
     claims.start()

@@ -26,11 +26,15 @@ class ClaimLimits:
         """Its claims that have a part of the GPU."""
         return tuple(name for name in self.names if name in self._prepared and gpu in self._prepared[name].limits)
 
+    def by_gpu(self) -> dict[str, int]:
+        """How many bytes on each GPU on which it has a claim."""
+        gpus = dict.fromkeys(gpu for claim in self._settings() for gpu in claim.limits)
+        return {gpu: self.on(gpu) or 0 for gpu in gpus}
+
     @property
     def most(self) -> int | None:
         """On the GPU on which it is allowed most; None: it has no claim."""
-        gpus = {gpu for name in self.names if name in self._prepared for gpu in self._prepared[name].limits}
-        return max((self.on(gpu) or 0 for gpu in gpus), default=None)
+        return max(self.by_gpu().values(), default=None)
 
     def forbids(self, limit: int, claimed: int) -> bool:
         """Whether a limit that somebody names is too high; 0 is no limit at all."""

@@ -145,9 +145,13 @@ class Kubernetes:
 
     def _report_limits_above_claims(self) -> None:
         for group in self._engine.node.groups.values():
-            if group.annotation is not None and group.named is not None and group.named[0] == "claim":
-                text = f"{MEMORY_LIMIT}={group.annotation} is more than the pod's ResourceClaim allows; the claim's"
-                text += f" limit of {group.named[1]} bytes is in force"
+            wanted = group.annotation
+            if wanted is None:
+                continue
+            lower = {gpu: most for gpu, most in group.claims.by_gpu().items() if group.claims.forbids(wanted, most)}
+            if lower:
+                in_force = ", ".join(f"{most} bytes on GPU {gpu}" for gpu, most in lower.items())
+                text = f"{MEMORY_LIMIT}={wanted} is more than the pod's ResourceClaims allow; in force: {in_force}"
                 self._report(group.key.removeprefix(POD_PREFIX), "LimitAboveClaim", text)
 
     def _report(self, pod: str, reason: str, text: str, *, warning: bool = True) -> None:
