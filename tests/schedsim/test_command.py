@@ -41,6 +41,11 @@ def test_jobs_that_fit_do_not_wait() -> None:
     assert outcome["longest_wait_s"] == 0
 
 
+def test_jobs_that_use_little_of_their_memory_do_not_take_turns() -> None:
+    words = ("jobs", "-j", "12Gi/2Gi:16/2x9", "-j", "12Gi/2Gi:16/2x9", "--json")
+    assert json.loads(run(*words))["switches"] <= 4
+
+
 def makespan(*words: str) -> float:
     jobs = ("-j", "12Gi:4/1x20", "-j", "12Gi:4/1x20")
     return float(json.loads(run("jobs", *jobs, "--mode", "fixed", "--quantum", "10", "--json", *words))["makespan_s"])
@@ -71,7 +76,9 @@ def test_mixes_with_bulk_moves_are_compared_with_page_faults(moves: tuple[str, s
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["-j", "12Gi"], "a job is MEMORY:GPU/CPUxCOUNT"),
+        (["-j", "12Gi"], "a job is MEMORY[/USED]:GPU/CPUxCOUNT"),
+        (["-j", "12Gi/x:1/1x2"], "the memory of the job '12Gi/x:1/1x2': 'x'"),
+        (["-j", "8Gi/9Gi:1/1x2"], "no more than it has"),
         (["-j", "8GB:1/1x2"], "the memory of the job '8GB:1/1x2': '8GB' has an unknown suffix"),
         (["-j", "0:1/1x2"], "a job without memory"),
         (["-j", "8Gi:1/1x1000000000"], "at most 100000 repetitions"),

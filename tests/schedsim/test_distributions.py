@@ -2,6 +2,8 @@
 
 import pytest
 
+from nvshare.core import events as ev
+from nvshare.core.actions import Action
 from nvshare.core.model import GIB
 from nvshare.schedsim import distributions, merits, mixes, oracle
 from nvshare.schedsim.card import CardModel
@@ -27,6 +29,8 @@ def test_each_kind_is_what_it_says() -> None:
         assert 2 <= len(small.jobs) <= oracle.MOST_JOBS
         assert sum(job.memory for job in small.jobs) > small.cards["gpu0"].size
         assert len(make_mix(seed, Scene("crowded")).jobs) >= 8
+        arenas = make_mix(seed, Scene("arenas", card=PRESETS["t4"]))
+        assert all(0 < job.used < job.memory < PRESETS["t4"].size for job in arenas.jobs)
 
 
 def test_the_cost_of_a_move_and_the_link_are_those_of_the_scene() -> None:
@@ -54,6 +58,39 @@ def test_the_mover_measures_what_a_gib_costs() -> None:
     (gpu,) = machine.node.gpus.values()
     assert gpu.turns.mode.is_cost_measured
     assert gpu.turns.mode.move_cost_ns == pytest.approx(0.25e9, rel=0.01)
+
+
+def test_moves_to_the_host_are_reported_as_the_card_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = CardModel(10 * GIB, GIB, gain=1.0, sweep_s=1.0, link=4 * GIB)
+    jobs = [Job(name, 8 * GIB, 0.0, ((120.0, 0.0),)) for name in "ab"]
+    machine = Machine({"gpu0": fast}, jobs, mixes.AUTO.settings, gate="nvshare")
+    posted: list[ev.Event] = []
+    handle = machine.node.handle
+
+    def listen(now: int, event: ev.Event) -> list[Action]:
+        posted.append(event)
+        return handle(now, event)
+
+    monkeypatch.setattr(machine.node, "handle", listen)
+    outcome = machine.run()
+    out = [event for event in posted if isinstance(event, ev.MemoryMoved) and event.to_host]
+    moved, took_ns = sum(event.moved for event in out), sum(event.took_ns for event in out)
+    assert moved == pytest.approx(outcome.pushed_gb * 1e9)
+    assert moved / took_ns == pytest.approx(4 * GIB / 1e9, rel=0.01)
+    assert 0 < outcome.pushed_gb <= outcome.moved_gb
+
+
+def arenas(working_set: int | None) -> Outcome:
+    jobs = [Job(name, 8 * GIB, 0.0, ((10.0, 1.0),) * 20, working_set=working_set) for name in "ab"]
+    return Machine({"gpu0": CARD}, jobs, mixes.AUTO.settings, gate="nvshare").run()
+
+
+def test_jobs_that_use_a_part_of_their_memory_run_side_by_side_once_that_is_known() -> None:
+    known, unknown = arenas(2 * GIB), arenas(None)
+    assert known.switches <= 4
+    assert known.switches < unknown.switches
+    assert known.moved_gb == pytest.approx(2 * 2 * GIB / 1e9, rel=0.01), "each brings in what it uses, once"
+    assert known.longest_wait_s < unknown.longest_wait_s
 
 
 def made(

@@ -1,6 +1,6 @@
 """A graphics card as a fluid: who computes, who waits for pages, and how fast each gets on.
 
-Theory of operation. A tenant has a size (all of it is its working set) and perhaps work, in seconds of GPU time. Pages
+Theory of operation. A tenant has a size (its working set) and perhaps work, in seconds of GPU time. Pages
 that are not on the card have to come over the bus before the work that needs them goes on, and push out the pages of
 those who have been quiet longest. Three rules give every speed:
 
@@ -9,7 +9,8 @@ those who have been quiet longest. Three rules give every speed:
     loading                  a tenant that lacks pages gets them first and computes nothing. Pages that it never had are
                              created by faults (`first_touch`). Others come by faults (`bus`), or in bulk (`link`). On a
                              full card others' pages go out: by faults before each page that comes in (`evict`), in bulk
-                             at the same time, or, on a link without duplex, alternately.
+                             at the same time, or, on a link without duplex, alternately. What goes out of a tenant that
+                             was told to move memory to the host is its move (`push_out`).
     crowded                  the active ones together are larger than the card. Each sweeps over its memory again and
                              again, and of what it touches a part m comes by faults; all of it (m = 1) if they are
                              larger by `ramp`. This is the thrashing that nvshare exists to prevent.
@@ -56,7 +57,7 @@ class CardModel(Record, frozen=True):
 class Tenant:
     """One program's memory and work on a card."""
 
-    __slots__ = ("resident", "size", "touched", "used_at", "work")
+    __slots__ = ("pushing", "resident", "size", "touched", "used_at", "work")
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -65,6 +66,8 @@ class Tenant:
         """How much of it has been on the card; the rest has never existed."""
         self.work: float | None = None
         self.used_at = 0
+        self.pushing: tuple[float, float] | None = None
+        """How much it is to move to the host, and what of it was on the card when that began."""
 
     @property
     def is_loading(self) -> bool:
@@ -78,7 +81,7 @@ class Card:
         self.model = model
         self.now = 0
         self.tenants: dict[int, Tenant] = {}
-        self.moved_bytes = 0.0
+        self.moved_bytes = self.pushed_bytes = 0.0
         self.busy_s = 0.0
         """GPU seconds of work done for all tenants."""
         self._active: list[Tenant] = []
@@ -98,7 +101,35 @@ class Card:
         """A tenant has work from now on."""
         self.advance(now)
         self.tenants[key].work = work_s
+        self.tenants[key].pushing = None
         self._note_active()
+
+    def push_out(self, now: int, key: int, size: int) -> int | None:
+        """A tenant without work is to move so much to the host; when the link can have done it."""
+        self.advance(now)
+        tenant = self.tenants[key]
+        amount = min(tenant.resident, float(size))
+        if self.model.link is None or tenant.work is not None or amount < 1:
+            return None
+        tenant.pushing = (amount, tenant.resident)
+        return now + self.push_ns(amount)
+
+    def push_ns(self, size: float) -> int:
+        """How long the link needs to move so much to the host, while others load."""
+        link = self.model.link or self.model.bus
+        return ceil(size / (link if self.model.is_duplex else link / 2) * SECOND)
+
+    def pushed_out(self, now: int, key: int) -> float:
+        """A move to the host ends; how much it was. 0: nobody needed the room, or work has begun since."""
+        self.advance(now)
+        tenant = self.tenants[key]
+        if tenant.pushing is None:
+            return 0.0
+        amount, before = tenant.pushing
+        tenant.pushing = None
+        moved = min(amount, before - tenant.resident)
+        self.pushed_bytes += moved
+        return moved
 
     def pause(self, now: int, key: int) -> float:
         """A tenant's work stops; what is left of it."""

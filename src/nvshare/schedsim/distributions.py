@@ -3,7 +3,8 @@
 mixes           2 to 12 jobs on 1 to 4 cards (schedsim.mixes)
 interactive     on one card 1 or 2 batch jobs, and 1 to 3 jobs that somebody waits for: short bursts, long pauses
 crowded         8 to 14 jobs on one card
-small           2 to 4 jobs on one card, of which not all fit: few enough for schedsim.oracle"""
+small           2 to 4 jobs on one card, of which not all fit: few enough for schedsim.oracle
+arenas          3 to 6 jobs on one card that allocate most of it, as frameworks do, and use a part of that"""
 
 from collections.abc import Callable
 from random import Random
@@ -38,8 +39,13 @@ def make_mix(seed: int, scene: Scene) -> Mix:
 
 
 def _on_known_cards(mix: Mix, card: CardModel) -> Mix:
-    jobs = (replace(job, memory=job.memory * card.size // mix.cards[job.gpu].size) for job in mix.jobs)
+    jobs = (_scaled(job, card.size, mix.cards[job.gpu].size) for job in mix.jobs)
     return replace(mix, cards=dict.fromkeys(mix.cards, card), jobs=tuple(jobs))
+
+
+def _scaled(job: Job, size: int, before: int) -> Job:
+    working_set = None if job.working_set is None else job.working_set * size // before
+    return replace(job, memory=job.memory * size // before, working_set=working_set)
 
 
 def _with_moves(card: CardModel, scene: Scene) -> CardModel:
@@ -86,6 +92,17 @@ def _small(seed: int) -> Mix:
             return mix
 
 
+def _arenas(seed: int) -> Mix:
+    chance = Random(f"arenas {seed}")  # noqa: S311 - as above
+    mix = _on_one_card(seed, chance, chance.randint(3, 6))
+    size = mix.cards["gpu0"].size
+    arenas = ((round(size * chance.uniform(0.5, 0.9)), chance.uniform(0.1, 0.6)) for _ in mix.jobs)
+    jobs = zip(mix.jobs, arenas, strict=True)
+    return replace(
+        mix, jobs=tuple(replace(job, memory=memory, working_set=round(memory * part)) for job, (memory, part) in jobs)
+    )
+
+
 def _on_one_card(seed: int, chance: Random, count: int) -> Mix:
     cards = {"gpu0": random_card(chance)}
     jobs = tuple(random_job(chance, f"job{index}", cards) for index in range(count))
@@ -97,4 +114,5 @@ DISTRIBUTIONS: dict[str, Callable[[int], Mix]] = {
     "interactive": _interactive,
     "crowded": _crowded,
     "small": _small,
+    "arenas": _arenas,
 }

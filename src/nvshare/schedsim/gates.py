@@ -31,6 +31,8 @@ class Gated(Protocol):
     name: str
     gpus: list[str]
     memory: int
+    working_set: int | None
+    """What it uses of its memory; None: all of it."""
     card_sizes: list[int]
     priority: int
     weight: int
@@ -45,6 +47,12 @@ class Gated(Protocol):
 
     def gate_closed(self, gpu: int) -> None:
         """Work must stop."""
+
+    def push_out(self, gpu: int, size: int) -> int | None:
+        """Memory begins to move to the host; when that will have taken place. None: nothing moves."""
+
+    def pushed_out(self, gpu: int) -> tuple[int, int]:
+        """How much has moved to the host, and how long that took."""
 
 
 class Simulation(Protocol):
@@ -81,6 +89,9 @@ class Gate:
 
     def hear(self, action: ac.Action) -> None:
         """What the scheduler says."""
+
+    def used(self) -> None:
+        """The program has used all that it will use of its memory."""
 
     def loaded(self, gpu: int, moved: int, took_ns: int) -> None:
         """So much memory came back to the card in bulk, and work begins."""
@@ -166,6 +177,8 @@ class NvshareGate(Gate):
         self._open = [False] * len(program.gpus)
         self._draining: set[int] = set()
         self._wakes_at: int | None = None
+        self._pushes_until: dict[int, int] = {}
+        """When the move to the host ends that is under way at a GPU."""
 
     def start(self) -> None:
         program = self._program
@@ -202,6 +215,11 @@ class NvshareGate(Gate):
         if frame is not None:
             self._client.receive(self._machine.now, frame)
             self.wake()
+
+    def used(self) -> None:
+        if self._program.working_set is not None:
+            for gpu in range(len(self._program.gpus)):
+                self._client.working_set(gpu, self._program.working_set)
 
     def loaded(self, gpu: int, moved: int, took_ns: int) -> None:
         self._client.moved(gpu, to_host=False, moved=moved, took_ns=took_ns)
@@ -248,7 +266,18 @@ class NvshareGate(Gate):
         self._machine.call_at(self._machine.now + DRAIN_NS, (self._program.key, "drained"))
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
-        """The model of the card moves memory when work begins; `loaded` says how long that took."""
+        """The model of the card moves memory in when work begins; `loaded` says how long that took."""
+        if to_host and (until := self._program.push_out(gpu, size)) is not None:
+            self._pushes_until[gpu] = until
+            self._machine.call_at(until, (self._program.key, "report_pushes"))
+
+    def report_pushes(self) -> None:
+        """Moves to the host have ended."""
+        for gpu in [gpu for gpu, until in self._pushes_until.items() if until <= self._machine.now]:
+            del self._pushes_until[gpu]
+            moved, took_ns = self._program.pushed_out(gpu)
+            if moved:
+                self._client.moved(gpu, to_host=True, moved=moved, took_ns=took_ns)
 
     def hold_memory(self, gpu: int, size: int) -> None:
         """Nobody has a limit here."""

@@ -19,10 +19,16 @@ class Job(Record, frozen=True):
     priority: int = 0
     weight: int = DEFAULT_WEIGHT
     more_gpus: tuple[str, ...] = ()
+    working_set: int | None = None
+    """What it uses of its memory, as its library finds out; None: all of it."""
 
     @property
     def gpus(self) -> tuple[str, ...]:
         return (self.gpu, *self.more_gpus)
+
+    @property
+    def used(self) -> int:
+        return self.memory if self.working_set is None else self.working_set
 
     @property
     def gpu_s(self) -> float:

@@ -53,11 +53,14 @@ class Outcome(Record, frozen=True):
     makespan_s: float
     jobs: tuple[Ended, ...]
     moved_gb: float
+    """To the cards."""
     switches: int
     longest_wait_s: float
     stretches: tuple[Stretch, ...]
     gpu_busy: float
     """GPU seconds of work done per second and card."""
+    pushed_gb: float = 0.0
+    """To the host in bulk, by those who had to leave."""
 
 
 class Machine:
@@ -148,7 +151,7 @@ class Machine:
     def _call(self, program: Program, method: str) -> None:
         if method == "start":
             for card in program.cards:
-                card.add(program.key, program.job.memory, is_loaded=self._is_plain)
+                card.add(program.key, program.job.used, is_loaded=self._is_plain)
         if not program.is_finished:
             getattr(program if hasattr(program, method) else program.gate, method)()
 
@@ -194,4 +197,5 @@ class Machine:
             longest_wait_s=max(job.longest_wait_s for job in jobs),
             stretches=tuple(self._stretches),
             gpu_busy=sum(card.busy_s for card in self.cards.values()) / makespan_s / len(self.cards),
+            pushed_gb=sum(card.pushed_bytes for card in self.cards.values()) / 1e9,
         )

@@ -31,6 +31,7 @@ class Program:
         self.name = job.name
         self.gpus, self.cards = list(places), list(places.values())
         self.memory = job.memory
+        self.working_set = job.working_set
         self.card_sizes = [card.model.size for card in self.cards]
         self.priority, self.weight = job.priority, job.weight
         self.is_finished = False
@@ -74,6 +75,7 @@ class Program:
         gpu = self.cards.index(card)
         card.pause(self._machine.now, self.key)
         self._work[gpu], self._computes[gpu] = None, False
+        self.gate.used()
         if any(work is not None for work in self._work):
             self.gate.rest(gpu)
             self._note_doing()
@@ -103,9 +105,19 @@ class Program:
             if load is not None and not self.cards[gpu].is_loading(self.key):
                 self._loads[gpu] = None
                 began, resident = load
-                self.gate.loaded(gpu, round(self.memory - resident), self._machine.now - began)
+                self.gate.loaded(gpu, round(self.job.used - resident), self._machine.now - began)
         if not self._is_loading:
+            self.gate.used()
             self._machine.note_doing(self.key, "computing")
+
+    def push_out(self, gpu: int, size: int) -> int | None:
+        """Memory begins to move to the host; when that will have taken place."""
+        return self.cards[gpu].push_out(self._machine.now, self.key, size)
+
+    def pushed_out(self, gpu: int) -> tuple[int, int]:
+        """How much has moved to the host, and how long that took."""
+        moved = self.cards[gpu].pushed_out(self._machine.now, self.key)
+        return round(moved), self.cards[gpu].push_ns(moved)
 
     # What its gate does.
 

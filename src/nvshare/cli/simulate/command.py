@@ -20,7 +20,7 @@ from nvshare.schedsim.machine import Machine, Outcome
 from nvshare.schedsim.presets import PRESETS
 from nvshare.schedsim.replay import replay
 
-JOB_HELP = "A job: memory, seconds on the GPU, seconds on the CPU, number of repetitions, arrival in seconds."
+JOB_HELP = "A job: memory (and what it uses of it), seconds on the GPU and on the CPU, repetitions, arrival in seconds."
 
 
 @click.group(short_help="Simulate scheduling on simulated cards.")
@@ -63,7 +63,7 @@ def thesis_command(
 
 @simulate.command("jobs")
 @click.option(
-    "--job", "-j", "texts", multiple=True, required=True, metavar="MEMORY:GPU/CPUxCOUNT[@ARRIVAL]", help=JOB_HELP
+    "--job", "-j", "texts", multiple=True, required=True, metavar="MEMORY[/USED]:GPU/CPUxCOUNT[@ARRIVAL]", help=JOB_HELP
 )
 @click.option("--card", "card_size", type=SIZE, default="16Gi", show_default=True, help="Memory of the card.")
 @click.option("--bus", type=POSITIVE, default=5.4, show_default=True, help="Bandwidth of page faults in GB/s.")

@@ -13,7 +13,7 @@ from nvshare.schedsim.machine import Outcome
 from nvshare.schedsim.merits import Merits, merits
 from nvshare.schedsim.replay import Replayed
 
-JOB = re.compile(r"([^:]+):([\d.]+)/([\d.]+)x(\d+)(?:@([\d.]+))?")
+JOB = re.compile(r"([^:/]+)(?:/([^:/]+))?:([\d.]+)/([\d.]+)x(\d+)(?:@([\d.]+))?")
 MAX_COUNT = 100_000
 """Repetitions of one job: a simulation of more takes minutes."""
 BEST = (1772, 1128, 2043, 1380)
@@ -21,21 +21,28 @@ BEST = (1772, 1128, 2043, 1380)
 
 
 def parse_job(index: int, text: str) -> Job:
-    """`12Gi:16/2x40@30`."""
+    """`12Gi:16/2x40@30`, or `12Gi/2Gi:16/2x40` if it uses 2Gi of them."""
     match = JOB.fullmatch(text)
     if match is None:
-        raise ValueError(f"a job is MEMORY:GPU/CPUxCOUNT[@ARRIVAL], like 12Gi:16/2x40, not {text!r}")
-    memory, gpu, cpu, count, arrives = match.groups()
-    try:
-        size = parse_bytes(memory)
-    except QuantityError as error:
-        raise ValueError(f"the memory of the job {text!r}: {memory!r} {error}") from None
+        raise ValueError(f"a job is MEMORY[/USED]:GPU/CPUxCOUNT[@ARRIVAL], like 12Gi:16/2x40, not {text!r}")
+    memory, part, gpu, cpu, count, arrives = match.groups()
+    size = _memory_of_job(memory, text)
+    used = _memory_of_job(part, text) if part else None
+    if used is not None and not 0 < used <= size:
+        raise ValueError(f"a job uses some of its memory and no more than it has: {text!r}")
     if not size or not float(gpu) or not int(count):
         raise ValueError(f"a job without memory or without work on the GPU: {text!r}")
     if int(count) > MAX_COUNT:
         raise ValueError(f"a job has at most {MAX_COUNT} repetitions, not {count}: {text!r}")
     phases = ((float(gpu), float(cpu)),) * int(count)
-    return Job(f"job{index}", size, 0.0, phases, arrives_s=float(arrives or 0))
+    return Job(f"job{index}", size, 0.0, phases, arrives_s=float(arrives or 0), working_set=used)
+
+
+def _memory_of_job(memory: str, text: str) -> int:
+    try:
+        return parse_bytes(memory)
+    except QuantityError as error:
+        raise ValueError(f"the memory of the job {text!r}: {memory!r} {error}") from None
 
 
 def thesis_lines(
@@ -90,7 +97,9 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         f"{job.longest_wait_s:12.1f} s{job.turns:7d}"
         for job in outcome.jobs
     ]
-    moved = f"{outcome.moved_gb:.0f} GB moved, GPU busy {outcome.gpu_busy:.0%}"
+    moved = (
+        f"{outcome.moved_gb:.0f} GB moved in, {outcome.pushed_gb:.0f} GB out in bulk, GPU busy {outcome.gpu_busy:.0%}"
+    )
     return [*lines, f"all done after {outcome.makespan_s:.0f} s; {moved}"]
 
 

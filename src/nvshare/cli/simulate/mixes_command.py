@@ -32,7 +32,8 @@ def _cores() -> int:
     type=click.Choice(list(DISTRIBUTIONS)),
     default="mixes",
     show_default=True,
-    help="Any jobs, interactive ones beside batch jobs, many jobs on one card, or 2 to 4 jobs on one card.",
+    help="Any jobs, interactive ones beside batch jobs, many jobs on one card, 2 to 4 jobs on one card, or jobs that"
+    " use a part of their memory.",
 )
 @click.option("--move-cost", type=POSITIVE, help="Seconds to move a GiB by page faults. Default: as the mix has it.")
 @click.option("--preset", type=click.Choice(sorted(PRESETS)), help="All cards are this known card, with bulk moves.")
