@@ -1,5 +1,5 @@
 /* What instances of graphs use. A launch of one names no memory: the parameters of the nodes do. They are read once, when a graph is
- * instantiated, and a launch marks what they name (mover/usage.h). docs/decisions/0023-graphs.md.
+ * instantiated, and a launch marks what they name (mover/usage.h). docs/decisions/0022-graphs.md.
  *
  * Called from the hooks, in any thread, after the driver's call has succeeded. No driver call is made while the lock is held. */
 #ifndef NVS_GRAPHS_H
