@@ -50,6 +50,7 @@ struct nvs_gpu {
     int64_t drain_began_ns, asked_ns;
     int64_t next_look_ns; /* when idleness is looked for again */
     uint32_t looks;       /* of the present drain */
+    uint32_t seen_unfinished; /* `unfinished` after the helper's own last step: threads that exit take steps too */
     uint32_t offer;       /* what let_one was set to, until it is found taken or withdrawn */
     int64_t let_ns;       /* when it was last found taken; 0 once that work has finished */
 };

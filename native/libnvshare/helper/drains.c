@@ -86,7 +86,9 @@ bool nvs_drains_look(struct nvs_gpu *gpu)
         if (!gpu->is_past_threads)
             nvs_drain_begin(gpu);
         gpu->is_past_threads = true;
-        done = nvs_drain_step(gpu, gpu->is_draining) && withdraw(gpu) && nvs_drain_finish(gpu, gpu->was_closed);
+        bool is_finished = nvs_drain_step(gpu, gpu->is_draining);
+        gpu->seen_unfinished = gpu->unfinished;
+        done = is_finished && withdraw(gpu) && nvs_drain_finish(gpu, gpu->was_closed);
     }
     nvs_lock_give(&nvs_streams_lock);
     nvs_deputy_driver_end();
@@ -139,7 +141,7 @@ void nvs_drains_stop(struct nvs_gpu *gpu)
 
 static void look_at(struct nvs_gpu *gpu, int64_t now)
 {
-    uint32_t unfinished = gpu->unfinished;
+    uint32_t unfinished = gpu->seen_unfinished;
     if (gpu->offer && nvs_gate_is_taken(gpu, gpu->offer))
         withdraw(gpu);
     if (gpu->is_drained)
@@ -150,7 +152,7 @@ static void look_at(struct nvs_gpu *gpu, int64_t now)
         patience_ns = 2 * took > LEAST_PATIENCE_NS ? 2 * took : LEAST_PATIENCE_NS;
         gpu->let_ns = 0;
     }
-    if (!gpu->is_drained && gpu->unfinished == unfinished)
+    if (!gpu->is_drained && gpu->seen_unfinished == unfinished)
         return;
     progress_ns = now;
     if (gpu->offer)
