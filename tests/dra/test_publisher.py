@@ -82,6 +82,12 @@ async def publishing(server: FakeResourceApi, folder: Path) -> AsyncIterator[Pub
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def first_slice(server: FakeResourceApi, publisher: Publisher) -> None:
+    """GPU-a is published, and the slices are watched."""
+    publisher.publish(specs("GPU-a"))
+    await server.until(lambda: NAME in server.slices and server.count(watch=True) >= 1)
+
+
 def names(server: FakeResourceApi) -> list[str]:
     return [device["name"] for device in server.devices()]
 
@@ -115,8 +121,7 @@ def test_slices_that_kubelet_deletes_come_back(tmp_path: Path) -> None:
 def test_a_slice_that_somebody_changed_is_corrected(tmp_path: Path) -> None:
     async def story() -> None:
         async with FakeResourceApi() as server, publishing(server, tmp_path) as publisher:
-            publisher.publish(specs("GPU-a"))
-            await server.until(lambda: NAME in server.slices and server.count(watch=True) >= 1)
+            await first_slice(server, publisher)
             item = server.slices[NAME]
             changed = item | {"metadata": {"name": NAME}, "spec": item["spec"] | {"devices": []}}
             await server.store(changed)
@@ -142,8 +147,7 @@ def test_a_restarted_driver_leaves_slices_alone_that_are_as_it_wants_them(tmp_pa
 def test_a_conflict_reads_the_slice_again_and_writes(tmp_path: Path) -> None:
     async def story() -> None:
         async with FakeResourceApi() as server, publishing(server, tmp_path) as publisher:
-            publisher.publish(specs("GPU-a"))
-            await server.until(lambda: NAME in server.slices and server.count(watch=True) >= 1)
+            await first_slice(server, publisher)
             server.slices[NAME]["metadata"]["resourceVersion"] = "102"  # unseen by the watch
             publisher.publish(specs("GPU-b"))
             await server.until(lambda: names(server) == ["gpu-b"])
@@ -154,8 +158,7 @@ def test_a_conflict_reads_the_slice_again_and_writes(tmp_path: Path) -> None:
 def test_a_server_that_was_set_back_to_older_versions_gets_the_slices_that_are_wanted(tmp_path: Path) -> None:
     async def story() -> None:
         async with FakeResourceApi() as server, publishing(server, tmp_path) as publisher:
-            publisher.publish(specs("GPU-a"))
-            await server.until(lambda: NAME in server.slices and server.count(watch=True) >= 1)
+            await first_slice(server, publisher)
             backup = json.loads(json.dumps(server.slices[NAME]))
             publisher.publish(specs("GPU-b"))
             await server.until(lambda: names(server) == ["gpu-b"])
@@ -171,8 +174,7 @@ def test_a_server_that_was_set_back_to_older_versions_gets_the_slices_that_are_w
 def test_a_server_that_answers_every_write_with_a_conflict_is_not_hammered(tmp_path: Path) -> None:
     async def story() -> None:
         async with FakeResourceApi() as server, publishing(server, tmp_path) as publisher:
-            publisher.publish(specs("GPU-a"))
-            await server.until(lambda: NAME in server.slices and server.count(watch=True) >= 1)
+            await first_slice(server, publisher)
             server.slices[NAME]["metadata"]["resourceVersion"] = "1"  # older than what was seen
             began = time.monotonic()
             publisher.publish(specs("GPU-b"))

@@ -28,6 +28,14 @@ def gives_it_back(peer: LibraryConnection, number: int) -> None:
     assert peer.expect(LockReleased).lock == number
 
 
+def gives_it_back_when_held_work_ends(program: Program, peer: LibraryConnection) -> None:
+    """Lock 1; the work waits for the program's flag."""
+    peer.settle(DropLock(0, 1, 10_000, 1))
+    assert not peer.heard(LockReleased)
+    program.do("flag 1")
+    assert peer.expect(LockReleased).lock == 1
+
+
 @pytest.mark.parametrize("stream", [0, 1], ids=["default stream", "stream"])
 def test_after_a_fault_every_call_fails_and_the_lock_comes_back(
     on_card: Programs, scheduler: FakeScheduler, stream: int
@@ -74,10 +82,7 @@ def test_work_in_a_context_that_no_call_has_shown_is_gated_and_drained(
     program, peer = starts(on_card, scheduler)
     program.do("unseeninit 0")
     assert gets_the_lock(program, peer, 1, "hold") == "0"
-    peer.settle(DropLock(0, 1, 10_000, 1))
-    assert not peer.heard(LockReleased)
-    program.do("flag 1")
-    assert peer.expect(LockReleased).lock == 1
+    gives_it_back_when_held_work_ends(program, peer)
     program.finish()
 
 
@@ -97,10 +102,7 @@ def test_work_in_a_green_context_is_gated_and_drained(on_card: Programs, schedul
     program.do("green 0")  # no context is current from now on
     program.do("holdhost 1")
     assert gets_the_lock(program, peer, 1, "spin 1 1 1") == "0"
-    peer.settle(DropLock(0, 1, 10_000, 1))
-    assert not peer.heard(LockReleased)
-    program.do("flag 1")
-    assert peer.expect(LockReleased).lock == 1
+    gives_it_back_when_held_work_ends(program, peer)
     assert gets_the_lock(program, peer, 2, "spin 1 1 1") == "0"
     program.do("greendestroy")
     gives_it_back(peer, 2)
