@@ -11,7 +11,7 @@ from nvshare.cli.doctor.checks import CheckedMachine
 from nvshare.cli.doctor.clients import check_client
 from nvshare.cli.doctor.finding import Finding
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, Claim, Memory, Settings
+from nvshare.core.model import GIB, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
 from nvshare.simgpu.config import SimGpu
@@ -152,3 +152,17 @@ def test_a_client_that_does_not_move_its_memory_is_named_with_the_reason() -> No
     (client,) = snapshot(node, 2).clients
     (finding,) = check_client(client)
     assert (finding.level, finding.text) == ("info", "train.py (run 1): no bulk moves: NVSHARE_PREFETCH is off")
+
+
+def test_a_client_whose_gpu_memory_the_host_cannot_take_is_named_with_what_is_missing() -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "train.py", (Claim(GPU, 16 * GIB),), pid=1))
+    node.handle(1, ev.LockRequested(1, GPU, Memory(12 * GIB)))
+    node.handle(2, ev.HostMemoryMeasured((HostRoom(1, GPU, 3 * GIB),)))
+    (client,) = snapshot(node, 3).clients
+    (finding,) = check_client(client)
+    assert (finding.level, finding.text) == (
+        "warn",
+        "the host has no room for 9.0 GiB of GPU memory of train.py (run 1)",
+    )
+    assert "raise its memory limit by that much" in finding.remedy

@@ -13,6 +13,7 @@ def check_client(client: ClientSnapshot) -> Iterator[Finding]:
     missing, fixed, swappable = (
         sum(getattr(seat, field) for seat in client.seats) for field in ("host_shortfall", "unswappable", "swappable")
     )
+    fixed, swappable = fixed - missing, swappable + missing  # It could be evicted if the host had room.
     if missing:
         yield Finding(
             "warn",
