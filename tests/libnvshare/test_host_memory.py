@@ -9,35 +9,11 @@ import pytest
 
 from libnvshare.machine import Machine
 from libnvshare.programs import GIB, MIB, OUT_OF_MEMORY
-from nvshare.scheduler.sources.cgroup_memory import MARGIN, memory_cgroup
+from nvshare.scheduler.sources.cgroup_memory import MARGIN
+from support.cgroup_files import HostLimit
 from support.waiting import wait_until
 
-USED = 100 * MIB
 FIXED_1S = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
-
-
-class HostLimit:
-    """The memory limit of the cgroup in which this process and its children are."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        found = memory_cgroup(Path("/proc/self/cgroup").read_text())
-        if found is None or ".." in found[1]:
-            pytest.skip("this machine does not count memory by cgroups")
-        self._is_v2, path = found
-        self._directory = (root if self._is_v2 else root / "memory") / path.strip("/")
-        self._directory.mkdir(parents=True, exist_ok=True)
-
-    def set(self, limit: int) -> None:
-        names = ("memory.max", "memory.current") if self._is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        texts = {
-            names[1]: str(USED),
-            "memory.kmem.usage_in_bytes": "0",
-            "memory.stat": "kernel 0\ninactive_file 0\ntotal_inactive_file 0\n",
-            names[0]: str(limit),
-        }
-        for name, text in texts.items():
-            (self._directory / name).write_text(text)
 
 
 def machine_with(place: Path, host: HostLimit) -> Machine:
@@ -54,7 +30,7 @@ def test_who_would_evict_what_the_host_cannot_take_waits_and_can_read_why(tmp_pa
     with machine_with(tmp_path, host) as machine:
         first, second = machine.client(2 * GIB), machine.client(2 * GIB - 64 * MIB)
         first.do("spin 1000 1")
-        missing = 2 * GIB - (600 * MIB - USED - MARGIN)
+        missing = 2 * GIB - (600 * MIB - HostLimit.USED - MARGIN)
         wait_until(lambda: shortfalls(machine) == [missing, 0], what="the scheduler knows what the host lacks")
         second.say("spin 1000 1")
         wait_until(lambda: machine.clients()[1]["state"] == "blocked", what="the other waits")
@@ -79,7 +55,7 @@ def test_a_program_with_too_little_host_memory_is_killed_when_others_run_and_not
     host.set(600 * MIB)
     options = ("--host-memory=on", f"--cgroup-root={host.root}") if is_counted else ("--host-memory=off",)
     with Machine(tmp_path, *options, *FIXED_1S, memory="4Gi") as machine:
-        first = machine.client(2 * GIB, NVSHARE_SIM_HOST_MEMORY=str(600 * MIB - USED))
+        first = machine.client(2 * GIB, NVSHARE_SIM_HOST_MEMORY=str(600 * MIB - HostLimit.USED))
         second = machine.client(5 * GIB // 2)
         first.do("spin 1000 1")
         first.do("sync", timeout=60)

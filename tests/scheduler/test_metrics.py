@@ -3,6 +3,7 @@
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,9 +16,13 @@ from nvshare.core.snapshot import Snapshot, snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.observe.metrics import BOUNDS_S, MAX_GPUS, Metrics
+from nvshare.scheduler.sources.cgroup_memory import MARGIN
 from nvshare.wire import messages as wire
+from support.cgroup_files import HostLimit
 from support.client import GIB, entry, gpu_name
 from support.daemon import Daemon
+from support.fixtures import StartDaemon
+from support.waiting import wait_until
 
 GPU = gpu_name(0)
 EMPTY = Snapshot(scheduling=True, settling=False, policy="fcfs", gpus=(), clients=())
@@ -39,6 +44,21 @@ def test_gauges_of_a_gpu_say_what_status_says(daemon: Daemon) -> None:
         assert daemon.metric("nvshare_client_running", client=runs.name, gpu=GPU) == 1
         assert daemon.metric("nvshare_client_running", client=waits.name, gpu=GPU) == 0
         assert daemon.metric("nvshare_client_memory_bytes", client=waits.name) == 9 * GIB
+
+
+def test_gpu_memory_that_the_host_cannot_take_has_a_figure(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    host = HostLimit(tmp_path / "cgroup")
+    host.set(GIB)
+    daemon = start_daemon("--http=127.0.0.1:0", "--host-memory=on", f"--cgroup-root={host.root}")
+
+    def short() -> float | None:
+        return daemon.metric("nvshare_client_host_memory_shortfall_bytes", gpu=GPU)
+
+    with daemon.client().register() as client:
+        client.take_lock(2 * GIB)
+        wait_until(lambda: short() == 2 * GIB - (GIB - HostLimit.USED - MARGIN), "the figure is there", 60)
+        host.set(8 * GIB)
+        wait_until(lambda: short() == 0, "the host has enough", 60)
 
 
 def test_a_gpu_is_known_by_index_and_model() -> None:

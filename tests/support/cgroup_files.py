@@ -2,6 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
+from nvshare.core.model import MIB
+from nvshare.scheduler.sources.cgroup_memory import memory_cgroup
+
 
 def write_v2(directory: Path, *, limit: int | None, current: int, kernel: int | None = 0, cache: int = 0) -> None:
     directory.mkdir(parents=True, exist_ok=True)
@@ -9,3 +14,29 @@ def write_v2(directory: Path, *, limit: int | None, current: int, kernel: int | 
     (directory / "memory.current").write_text(f"{current}\n")
     kernel_line = "" if kernel is None else f"kernel {kernel}\n"
     (directory / "memory.stat").write_text(f"anon 1\nfile {cache}\n{kernel_line}inactive_file {cache}\n")
+
+
+class HostLimit:
+    """The memory limit of the cgroup in which this process and its children are."""
+
+    USED = 100 * MIB
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        found = memory_cgroup(Path("/proc/self/cgroup").read_text())
+        if found is None or ".." in found[1]:
+            pytest.skip("this machine does not count memory by cgroups")
+        self._is_v2, path = found
+        self._directory = (root if self._is_v2 else root / "memory") / path.strip("/")
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def set(self, limit: int) -> None:
+        names = ("memory.max", "memory.current") if self._is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        texts = {
+            names[1]: str(self.USED),
+            "memory.kmem.usage_in_bytes": "0",
+            "memory.stat": "kernel 0\ninactive_file 0\ntotal_inactive_file 0\n",
+            names[0]: str(limit),
+        }
+        for name, text in texts.items():
+            (self._directory / name).write_text(text)
