@@ -220,14 +220,15 @@ def test_memory_can_be_freed_and_contexts_destroyed_while_it_moves(tmp_path: Pat
 
 
 def test_a_program_that_is_killed_while_it_moves_leaves_the_gpu_to_the_others(tmp_path: Path) -> None:
-    with machine_of(tmp_path, scale=1) as machine:  # a move takes a quarter of a second
-        both = [program(machine) for _ in range(2)]
-        for one, address in both:
-            one.say(f"touch {address} {SIZE} {FOREVER}")
-        wait_until(lambda: pids_that_move_out(machine), "one moves out", 60)
-        leavers = pids_that_move_out(machine)
-        leaving = next(one for one, _ in both if one.process.pid in leavers)
-        leaving.process.kill()
+    with machine_of(tmp_path, **SLOW_OUT) as machine:
+        one, address = program(machine)
+        one.do(f"touch {address} {SIZE} 1", timeout=60)
+        other, there = program(machine)
+        other.say(f"touch {there} {SIZE} {FOREVER}")
+        wait_until(lambda: begun_out(machine, one), "the move has begun", 60)
+        one.process.kill()
+        one.process.wait(60)
+        assert 0 < begun_out(machine, one) < 2 * GIB, "the move was under way: 2.8 GiB were asked for"
         wait_until(lambda: [one["state"] for one in machine.clients()] == ["running"], "the other runs alone", 60)
 
 
