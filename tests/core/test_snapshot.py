@@ -102,6 +102,19 @@ def test_claims_are_listed_with_their_pods_and_what_these_use_together() -> None
     )
 
 
+def test_of_a_claim_only_the_pods_that_have_it_are_counted() -> None:
+    node = Node(Settings(), epoch=1, expects_pods=True, is_paranoid=True)
+    node.handle(0, ev.PodsListed())
+    node.handle(0, ev.ClaimPrepared("u-1", "team/big", {"g0": 8 * GIB}))
+    node.handle(0, ev.ClaimPrepared("u-2", "team/small", {"g0": 2 * GIB}))
+    for client, claims in enumerate((("team/big",), ("team/big", "team/small")), 1):
+        node.handle(0, ev.PodChanged(f"p{client}", f"team/p{client}", claims=claims))
+        registered = ev.ClientRegistered(client, f"pod/p{client}", "", "", (Claim("g0", 16 * GIB),))
+        node.handle(0, registered)
+        node.handle(0, ev.MemoryChanged(client, "g0", Memory(swappable=client * GIB)))
+    assert [(it.label, it.used) for it in snapshot(node, 0).claims] == [("team/big", 3 * GIB), ("team/small", 2 * GIB)]
+
+
 def test_while_scheduling_is_off_nobody_is_shown_as_idle() -> None:
     node = Node(Settings(), epoch=1, is_paranoid=True)
     node.handle(0, ev.ClientRegistered(1, "run/1", "", "", (Claim("g0", 10 * GIB),)))

@@ -1,6 +1,7 @@
 """What the members of one shared limit keep on the host, in the order in which they are asked to keep more or less."""
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 
 from nvshare.core.seat import Seat
 
@@ -22,6 +23,9 @@ class HostShares:
 
     def __len__(self) -> int:
         return len(self._seats)
+
+    def __iter__(self) -> Iterator[Seat]:
+        return (seat for seat, _, _ in self._seats.values())
 
     def put(self, seat: Seat) -> None:
         """A new member, or one that has other memory or was asked to keep another amount."""

@@ -37,6 +37,7 @@ class LiveShrink:
         touch: Callable[[Gpu], None],
     ) -> None:
         self._limits = limits
+        limits.note_merged = self._note_merged
         self._clients = clients
         self._gpus = gpus
         self._touch = touch
@@ -65,6 +66,10 @@ class LiveShrink:
         self._shares[shared].remove(seat)
         if not self._shares[shared]:
             del self._shares[shared]
+
+    def _note_merged(self, stays: SharedLimit, ends: SharedLimit) -> None:
+        for seat in self._shares.pop(ends):
+            self.note_memory(stays, seat)
 
     def decide(self, out: list[Action], *, is_settling: bool) -> None:
         """Not while clients may still claim what they have: an earlier daemon's orders stay in force."""

@@ -1,7 +1,6 @@
 """The state of a node at one moment as plain values, for status, metrics and the live page."""
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Literal
 
 from nvshare.core.client import Client
@@ -164,18 +163,29 @@ def claims(node: Node) -> tuple[ClaimSnapshot, ...]:
         for label in group.claims.names:
             if label in having:
                 having[label].append(group)
+    used = _used(node) if having else {}
     return tuple(
-        ClaimSnapshot(claim.label, claim.uid, gpu, limit, _used(groups, gpu), tuple(it.label for it in groups))
+        ClaimSnapshot(
+            label=label,
+            uid=claim.uid,
+            gpu=gpu,
+            limit=limit,
+            used=sum(used[it.key, gpu] for it in groups),
+            pods=tuple(it.label for it in groups),
+        )
         for label, groups in having.items()
         for claim in [node.prepared_claims[label]]
         for gpu, limit in claim.limits.items()
     )
 
 
-def _used(groups: Iterable[Group], gpu: str) -> int:
-    """Pods with the same claims share one limit, whose members are the processes of all of them."""
-    shared = {group.limits[gpu] for group in groups if gpu in group.limits}
-    return sum(one.members.used for one in shared)
+def _used(node: Node) -> Counter[tuple[str, str]]:
+    """What the processes of each group use on each GPU. It cannot be said which of its claims that belongs to."""
+    used: Counter[tuple[str, str]] = Counter()
+    for client in node.clients.values():
+        for gpu in client.seats:
+            used[client.group.key, gpu] += client.group.limits[gpu].shares[client.id].used
+    return used
 
 
 def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:

@@ -71,8 +71,21 @@ class Questions:
         for question in list(self._of.get(client, ())):
             self.close(question)
 
+    def take_over(self, other: "Questions", current_round: int) -> None:
+        """The members of another group join, with their questions. All are looked at again, in the order of asking."""
+        ours, theirs = self._all_open(), other._all_open()
+        for question in theirs:
+            question.round = current_round
+        self._arrived = deque(sorted([*ours, *theirs], key=lambda question: question.deadline))
+        self._waiting.clear()
+        self._of.update(other._of)
+        self.open += other.open
+
+    def _all_open(self) -> list[Question]:
+        return [question for question in (*self._waiting, *self._arrived) if question.is_open]
+
     def check(self, shares: dict[int, Share]) -> None:
         """What must hold, in full; for tests."""
-        waiting = [question for question in (*self._arrived, *self._waiting) if question.is_open]
+        waiting = self._all_open()
         assert len(waiting) == self.open == sum(len(own) for own in self._of.values())
         assert all(question.share is shares[question.share.client] for question in waiting)

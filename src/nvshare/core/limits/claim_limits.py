@@ -1,7 +1,7 @@
 """What the ResourceClaims of a pod allow it on each GPU.
 
-A claim is prepared on the node before the first of its pods starts; pods name it by its label. Pods that have the same
-claims on a GPU share one limit there (core.limits.groups): the sum of what the claims allow."""
+A claim is prepared on the node before the first of its pods starts; pods name it by its label. Pods whose claims on a
+GPU overlap share one limit there (core.limits.claim_sharing)."""
 
 from collections.abc import Mapping
 
@@ -20,11 +20,11 @@ class ClaimLimits:
 
     def on(self, gpu: str) -> int | None:
         """How many bytes; None: it has no claim there."""
-        return sum(self._prepared[name].limits[gpu] for name in self.names_on(gpu)) or None
+        return sum(self.parts_on(gpu).values()) or None
 
-    def names_on(self, gpu: str) -> tuple[str, ...]:
-        """Its claims that have a part of the GPU."""
-        return tuple(name for name in self.names if name in self._prepared and gpu in self._prepared[name].limits)
+    def parts_on(self, gpu: str) -> dict[str, int]:
+        """Its claims that have a part of the GPU, and how many bytes each."""
+        return {claim.label: claim.limits[gpu] for claim in self._settings() if gpu in claim.limits}
 
     def by_gpu(self) -> dict[str, int]:
         """How many bytes on each GPU on which it has a claim."""

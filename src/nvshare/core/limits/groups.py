@@ -8,14 +8,13 @@ A group is a pod, a container or one `nvshare run`. Several sources may name its
     environment     of the pod's specification; otherwise, and without Kubernetes, of the first process that has one
 
 A pod that has ResourceClaims gets no more than these on each GPU, whoever says more, and exactly that if nobody says
-less (core.limits.claim_limits).
+less (core.limits.claim_limits). With which other pods it shares that says core.limits.claim_sharing.
 
 A restart. A daemon that has just started does not know the pods yet, while its clients were told limits by the daemon
 before. Without the provisional limit they could allocate beyond theirs until the pods are listed. And if an annotation
 cannot be read, only the clients know the value before it: the limit that they were told, unless that is a process's own
 lower one."""
 
-from collections.abc import Iterable
 from typing import Literal
 
 from nvshare.core.actions import Action, Refuse, ReportLimit
@@ -48,8 +47,8 @@ class Group:
     """The processes that share a limit, and what each source says it is."""
 
     __slots__ = (
-        "annotation", "claimed", "claims", "container_limits", "environment", "is_listed", "is_pod", "is_removed",
-        "keeps_limit", "key", "label", "limits", "operator", "order", "pause", "priority",
+        "annotation", "caps", "claimed", "claims", "container_limits", "environment", "is_listed", "is_pod",
+        "is_removed", "keeps_limit", "key", "label", "limits", "operator", "order", "pause", "priority",
         "provisional", "shrinks", "weight",
     )  # fmt: skip
 
@@ -80,6 +79,8 @@ class Group:
         self.environment: int | None = None
         self.container_limits: tuple[int, ...] = ()
         self.limits: dict[str, SharedLimit] = {}
+        self.caps: dict[str, int] = {}
+        """What each of its processes may use at most where it shares a higher limit with other pods."""
 
     @property
     def named(self) -> tuple[Source, int] | None:
@@ -132,7 +133,11 @@ class Group:
                 self.annotation = self.claimed
             self.claimed = None
 
-    def cap(self, own_limit: int) -> int:
+    def cap(self, own_limit: int, gpu: str) -> int:
+        """The limit of a single process below the shared one, or 0."""
+        return min(filter(None, (self._own_cap(own_limit), self.caps.get(gpu))), default=0)
+
+    def _own_cap(self, own_limit: int) -> int:
         """The limit of a single process below the group's, or 0.
 
         A limit that comes from the pod's specification is not the process's own: otherwise no annotation could raise a
@@ -162,27 +167,6 @@ class Groups:
             claims = ClaimLimits(self.prepared, is_binding=self._is_claim_binding)
             group = self.by_key[key] = Group(key, label, claims)
         return group
-
-    def shared_limit(self, group: Group, gpu: str, recall_ns: int) -> SharedLimit:
-        """What a new process of the group shares on a GPU: with its group, and with others that have the same claim."""
-        shared = group.limits.get(gpu)
-        if shared is None:
-            names = group.claims.names_on(gpu)
-            others = self.by_key.values() if names else ()
-            same = (it.limits[gpu] for it in others if gpu in it.limits and it.claims.names_on(gpu) == names)
-            shared = group.limits[gpu] = next(same, None) or SharedLimit(gpu, recall_ns)
-        return shared
-
-    def apply(self, group: Group) -> Iterable[SharedLimit]:
-        """Set the limit on every GPU that the group uses. Decide on the shared limits that it returns."""
-        for gpu, shared in group.limits.items():
-            groups = self.by_key.values() if group.claims.names_on(gpu) else (group,)
-            sharing = [it for it in groups if it.limits.get(gpu) is shared]
-            # Of pods that share a claim the lowest limit counts, and their memory stays if one of them says so.
-            shared.set_limit(min(filter(None, (it.limit_on(gpu) for it in sharing)), default=0))
-            said = [it.shrinks for it in sharing if it.shrinks is not None]
-            shared.members.shrinks = all(said) if said else None
-        return group.limits.values()
 
     def claim_prepared(self, event: ClaimPrepared, out: list[Action]) -> list[Group]:
         groups = [group for group in self.by_key.values() if event.label in group.claims.names]

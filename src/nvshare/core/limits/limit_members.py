@@ -77,7 +77,8 @@ class Shares:
     def join(self, share: Share) -> None:
         self.by_client[share.client] = share
         self._count(share, 1)
-        share.home = self.loose if share.bound else self.tight
+        # Who comes from another group may have a recall to answer, and is asked again.
+        share.home = self.loose if share.bound or share.recall is not None else self.tight
         share.home[share.client] = share
 
     def leave(self, client: int) -> Share:

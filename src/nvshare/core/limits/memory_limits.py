@@ -1,15 +1,16 @@
 """The memory limits of a node: each fact about them goes to the group and the GPU that it is about.
 
-core.limits.groups says which limit a group has, core.limits.shared_limit how the processes of a group share it on one
-GPU. This file knows which of these shared limits a step has touched, and when the next question about budgets has to
-be answered."""
+core.limits.groups says which limit a group has, core.limits.claim_sharing which groups share one, and
+core.limits.shared_limit how processes share it on one GPU. This file knows which of these shared limits a step has
+touched, and when the next question about budgets has to be answered."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
 from nvshare.core.alarms import Alarms
 from nvshare.core.client import Client
+from nvshare.core.limits.claim_sharing import ClaimSharing
 from nvshare.core.limits.groups import Group, Groups
 from nvshare.core.limits.limit_members import Share
 from nvshare.core.limits.shared_limit import SharedLimit
@@ -23,6 +24,9 @@ class MemoryLimits:
         self, clients: dict[int, Client], settings: Settings, *, expects_pods: bool, is_paranoid: bool
     ) -> None:
         self.groups = Groups(expects_pods=expects_pods, is_claim_binding=settings.is_claim_binding)
+        self._sharing = ClaimSharing(self.groups.by_key, self._merged, self._capped)
+        self.note_merged: Callable[[SharedLimit, SharedLimit], None]
+        """Is told which shared limit has taken over which; core.live_shrink sets it."""
         self._clients = clients
         self._recall_ns = settings.recall_ns
         self._is_paranoid = is_paranoid
@@ -74,8 +78,10 @@ class MemoryLimits:
     # Clients.
 
     def joined(self, client: Client, claim: Claim) -> None:
-        shared = self.groups.shared_limit(client.group, claim.gpu, self._recall_ns)
-        cap = client.group.cap(client.own_limit)
+        shared = client.group.limits.get(claim.gpu)
+        if shared is None:
+            shared = client.group.limits[claim.gpu] = SharedLimit(claim.gpu, self._recall_ns)
+        cap = client.group.cap(client.own_limit, claim.gpu)
         # A client that was told that it has no limit acts as if it had none, whatever its budget is.
         budget = claim.budget if claim.limit else UNLIMITED
         shared.join(Share(client.id, budget=budget, used=claim.memory.used, limit_told=claim.limit, cap=cap))
@@ -92,7 +98,8 @@ class MemoryLimits:
             self.touched[shared] = None
             if not any(self._clients[member].group is client.group for member in shared.shares):
                 del client.group.limits[uuid]
-                if shared.shares:  # of another pod with the same claim: what this one had lowered is as it was
+                client.group.caps.pop(uuid, None)
+                if shared.shares:  # of another pod, whose limit is what it would be without this one
                     self._apply(self._clients[next(iter(shared.shares))].group)
         self.groups.forget_if_unused(client.group)
 
@@ -137,12 +144,26 @@ class MemoryLimits:
         members = dict.fromkeys(member for shared in group.limits.values() for member in shared.shares)
         for member in members:
             client = self._clients[member]
-            if client.group is group:  # pods with the same claim share its limit
+            if client.group is group:  # other pods may share its limit
                 _apply_annotations(client)
         self._apply(group)
 
+    # Pods that share.
+
     def _apply(self, group: Group) -> None:
-        self.touched.update(dict.fromkeys(self.groups.apply(group)))
+        self.touched.update(dict.fromkeys(self._sharing.apply(group)))
+
+    def _merged(self, stays: SharedLimit, ends: SharedLimit) -> None:
+        self.touched.pop(ends, None)
+        self.over.pop(ends, None)
+        self.alarms.set(ends, None)
+        self.note_merged(stays, ends)
+
+    def _capped(self, group: Group, uuid: str) -> None:
+        shared = group.limits[uuid]
+        for client in (self._clients[member] for member in shared.shares):
+            if client.group is group:
+                shared.set_cap(client.id, group.cap(client.own_limit, uuid))
 
 
 def _apply_annotations(client: Client) -> None:
@@ -150,7 +171,7 @@ def _apply_annotations(client: Client) -> None:
     group = client.group
     apply_ranks([client])
     for uuid in client.seats if group.is_listed else ():
-        group.limits[uuid].set_cap(client.id, group.cap(client.own_limit))
+        group.limits[uuid].set_cap(client.id, group.cap(client.own_limit, uuid))
 
 
 def apply_ranks(clients: Iterable[Client]) -> None:

@@ -52,7 +52,7 @@ class SharedLimit:
         self._now = self._settled_at = 0
         self._is_settling = False
         self.has_rung = False  # Only then may somebody be called silent: before, answers may not have been read yet.
-        self._left, self._round, self._is_round_on = MAX_PER_STEP, 0, False
+        self._left, self.round, self._is_round_on = MAX_PER_STEP, 0, False
         self._to_visit: dict[int, Share] = {}  # who may have to be told another limit
         self.questions = Questions()
         self._to_confirm: deque[Share] = deque()
@@ -107,7 +107,7 @@ class SharedLimit:
     def note_ask(self, now: int, client: int, ask: int, need: int) -> None:
         share = self.shares[client]
         self.members.note_life(now, share)
-        self.questions.add(Question(share, ask, need, now + LONGEST * self._recall_ns, self._round))
+        self.questions.add(Question(share, ask, need, now + LONGEST * self._recall_ns, self.round))
 
     def note_return(self, now: int, client: int, serial: int, budget: int, used: int) -> None:
         share = self.shares[client]
@@ -249,11 +249,11 @@ class SharedLimit:
         if members.loose or members.awaited:
             self._is_round_on = False
             return False
-        if question.round == self._round:
+        if question.round == self.round:
             self._is_round_on = False  # It began before the first question came, and so before all of them.
         if not self._is_round_on:
             self._is_round_on = True
-            self._round += 1
+            self.round += 1
             self._to_confirm = deque((*members.tight.values(), *members.confirming.values()))
         while self._to_confirm and self._left > 0:
             share = self._to_confirm.popleft()
@@ -263,7 +263,7 @@ class SharedLimit:
         if self._to_confirm or members.confirming:
             return False
         self._is_round_on = False
-        self._proof_round, self._proof_spare = self._round, self.limit - members.bound
+        self._proof_round, self._proof_spare = self.round, self.limit - members.bound
         return True
 
     # What is said.
