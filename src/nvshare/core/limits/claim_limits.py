@@ -36,9 +36,18 @@ class ClaimLimits:
         """On the GPU on which it is allowed most; None: it has no claim."""
         return max(self.by_gpu().values(), default=None)
 
+    def lower_than(self, limit: int) -> dict[str, int]:
+        """What it may have on the GPUs on which this limit is too high."""
+        return {gpu: claimed for gpu, claimed in self.by_gpu().items() if self.forbids(limit, claimed)}
+
     def forbids(self, limit: int, claimed: int) -> bool:
         """Whether a limit that somebody names is too high; 0 is no limit at all."""
         return self._is_binding and not 0 < limit <= claimed
+
+    def forbids_everywhere(self, limit: int) -> bool:
+        """True if a limit is too high on each GPU on which it has a claim."""
+        lower = self.lower_than(limit)
+        return bool(lower) and len(lower) == len(self.by_gpu())
 
     @property
     def priority(self) -> int | None:

@@ -203,8 +203,9 @@ class Groups:
         group = self.find(event.group, event.group)
         if group.annotation is not None:
             out.append(Refuse(f"{group.label} has an annotation, which counts; change that: kubectl annotate pod"))
-        elif event.limit is not None and group.claims.most and group.claims.forbids(event.limit, group.claims.most):
-            out.append(Refuse(f"the ResourceClaim of {group.label} allows {group.claims.most} bytes, and this is more"))
+        elif event.limit is not None and group.claims.forbids_everywhere(event.limit):
+            allowed = ", ".join(f"{most} bytes on GPU {gpu}" for gpu, most in group.claims.by_gpu().items())
+            out.append(Refuse(f"the ResourceClaims of {group.label} allow {allowed}, and this is more"))
         else:
             old = group.limit
             group.operator = event.limit

@@ -70,7 +70,15 @@ def _limit(node: Node, event: ev.LimitSet, names: Ids) -> str:
         return f"{group.label}: the operator's limit is removed; {now}."
     if not event.limit:
         return f"{group.label}: no limit."
-    return f"{group.label}: limit {_gib(event.limit)} on each GPU; {_use(node, group, names)}."
+    lower = _claims(group, event.limit, names)
+    return f"{group.label}: limit {_gib(event.limit)} on each GPU{lower}; {_use(node, group, names)}."
+
+
+def _claims(group: Group, limit: int, names: Ids) -> str:
+    """Where the pod's claims allow less."""
+    lower = group.claims.lower_than(limit)
+    told = ", ".join(f"{_gib(claimed)} on {names.gpu(gpu)}" for gpu, claimed in lower.items())
+    return f", but {told}, because its ResourceClaims allow no more there" if told else ""
 
 
 def _use(node: Node, group: Group, names: Ids) -> str:
@@ -81,7 +89,7 @@ def _use(node: Node, group: Group, names: Ids) -> str:
     if not used:
         return "it has no process now"
     told = ", ".join(f"{_gib(count)} on {names.gpu(gpu)}" for gpu, count in used.items())
-    if max(used.values()) <= group.limit:
+    if all(count <= group.limit_on(gpu) for gpu, count in used.items()):
         return f"it uses {told}"
     return (
         f"it uses {told}, which is more: what it has allocated stays, and new allocations are refused until it uses"

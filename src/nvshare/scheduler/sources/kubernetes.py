@@ -148,8 +148,7 @@ class Kubernetes:
             wanted = group.annotation
             if wanted is None:
                 continue
-            lower = {gpu: most for gpu, most in group.claims.by_gpu().items() if group.claims.forbids(wanted, most)}
-            if lower:
+            if lower := group.claims.lower_than(wanted):
                 in_force = ", ".join(f"{most} bytes on GPU {gpu}" for gpu, most in lower.items())
                 text = f"{MEMORY_LIMIT}={wanted} is more than the pod's ResourceClaims allow; in force: {in_force}"
                 self._report(group.key.removeprefix(POD_PREFIX), "LimitAboveClaim", text)
