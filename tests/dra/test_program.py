@@ -14,6 +14,7 @@ from dra.test_claims import config
 from dra.whole_driver import GIB, claim, command, driver, environment, files, flags
 from nvshare import claim_file
 from nvshare.dra.api import dra_pb2 as api
+from nvshare.plugin.served_gpus import DEVICE_PLUGIN, GpuServedError, ServedGpus
 from nvshare.simgpu.events import RECOVERED, inject_xid
 
 
@@ -131,6 +132,37 @@ def test_a_wrong_setting_is_one_line(place: Path, flag: str, code: int, why: str
         command(place, 1, flag), env=environment(place), capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, why in done.stderr) == (code, True), done.stderr
+
+
+def test_a_gpu_is_not_offered_by_the_device_plugin_as_well(place: Path) -> None:
+    plugin = ServedGpus(place / "operator/served", DEVICE_PLUGIN)
+
+    async def story() -> str:
+        async with FakeResourceApi() as server, driver(place, server):
+            uuid: str = server.devices()[0]["attributes"]["uuid"]["string"]
+            with pytest.raises(GpuServedError):
+                plugin.take([uuid])
+            return uuid
+
+    uuid = asyncio.run(story())
+    plugin.take([uuid])
+    line = _refusal(place)
+    plugin.release()
+    assert f"GPU {uuid} is offered by nvshare-device-plugin on this node; exclude the node from one" in line
+
+
+def test_without_the_directory_of_locks_it_offers_nothing(place: Path) -> None:
+    (place / "operator/served").touch()
+    assert "cannot check whether nvshare-device-plugin offers the same GPUs" in _refusal(place)
+
+
+def _refusal(place: Path) -> str:
+    """The last line that the driver writes before it ends with an error. It has not reached an API server by then."""
+    done = subprocess.run(
+        command(place, 1), env=environment(place), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    return done.stderr.splitlines()[-1]
 
 
 def test_outside_a_cluster_it_says_so(place: Path) -> None:

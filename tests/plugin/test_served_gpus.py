@@ -36,9 +36,18 @@ def test_two_instances_of_one_program_may_run_during_an_update(tmp_path: Path) -
     new.release()
 
 
-def test_without_the_directory_the_program_goes_on_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_the_directory_nothing_is_offered_and_the_error_names_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ServedGpus(tmp_path / "file", DEVICE_PLUGIN).take(["GPU-a"])
-    assert "Cannot check whether nvshare-dra-driver" in caplog.text
+    plugin = ServedGpus(tmp_path / "file", DEVICE_PLUGIN)
+    with pytest.raises(GpuServedError, match=r"cannot check whether nvshare-dra-driver offers.*file.*mount"):
+        plugin.take(["GPU-a"])
+
+
+def test_a_lock_that_cannot_be_taken_leaves_no_other_behind(tmp_path: Path) -> None:
+    (tmp_path / f"GPU-b.{DRA_DRIVER}").mkdir()
+    plugin = ServedGpus(tmp_path, DEVICE_PLUGIN)
+    with pytest.raises(GpuServedError, match="cannot check"):
+        plugin.take(["GPU-a", "GPU-b"])
+    driver = ServedGpus(tmp_path, DRA_DRIVER)
+    driver.take(["GPU-a"])
+    driver.release()

@@ -5,13 +5,10 @@ looks whether anybody holds the other program's. Locks end with the process. Two
 same time, as in a rolling update."""
 
 import fcntl
-import logging
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
-
-log = logging.getLogger(__name__)
 
 DEVICE_PLUGIN = "nvshare-device-plugin"
 DRA_DRIVER = "nvshare-dra-driver"
@@ -19,7 +16,7 @@ _OTHER = {DEVICE_PLUGIN: DRA_DRIVER, DRA_DRIVER: DEVICE_PLUGIN}
 
 
 class GpuServedError(RuntimeError):
-    """The other program offers this GPU; the text names the remedy."""
+    """The other program offers this GPU, or that is not known; the text names the remedy."""
 
 
 class ServedGpus:
@@ -31,13 +28,17 @@ class ServedGpus:
         self._held: list[IO[bytes]] = []
 
     def take(self, uuids: Iterable[str]) -> None:
-        """Raises GpuServedError. Without the directory nothing can be checked, and the log says so."""
+        """Raises GpuServedError, also if it cannot be checked: both programs would give out the same memory."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for uuid in uuids:
                 self._take(uuid)
         except OSError as error:
-            log.warning("Cannot check whether %s offers the same GPUs: %s", _OTHER[self._program], error)
+            self.release()
+            raise GpuServedError(
+                f"cannot check whether {_OTHER[self._program]} offers the same GPUs: {error}; mount {self._directory}"
+                " of the host, writable, at this path"
+            ) from error
 
     def _take(self, uuid: str) -> None:
         own = self._open(uuid, self._program)
