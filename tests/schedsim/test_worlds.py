@@ -14,6 +14,7 @@ from nvshare.client_machine.library import TurnState
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.gpu import Gpu
+from nvshare.core.limits.claim_sharing import ClaimSharing
 from nvshare.core.limits.limit_members import Share
 from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.model import GIB, MIB, SECOND
@@ -104,6 +105,13 @@ def test_a_core_that_gives_a_budget_twice_is_found_out(monkeypatch: pytest.Monke
     assert error is not None
     assert "believes in more budget" in str(error)
     assert f"seed {error.seed}, step {error.step}" in str(error)
+
+
+def test_a_core_whose_pods_do_not_share_a_claim_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClaimSharing, "_merge", lambda self, group, gpu: None)
+    error = broken(range(1, 20, 4), 600)
+    assert error is not None
+    assert "does not share" in str(error)
 
 
 def test_a_core_that_forgets_a_waiting_client_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import zlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -44,10 +45,11 @@ class Daemon:
         settings: Settings,
         *,
         cards: dict[str, int],
+        cluster: tuple[ev.Event, ...],
         processes: dict[int, Process],
         is_paranoid: bool,
     ) -> None:
-        """`processes` are all of the world, connected or not."""
+        """`processes` are all of the world, connected or not; `cluster` is what Kubernetes says, if there is one."""
         self.settings = settings
         self.node: Node | None = None
         """The core; None while the scheduler is away."""
@@ -61,6 +63,7 @@ class Daemon:
         self._timeline = timeline
         self._chance = chance
         self._cards = cards
+        self._cluster = cluster
         self._processes = processes
         self._is_paranoid = is_paranoid
         self._epoch = 0
@@ -81,9 +84,21 @@ class Daemon:
         settles_at = self._now + self.settings.settle_ns if self._epoch else None
         self._epoch += 1
         self._alarm.clear()
-        self.node = Node(self.settings, epoch=self._epoch, settles_at=settles_at, is_paranoid=self._is_paranoid)
+        self.node = Node(
+            self.settings,
+            epoch=self._epoch,
+            settles_at=settles_at,
+            expects_pods=bool(self._cluster),
+            is_paranoid=self._is_paranoid,
+        )
         for gpu, card in self._cards.items():
             self.tell(ev.GpuFound(gpu, card))
+        late = self._chance.choice([0, 5 * SECOND]) if self._cluster and self._epoch > 1 else 0
+        for event in self._cluster:  # The API server may be away for a while.
+            if late:
+                self._timeline.at(late, partial(self.tell, event))
+            else:
+                self.tell(event)
 
     def kill(self) -> None:
         self.node = None
@@ -141,6 +156,7 @@ class Daemon:
         if actions:
             laws.check_numbers(self.given, actions)
             laws.check_budgets(self.node, actions)
+            laws.check_claims(self.node, self._cards)
             laws.check_moves(self.node, actions)
             laws.check_gangs(self.node, actions)
         for part in (event, *actions):

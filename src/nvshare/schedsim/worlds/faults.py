@@ -147,7 +147,7 @@ def _hang_daemon(world: World) -> None:
 def _storm_limits(world: World) -> None:
     """Many changes of limits within a moment."""
     for _ in range(world.chance.randint(1, 20)):
-        group = world.chance.choice(["run/a", "run/b"])
+        group = world.chance.choice(world.groups)
         limit = world.chance.choice([None, 0, GIB, 3 * GIB, 8 * GIB])
         change = ev.LimitSet(group, limit)
         world.timeline.at(world.chance.randrange(20 * MILLISECOND), partial(world.daemon.tell, change))
@@ -197,7 +197,7 @@ def _set_quantum(world: World) -> None:
 
 def _pause(world: World) -> None:
     """A group or a GPU gets no turns for a while."""
-    group = world.chance.choice(["run/a", "run/b", None])
+    group = world.chance.choice([*world.groups, None])
     gpu = world.chance.choice(GPUS) if group is None else None
     world.daemon.tell(ev.PauseSet(True, group, gpu))
     resume = ev.PauseSet(False, group, gpu)
@@ -206,7 +206,7 @@ def _pause(world: World) -> None:
 
 def _give_order(world: World) -> None:
     """The operator changes ranks, or ends turns."""
-    group = world.chance.choice(["run/a", "run/b"])
+    group = world.chance.choice(world.groups)
     orders: list[ev.Event] = [
         ev.YieldAsked(gpu=world.chance.choice(GPUS)),
         ev.PolicySet(world.chance.choice(["fcfs", "fair", "priority"])),

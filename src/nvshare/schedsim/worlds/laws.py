@@ -3,8 +3,11 @@ libnvshare's client machine, or here.
 
 The core's own full check runs at each step besides (Node's `is_paranoid`)."""
 
+from collections.abc import Iterable
+
 from nvshare.client_machine.library import TurnState
 from nvshare.core import actions as ac
+from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.model import UNLIMITED
 from nvshare.core.node import Node
 from nvshare.schedsim.worlds.process import Process
@@ -27,6 +30,21 @@ def check_budgets(node: Node, actions: list[ac.Action]) -> None:
             if shared.limit and len(shared.shares) > 1:
                 total = sum(share.bound for share in shared.shares.values())
                 assert total <= shared.limit, f"budgets of {group.key} reach {total}, over {shared.limit}"
+
+
+def check_claims(node: Node, gpus: Iterable[str]) -> None:
+    """Pods that have a claim in common share a limit, and the limits of a GPU are not more than was claimed there."""
+    for gpu in gpus if node.prepared_claims else ():
+        limits: dict[SharedLimit, dict[str, int]] = {}
+        shared_by: dict[str, SharedLimit] = {}
+        for group in node.groups.values():
+            parts = group.claims.parts_on(gpu) if gpu in group.limits else {}
+            for label in parts:
+                shared = shared_by.setdefault(label, group.limits[gpu])
+                assert shared is group.limits[gpu], f"{group.key} does not share {label} on {gpu}"
+                limits.setdefault(shared, {}).update(parts)
+        for shared, claimed in limits.items():
+            assert 0 < shared.limit <= sum(claimed.values()), f"a limit of {shared.limit} for {claimed} on {gpu}"
 
 
 def check_moves(node: Node, actions: list[ac.Action]) -> None:

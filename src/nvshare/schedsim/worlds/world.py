@@ -21,6 +21,16 @@ LONG_QUANTUM_NS = 1200 * SECOND
 SLOW = 100
 """How much slower everything is in a slow world: hours pass, and waits last longer than an hour."""
 
+CLAIMS = {"c1": 8 * GIB, "c2": 2 * GIB, "c3": 4 * GIB}
+PODS = {"p1": ("c1",), "p2": ("c2",), "p3": ("c1", "c2"), "p4": ("c2", "c3")}
+"""Pods by UID, and their claims, in every fourth world."""
+
+
+def _cluster() -> tuple[ev.Event, ...]:
+    """What Kubernetes says. Each claim is for both GPUs."""
+    claims = [ev.ClaimPrepared(uid, uid, dict.fromkeys(GPUS, size)) for uid, size in CLAIMS.items()]
+    return (*claims, *(ev.PodChanged(uid, uid, claims=names) for uid, names in PODS.items()), ev.PodsListed())
+
 
 class World:
     """`play` lets it go on. What fails, and when, is chosen by schedsim.worlds.faults."""
@@ -34,6 +44,9 @@ class World:
         self.chance = Chance(seed)
         self.timeline = Timeline(SECOND)
         self.processes: dict[int, Process] = {}
+        self.pods = tuple(PODS) if seed % 4 == 1 else ()
+        self.groups = [f"pod/{uid}" for uid in self.pods] or ["run/a", "run/b"]
+        """Those that may have several processes."""
         self.pace = SLOW if self.chance.random() < 0.2 else 1
         self.settings = Settings(
             quantum=self._quantum_rule(),
@@ -44,6 +57,7 @@ class World:
             self.chance,
             self.settings,
             cards=dict.fromkeys(GPUS, CARD),
+            cluster=_cluster() if self.pods else (),
             processes=self.processes,
             is_paranoid=self.is_paranoid,
         )
@@ -84,7 +98,7 @@ class World:
         pid = self._last_pid
         gpus = self.chance.choice([[GPUS[0]], [GPUS[0]], [GPUS[1]], list(GPUS)])
         own_limit = self.chance.choice([0, 0, 4 * GIB])
-        process = Process(pid, self.chance.choice(["run/a", "run/b", f"run/{pid}"]), own_limit, gpus, self)
+        process = Process(pid, self.chance.choice([*self.groups, f"run/{pid}"]), own_limit, gpus, self)
         self.processes[pid] = process
         if self.chance.random() < 0.4:
             process.machine.use_collectives()  # With others of its group that do so it is a job.
@@ -162,5 +176,7 @@ class World:
         for process in processes:
             self.kill(process)
         assert not node.clients
+        for pod in self.pods:
+            self.daemon.tell(ev.PodRemoved(pod))
         assert all(group.is_ordered for group in node.groups.values()), "only what the operator said is kept"
         assert all(not gpu.turns.seats and not gpu.turns.queue.order for gpu in node.gpus.values())
