@@ -5,7 +5,7 @@
 Settings come from the DeviceClass, then from the claim, which overrides. Every error is one line that names the field,
 because it becomes an Event on the pod."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
@@ -75,8 +75,15 @@ class _Allocation(Record, frozen=True):
     devices: _Devices = _Devices()
 
 
+class _Consumer(Record, frozen=True):
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class _Status(Record, frozen=True):
     allocation: _Allocation | None = None
+    reservedFor: list[_Consumer] | None = None  # noqa: N815 - the API's own spelling
 
 
 class ResourceClaim(Record, frozen=True):
@@ -84,6 +91,11 @@ class ResourceClaim(Record, frozen=True):
 
     metadata: _Metadata
     status: _Status = _Status()
+
+    @property
+    def pods(self) -> dict[str, str]:
+        """The pods that use it: by UID, the name."""
+        return {user.uid: user.name for user in self.status.reservedFor or [] if user.resource == "pods"}
 
 
 _decode_claim = msgspec.json.Decoder(ResourceClaim).decode
@@ -140,6 +152,19 @@ def is_allocated_on(claim: ResourceClaim, node: str) -> bool:
     return allocation is not None and any(
         result.driver == DRIVER and result.pool == node for result in allocation.devices.results or []
     )
+
+
+def check_memory_mode(
+    claim: PreparedClaim, pods: Mapping[str, str], other: PreparedClaim, others: Iterable[str]
+) -> None:
+    """Raises ClaimError if two claims that one pod uses name different modes: a process has one. `pods` are those of
+    the claim, by UID; `others` the UIDs of the other's."""
+    common = [name for uid, name in pods.items() if uid in set(others)]
+    if common:
+        raise ClaimError(
+            f"{KIND}: memoryMode {claim.memory_mode} differs from {other.memory_mode} of claim {other.label}, which pod"
+            f" {common[0]} has too; all claims of a pod that set memoryMode must set the same"
+        )
 
 
 def _device(result: _Result, shared: SharedGpu, consumed_bytes: int) -> PreparedDevice:

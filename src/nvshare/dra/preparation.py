@@ -2,16 +2,20 @@
 
 Both may be repeated: kubelet asks again after an error, after its own restart and after the driver's. What is prepared
 is answered from the files, also while the API server is away. Requests about one claim wait for each other: kubelet
-gives up on a slow Prepare and sends Unprepare while it still runs."""
+gives up on a slow Prepare and sends Unprepare while it still runs.
+
+The claims of one pod may come in one request or in several, at the same time or later. So claims that set memoryMode
+are prepared one at a time, each compared with those that are prepared."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from nvshare.claim_file import PreparedClaim
-from nvshare.dra.claims import ClaimError, is_allocated_on, prepare, read_claim
+from nvshare.dra.claims import ClaimError, ResourceClaim, check_memory_mode, is_allocated_on, prepare, read_claim
 from nvshare.dra.devices import SharedGpu
 from nvshare.dra.prepared_claims import PreparedClaims
 from nvshare.kube.client import Api, ApiError
@@ -44,6 +48,7 @@ class Preparation:
         self._install = install
         self._changed = changed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._modes = asyncio.Lock()
 
     async def prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim | str:
         """The prepared claim, or why it cannot be prepared."""
@@ -60,12 +65,23 @@ class Preparation:
 
     async def _prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
         self._install()
-        content = await self._api.request("GET", _path(namespace, name), {})
-        claim = prepare(read_claim(content), uid=uid, node=self._node, gpus=self._gpus)
-        self.store.add(claim)
+        found = await self._read(namespace, name)
+        claim = prepare(found, uid=uid, node=self._node, gpus=self._gpus)
+        async with self._modes if claim.memory_mode is not None else contextlib.nullcontext():
+            await self._check_memory_mode(claim, found.pods)
+            self.store.add(claim)
         log.info("Prepared claim %s (%s): %s", claim.label, uid, _limits(claim))
         self._changed()
         return claim
+
+    async def _check_memory_mode(self, claim: PreparedClaim, pods: Mapping[str, str]) -> None:
+        """Raises ClaimError if a pod of the claim has a claim with another mode."""
+        if claim.memory_mode is None:
+            return
+        for other in self.store.all().values():
+            if other.memory_mode not in (None, claim.memory_mode):
+                others = await self._read_if_there(other)
+                check_memory_mode(claim, pods, other, others.pods if others else ())
 
     async def unprepare(self, uid: str) -> str:
         """Empty, or why it failed."""
@@ -106,13 +122,20 @@ class Preparation:
         return True
 
     async def _is_gone(self, claim: PreparedClaim) -> bool:
+        found = await self._read_if_there(claim)
+        return found is None or not is_allocated_on(found, self._node)
+
+    async def _read_if_there(self, claim: PreparedClaim) -> ResourceClaim | None:
         try:
-            found = read_claim(await self._api.request("GET", _path(claim.namespace, claim.name), {}))
+            found = await self._read(claim.namespace, claim.name)
         except ApiError as error:
             if error.status == _NOT_FOUND:
-                return True
+                return None
             raise
-        return found.metadata.uid != claim.uid or not is_allocated_on(found, self._node)
+        return found if found.metadata.uid == claim.uid else None
+
+    async def _read(self, namespace: str, name: str) -> ResourceClaim:
+        return read_claim(await self._api.request("GET", _path(namespace, name), {}))
 
     def _lock(self, uid: str) -> asyncio.Lock:
         return self._locks.setdefault(uid, asyncio.Lock())
