@@ -30,10 +30,10 @@ def flags(place: Path, *more: str) -> list[str]:
     return [*(f"{flag}={place / name}" for flag, name in ways.items()), "--node-name=node-1", *more]
 
 
-def environment(place: Path) -> dict[str, str]:
+def environment(place: Path, **gpus: Any) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NVSHARE_")}
-    made = SimGpu().with_values(directory=str(place / "sim"), gpus=2, memory=16 * GIB).environment(kept)
-    return made | {"PYTHONPATH": str(SOURCES)}
+    values = {"directory": str(place / "sim"), "gpus": 2, "memory": 16 * GIB} | gpus
+    return SimGpu().with_values(**values).environment(kept) | {"PYTHONPATH": str(SOURCES)}
 
 
 def command(place: Path, port: int, *more: str) -> list[str]:
@@ -41,9 +41,10 @@ def command(place: Path, port: int, *more: str) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def driver(place: Path, server: FakeResourceApi, *more: str) -> AsyncIterator[FakeKubelet]:
+async def driver(place: Path, server: FakeResourceApi, *more: str, **gpus: Any) -> AsyncIterator[FakeKubelet]:
+    """The driver with these flags; `gpus` are settings of the simulated GPUs."""
     program = await asyncio.create_subprocess_exec(
-        *command(place, server.port, *more), env=environment(place), stderr=asyncio.subprocess.PIPE
+        *command(place, server.port, *more), env=environment(place, **gpus), stderr=asyncio.subprocess.PIPE
     )
     kubelet = FakeKubelet(place / "registry")
     instance = [flag.partition("=")[2] for flag in more if flag.startswith("--instance=")]
