@@ -39,6 +39,7 @@ fi
 "$cluster/build-kubernetes.sh" || fail "Kubernetes cannot be built (or set NVSHARE_E2E=skip)"
 "$cluster/build-runtime.sh" || fail "containerd and etcd cannot be built (or set NVSHARE_E2E=skip)"
 "$cluster/build-helm.sh" || fail "helm cannot be built (or set NVSHARE_E2E=skip)"
+"$cluster/fetch-kubelet-api.sh" || fail "kubelet's API cannot be fetched (or set NVSHARE_E2E=skip)"
 "$cluster/fetch-kueue.sh" || fail "Kueue's types cannot be fetched (or set NVSHARE_E2E=skip)"
 "$CLUSTER_TOOLS/helm" lint --quiet "$root/deploy/chart" || fail "the chart does not pass helm lint"
 "$python" "$root/deploy/render.py" --check || fail "the rendered manifests are stale"

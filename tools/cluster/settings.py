@@ -33,6 +33,8 @@ HAS_SHARED_CLAIMS = KUBERNETES_MINOR >= 36 or "DRAConsumableCapacity=true" in FE
 """Whether the cluster has what the DRA driver needs."""
 KUEUE_TYPES = Path(_SHELL["KUEUE_TYPES"])
 """Kueue's CustomResourceDefinitions, and the Go source of its configuration."""
+KUBELET_API = Path(_SHELL["KUBELET_API"])
+"""The .proto files of kubelet's API for plugins, as the release has them."""
 LOGS = RUN / "logs"
 PKI = RUN / "pki"
 KUBECONFIG = PKI / "admin.kubeconfig"
