@@ -26,7 +26,7 @@ ANOTHER_NODE = "another-node"
 CDI = Path("/var/run/cdi")
 CLAIMS = Path("/run/nvshare-operator/claims")
 MANIFESTS = ROOT / "deploy" / "manifests"
-_REGISTRY = KUBELET_ROOT / "plugins_registry"
+REGISTRY = KUBELET_ROOT / "plugins_registry"
 _SIMULATED = CDI / "simulated-gpus.json"
 
 
@@ -58,9 +58,22 @@ def driver_pid() -> int:
 
 def sockets() -> tuple[int, int]:
     """How many sockets drivers have: their own, and those by which kubelet finds them."""
-    folders = (KUBELET_ROOT / "plugins" / "gpu.nvshare.com").glob("dra*.sock"), _REGISTRY.glob("gpu.nvshare.com*")
+    folders = (KUBELET_ROOT / "plugins" / "gpu.nvshare.com").glob("dra*.sock"), REGISTRY.glob("gpu.nvshare.com*")
     own, registered = (len(list(found)) for found in folders)
     return own, registered
+
+
+@contextlib.contextmanager
+def driver_settings(**environment: str) -> Iterator[None]:
+    """The driver with other settings; those of the manifest again after the block."""
+    daemonset = ("-n", SYSTEM, "daemonset/nvshare-dra-driver")
+    kubectl("set", "env", *daemonset, *(f"{name}={value}" for name, value in environment.items()))
+    try:
+        kubectl("rollout", "status", *daemonset, "--timeout=120s")
+        yield
+    finally:
+        kubectl("apply", "-f", str(MANIFESTS / "dra" / "dra-driver.yaml"))
+        kubectl("rollout", "status", *daemonset, "--timeout=120s")
 
 
 def as_driver(*args: str, item: dict[str, Any] | None = None) -> str:
@@ -137,11 +150,16 @@ def uuid_of(device: dict[str, Any]) -> str:
     return str(device["attributes"]["uuid"]["string"])
 
 
-def claim(name: str, memory: str | None = "8Gi", *, count: int = 1, **parameters: object) -> dict[str, Any]:
-    """A ResourceClaim; parameters are those of NvshareConfig."""
+def claim(
+    name: str, memory: str | None = "8Gi", *, count: int = 1, gpu: str = "", **parameters: object
+) -> dict[str, Any]:
+    """A ResourceClaim, on one GPU if its UUID is given; parameters are those of NvshareConfig."""
     request: dict[str, Any] = {"deviceClassName": "gpu.nvshare.com", "count": count}
     if memory:
         request["capacity"] = {"requests": {"memory": memory}}
+    if gpu:
+        same = f'device.attributes["gpu.nvshare.com"].uuid == "{gpu}"'
+        request["selectors"] = [{"cel": {"expression": same}}]
     spec: dict[str, Any] = {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
     if parameters:
         config = {"apiVersion": "gpu.nvshare.com/v1alpha1", "kind": "NvshareConfig", **parameters}

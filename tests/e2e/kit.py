@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -155,6 +157,14 @@ def wait_for_log(pattern: str, seconds: float = 60, since: int = 0) -> str:
 def control(*args: str) -> str:
     """nvsharectl in the scheduler's pod."""
     return kubectl("exec", "-n", SYSTEM, system_pod("scheduler"), "--", "nvsharectl", *args)
+
+
+def kubectl_nvshare(*args: str) -> str:
+    """`kubectl nvshare`, found by kubectl itself on the PATH as its plugin."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "KUBECTL": str(BIN / "kubectl"), "KUBECONFIG": str(KUBECONFIG)}
+    command = [str(BIN / "kubectl"), "nvshare", *args]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def status() -> dict[str, Any]:

@@ -1,9 +1,6 @@
 """Scenarios 1 to 4 of docs/kubernetes.md: limits by annotation on a real cluster."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.kit import (
-    BIN,
     GIB,
-    KUBECONFIG,
     LIMIT,
     NODE,
     SYSTEM,
@@ -24,6 +19,7 @@ from e2e.kit import (
     events_on,
     execute,
     kubectl,
+    kubectl_nvshare,
     metrics,
     pod,
     pods,
@@ -167,19 +163,14 @@ def test_two_containers_of_a_pod_share_its_limit_on_each_gpu() -> None:
 
 
 def test_kubectl_nvshare_shows_the_node_and_limits_a_pod() -> None:
-    def plugin(*args: str) -> str:
-        command = [sys.executable, "-m", "nvshare.cli.ctl.kubectl_nvshare", f"--kubeconfig={KUBECONFIG}", *args]
-        environment = os.environ | {"KUBECTL": str(BIN / "kubectl")}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
-
     with pods(pod("seen", "workload", "serve")):
         wait_until(lambda: len(clients()) == 1, "the process registers")
-        assert plugin("limit", "seen", "1Gi") == "pod/seen annotated\n"
+        assert kubectl_nvshare("limit", "seen", "1Gi") == "pod/seen annotated\n"
         wait_until(lambda: clients()[0]["limit_bytes"] == GIB, "the limit reaches the process")
-        table = plugin("status")
+        table = kubectl_nvshare("status")
         assert NODE in table
         assert re.search(r"default/seen .* workload .* 1\.00Gi", table), table
-        plugin("limit", "seen", "none")
+        kubectl_nvshare("limit", "seen", "none")
         wait_until(lambda: clients()[0]["limit_bytes"] == 0, "the limit is gone")
 
 

@@ -1,5 +1,6 @@
 """The DRA driver in trouble: restarts, outages, upgrades, faults, what is left behind, what is forbidden."""
 
+import json
 import os
 import signal
 import time
@@ -8,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from e2e.directory_events import recorded
 from e2e.dra import (
     ANOTHER_NODE,
     CLAIMS,
     MANIFESTS,
+    REGISTRY,
     allocated,
     as_driver,
     claim,
@@ -108,14 +111,16 @@ def _kill_driver() -> None:
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the driver is killed", 60)
 
 
-def test_an_upgrade_runs_two_drivers_and_the_devices_never_vanish() -> None:
+def test_an_upgrade_runs_two_drivers_at_the_same_time_and_the_devices_never_vanish() -> None:
     restart = ("rollout", "restart", "-n", SYSTEM, "daemonset/nvshare-dra-driver")
     with (
+        recorded(REGISTRY) as changes,
         claims(claim("before", "4Gi"), claim("meanwhile", "4Gi")),
         pods(claiming("computes", "workload", "serve", claims=("before",))),
     ):
         wait_until(lambda: has_clients(1), "the process registers")
         old = system_pod("dra-driver")
+        (old_socket,) = (path.name for path in REGISTRY.glob("gpu.nvshare.com*"))
         kubectl(*restart)
         apply(claiming("comes-meanwhile", claims=("meanwhile",)))
         deadline = time.monotonic() + 90
@@ -124,6 +129,9 @@ def test_an_upgrade_runs_two_drivers_and_the_devices_never_vanish() -> None:
             assert time.monotonic() < deadline, "the upgrade does not end"
         wait_until(lambda: phase("comes-meanwhile") == "Running", "the pod that came meanwhile runs", 60)
         wait_until(lambda: sockets() == (1, 1), f"the old driver's sockets are gone: {sockets()}", 60)
+        (new_socket,) = (path.name for path in REGISTRY.glob("gpu.nvshare.com*"))
+        # Both served kubelet at the same time: the new one's socket came before the old one's went.
+        assert changes() == [("+", new_socket), ("-", old_socket)]
         assert len(devices()) == 2
         assert execute("computes", "workload", "ask", "alloc", "1Gi") == "Success (0)\n"
 
@@ -151,6 +159,30 @@ def test_a_gpu_fault_taints_it_and_new_claims_go_elsewhere() -> None:
 
 def _tainted() -> list[str]:
     return [device["name"] for device in devices() if device.get("taints")]
+
+
+def test_a_gpu_fault_is_seen_in_the_status_of_a_pod_that_runs_on_it() -> None:
+    gpu = uuid_of(devices()[0])
+    with claims(claim("mine", "4Gi", gpu=gpu)), pods(claiming("computes", "workload", "serve", claims=("mine",))):
+        wait_until(lambda: _health("computes") == [("claim:mine", "Healthy", "")], "kubelet knows the GPU's health", 60)
+        inject_xid(gpu, 79, directory=SIM_DIR / "state")
+        try:
+            faulty = [("claim:mine", "Unhealthy", "XID error 79")]
+            wait_until(lambda: _health("computes") == faulty, "the pod's status says what is wrong with its GPU", 60)
+        finally:
+            inject_xid(gpu, RECOVERED, directory=SIM_DIR / "state")
+        wait_until(lambda: _health("computes") == [("claim:mine", "Healthy", "")], "it is healthy again", 60)
+        assert phase("computes") == "Running"
+
+
+def _health(name: str) -> list[tuple[str, str, str]]:
+    """allocatedResourcesStatus of a pod: the claim, its GPU's health and what is said about it."""
+    text = kubectl("get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].allocatedResourcesStatus}")
+    return [
+        (claim["name"], resource["health"], resource.get("message", ""))
+        for claim in json.loads(text or "[]")
+        for resource in claim["resources"]
+    ]
 
 
 def test_a_driver_may_not_write_slices_of_another_node() -> None:
