@@ -6,13 +6,16 @@ answered meanwhile, however slow the machine is.
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 import pytest
 
+from libnvshare.conftest import own_socket
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import FUTEX, OUT_OF_MEMORY, Program, Programs
+from nvshare.simgpu.config import SimGpu
 from nvshare.wire.messages import Contended, DropLock, LockOk, LockReleased, Message, ReqLock, UpdateLimit
 from support.waiting import wait_until
 
@@ -112,3 +115,38 @@ def test_a_lock_is_dropped_and_limits_are_answered_while_the_helper_waits_in_the
         peer.send(LockOk(0, False, 2))
         assert program.answer()[0] == "0"
         assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
+
+
+@pytest.fixture
+def on_two_cards(tmp_path: Path) -> Iterator[Programs]:
+    directory = tmp_path / "gpus"
+    directory.mkdir()
+    cards = SimGpu().with_values(directory=str(directory), gpus=2, memory="16Gi", scale=0.01)
+    with Programs(tmp_path, {**cards.environment({}), **own_socket(tmp_path)}) as started:
+        yield started
+
+
+def test_other_threads_do_not_wait_for_a_helper_that_waits_in_the_driver(
+    on_two_cards: Programs, scheduler: FakeScheduler, tmp_path: Path
+) -> None:
+    """In other contexts than the one that is locked: streams and contexts are made and destroyed, and work goes to the other GPU, past
+    the ends of several windows."""
+    with Load(tmp_path) as load:
+        program, peer = start_holding(on_two_cards, scheduler, load)
+        program.do("init 1")
+        program.say("spin 1 1")
+        assert peer.expect(ReqLock).gpu == 1
+        peer.send(LockOk(1, False, 2), Contended(0, True))
+        assert program.answer()[0] == "0"
+        load.begin(program)
+        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+        assert program.ask("spin 1 3000")[0] == "0"
+        for gpu in (0, 1):
+            (context,) = program.do(f"init {gpu}")
+            (stream,) = program.do("stream 1")
+            program.do(f"streamdestroy {stream}")
+            program.do(f"destroy {context}")
+        peer.settle(UpdateLimit(0, LIMIT))
+        assert helper_waits(program), "it all happened while the driver was busy"
+        load.end(program)
+        program.do("flag 1")

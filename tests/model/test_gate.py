@@ -56,6 +56,12 @@ BROKEN = {
         "    (void)was_closed;\n" + CLEARED,
         "close 1 2 3",
     ),
+    "a drain that believes what an earlier one found": (
+        "drain.c",
+        "attempts[gpu->index]++;",
+        "attempts[gpu->index] = 1;",
+        "close 1 2 3",
+    ),
     "no look at the word of the stream's own GPU": (
         "enter.c",
         SEVERAL,

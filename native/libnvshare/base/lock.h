@@ -10,18 +10,18 @@
  * |         |                    |                  | scheduler                        |                                   |
  * | POOLS   | pools_lock         | memory/pools.c   | the table of memory pools        | SHARD, ACCOUNT, WAKE              |
  * | STREAMS | nvs_streams_lock   | gate/streams.c   | streams, contexts, drain events, | ACCOUNT, WAKE                     |
- * |         |                    |                  | frees in stream order, the begin |                                   |
- * |         |                    |                  | and end of captures              |                                   |
+ * |         |                    |                  | frees in stream order, the list  |                                   |
+ * |         |                    |                  | of driver calls under way        |                                   |
  * | SHARD   | shard.lock (16)    | memory/memory.c  | one part of the ledger           | ACCOUNT, WAKE                     |
  * | GRAPHS  | graphs_lock        | mover/graphs.c   | what instances of graphs use     | none                              |
  * | ACCOUNT | account_lock       | gpu.h, per GPU   | the GPU's account                | WAKE                              |
  * | ASK     | ask_lock           | helper/asks.c    | the questions about budget       | none                              |
  * | WAKE    | wake_lock          | helper/wake.c    | the socket pair of the wake-up   | none                              |
  *
- * - The driver is called while SETUP, POOLS or STREAMS is held, never while another one is. A thread that is inside a
- *   gate (gate/enter.h) holds none of them.
- * - The helper does not wait for POOLS or STREAMS, because the driver is called under them and may be slow: it tries and
- *   looks again later (nvs_pools_try_refresh, nvs_pools_have_slack, helper/drains.c).
+ * - The driver is called while SETUP or POOLS is held, never while another one is. A thread that is inside a gate (gate/enter.h)
+ *   holds neither. Instead of holding STREAMS a call is listed (gate/calls.h).
+ * - The helper does not wait for POOLS, because the driver is called under it and may be slow: it tries and looks again later
+ *   (nvs_pools_try_refresh, nvs_pools_have_slack).
  * - SESSION is the helper's, which gives it back while it is in the driver (helper/deputy.c). No thread of the program takes it.
  * - No thread waits for the helper while it holds a lock: an allocation from a pool releases POOLS before it asks for budget.
  * - After a fork, nvs_process_forked resets every lock, because the thread that held it does not exist in the child. The locks of

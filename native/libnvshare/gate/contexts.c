@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 
+#include "gate/calls.h"
 #include "gate/drain.h"
 #include "gate/enter.h"
 #include "gate/frees.h"
@@ -10,7 +11,6 @@
 #include "memory/memory.h"
 
 enum { MOST_CONTEXTS = 1024 };
-#define USE_LOOK_NS 20000
 
 static struct known_context {
     CUcontext context;
@@ -19,9 +19,8 @@ static struct known_context {
     uint32_t doubts; /* how many calls are under way that may destroy it */
 } contexts[MOST_CONTEXTS];
 static int context_count;
-/* The helper calls the driver in this context. Stored under the lock; the thread that has forgotten a context under the lock, or has
- * put it in doubt, waits until it is another one. In the other order the context could be destroyed under the helper's call. */
-static _Atomic(CUcontext) in_use;
+/* The helper calls the driver in the context that it was given by nvs_context_use. */
+static struct nvs_call helpers_use;
 
 static struct known_context *find(CUcontext context)
 {
@@ -56,42 +55,49 @@ static bool is_primary(CUcontext context, int gpu)
     return primary == context;
 }
 
-static struct known_context *learn(CUcontext context)
+/* Another thread may have learned of it while the driver was asked. */
+static struct known_context *add(const struct known_context *made)
 {
-    struct known_context *known = find(context);
-    if (known || !context)
+    struct known_context *known = find(made->context);
+    if (known || context_count == MOST_CONTEXTS)
         return known;
-    struct nvs_gpu *gpu = context_count < MOST_CONTEXTS ? ask_driver(context) : NULL;
-    if (!gpu)
-        return NULL;
     known = &contexts[context_count++];
-    *known = (struct known_context){.context = context, .gpu = gpu, .is_primary = is_primary(context, gpu->index)};
-    atomic_fetch_add(&gpu->contexts, 1);
+    *known = *made;
+    atomic_fetch_add(&known->gpu->contexts, 1);
     if (context_count > 1 || nvs_gpu_count > 1)
         nvs_enter_by_context();
-    nvs_memory_changed(gpu);
+    nvs_memory_changed(known->gpu);
     return known;
 }
 
 struct nvs_gpu *nvs_context_gpu(CUcontext context)
 {
-    struct known_context *known = learn(context);
-    return known ? known->gpu : NULL;
+    nvs_lock_take(&nvs_streams_lock);
+    struct known_context *known = find(context);
+    struct nvs_gpu *gpu = known ? known->gpu : NULL;
+    nvs_lock_give(&nvs_streams_lock);
+    if (gpu || !context || !(gpu = ask_driver(context)))
+        return gpu;
+    struct known_context made = {.context = context, .gpu = gpu, .is_primary = is_primary(context, gpu->index)};
+    nvs_lock_take(&nvs_streams_lock);
+    known = add(&made);
+    nvs_lock_give(&nvs_streams_lock);
+    return known ? gpu : NULL;
 }
 
-enum nvs_context_state nvs_context_state(CUcontext context)
+struct nvs_context_life nvs_context_life(CUcontext context)
 {
     struct known_context *known = find(context);
+    if (!known)
+        return (struct nvs_context_life){NVS_CONTEXT_GONE, -1};
+    return (struct nvs_context_life){known->doubts ? NVS_CONTEXT_IN_DOUBT : NVS_CONTEXT_ALIVE, known->is_primary ? known->gpu->index : -1};
+}
+
+bool nvs_context_goes_on(const struct nvs_context_life *life)
+{
     unsigned flags;
     int active = 0;
-    if (!known)
-        return NVS_CONTEXT_GONE;
-    if (known->doubts)
-        return NVS_CONTEXT_IN_DOUBT;
-    if (!known->is_primary)
-        return NVS_CONTEXT_ALIVE;
-    bool is_active = nvs_real.cuDevicePrimaryCtxGetState(known->gpu->index, &flags, &active) == CUDA_SUCCESS && active;
-    return is_active ? NVS_CONTEXT_ALIVE : NVS_CONTEXT_GONE;
+    return life->primary_of < 0 || (nvs_real.cuDevicePrimaryCtxGetState(life->primary_of, &flags, &active) == CUDA_SUCCESS && active);
 }
 
 CUcontext nvs_context_primary(int gpu)
@@ -105,27 +111,17 @@ CUcontext nvs_context_primary(int gpu)
     return found;
 }
 
-void nvs_context_seen(CUcontext context)
-{
-    nvs_lock_take(&nvs_streams_lock);
-    learn(context);
-    nvs_lock_give(&nvs_streams_lock);
-}
-
-static void wait_until_unused(CUcontext context)
-{
-    while (atomic_load(&in_use) == context && context)
-        nvs_sleep_ns(USE_LOOK_NS);
-}
+void nvs_context_seen(CUcontext context) { nvs_context_gpu(context); }
 
 void nvs_context_may_end(CUcontext context)
 {
     nvs_lock_take(&nvs_streams_lock);
     struct known_context *known = find(context);
-    if (known)
+    if (known) {
         known->doubts++;
+        nvs_calls_await_context(context);
+    }
     nvs_lock_give(&nvs_streams_lock);
-    wait_until_unused(context);
 }
 
 void nvs_context_lives_on(CUcontext context)
@@ -137,20 +133,30 @@ void nvs_context_lives_on(CUcontext context)
     nvs_lock_give(&nvs_streams_lock);
 }
 
+static void forget(CUcontext context)
+{
+    struct known_context *known = find(context);
+    if (!known)
+        return; /* another thread has forgotten it meanwhile */
+    nvs_streams_forget_context(context);
+    nvs_drain_forget_context(context);
+    nvs_frees_forget_context(context);
+    atomic_fetch_sub(&known->gpu->contexts, 1);
+    nvs_memory_changed(known->gpu);
+    *known = contexts[--context_count];
+}
+
+/* In doubt until no call uses it, so that the helper begins none. */
 void nvs_context_gone(CUcontext context)
 {
     nvs_lock_take(&nvs_streams_lock);
     struct known_context *known = find(context);
     if (known) {
-        nvs_streams_forget_context(context);
-        nvs_drain_forget_context(context);
-        nvs_frees_forget_context(context);
-        atomic_fetch_sub(&known->gpu->contexts, 1);
-        nvs_memory_changed(known->gpu);
-        *known = contexts[--context_count];
+        known->doubts++;
+        nvs_calls_await_context(context);
+        forget(context);
     }
     nvs_lock_give(&nvs_streams_lock);
-    wait_until_unused(context);
 }
 
 enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *context)
@@ -158,24 +164,32 @@ enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *conte
     enum nvs_context_use use = NVS_CONTEXT_NONE;
     if (!nvs_lock_try(&nvs_streams_lock))
         return NVS_CONTEXT_BUSY;
-    for (int i = 0; i < context_count && use != NVS_CONTEXT_USED; i++) {
-        enum nvs_context_state state = contexts[i].gpu == gpu ? nvs_context_state(contexts[i].context) : NVS_CONTEXT_GONE;
-        if (state == NVS_CONTEXT_ALIVE) {
-            *context = contexts[i].context;
-            atomic_store(&in_use, *context);
-            use = NVS_CONTEXT_USED;
-        } else if (state == NVS_CONTEXT_IN_DOUBT) {
+    for (int i = 0; i < context_count; i++) {
+        struct nvs_context_life life = nvs_context_life(contexts[i].context);
+        if (contexts[i].gpu != gpu)
+            continue;
+        if (life.state == NVS_CONTEXT_IN_DOUBT) {
             use = NVS_CONTEXT_BUSY;
+            continue;
         }
+        helpers_use = (struct nvs_call){.context = *context = contexts[i].context};
+        nvs_call_begin(&helpers_use);
+        if (nvs_context_goes_on(&life))
+            return NVS_CONTEXT_USED;
+        nvs_call_end(&helpers_use);
     }
     nvs_lock_give(&nvs_streams_lock);
     return use;
 }
 
-void nvs_context_use_end(void) { atomic_store(&in_use, NULL); }
+void nvs_context_use_end(void)
+{
+    nvs_call_end(&helpers_use);
+    nvs_lock_give(&nvs_streams_lock);
+}
 
 void nvs_contexts_forked(void)
 {
     context_count = 0;
-    atomic_store(&in_use, NULL);
+    nvs_calls_forked();
 }

@@ -17,6 +17,8 @@ void nvs_context_may_end(CUcontext context);
 void nvs_context_lives_on(CUcontext context);
 /* The GPU's primary context if it is known, or NULL. Takes the lock itself. */
 CUcontext nvs_context_primary(int gpu);
+/* The GPU of the context, which is known after it. NULL if the driver does not know the context. Takes the lock itself. */
+struct nvs_gpu *nvs_context_gpu(CUcontext context);
 
 /* A context of the GPU to call the driver in, without the lock: until nvs_context_use_end no context is destroyed by a call through
  * us. For the helper only, which never waits for the lock. */
@@ -25,12 +27,16 @@ enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *conte
 void nvs_context_use_end(void);
 
 /* With the lock held. */
-/* The GPU of the context; the context is known after it. NULL if the driver does not know it. */
-struct nvs_gpu *nvs_context_gpu(CUcontext context);
-/* Whether the context can be used: a primary context may have been reset by a call that did not come through us. IN_DOUBT
- * (nvs_context_may_end): a thread that the program lets use the context may use it; everybody else asks again later. */
+/* Whether the context can be used. IN_DOUBT (nvs_context_may_end): a thread that the program lets use the context may use it; everybody
+ * else asks again later. */
 enum nvs_context_state { NVS_CONTEXT_GONE, NVS_CONTEXT_ALIVE, NVS_CONTEXT_IN_DOUBT };
-enum nvs_context_state nvs_context_state(CUcontext context);
+struct nvs_context_life {
+    enum nvs_context_state state;
+    int primary_of; /* the GPU whose primary context it is; -1: it is none */
+};
+struct nvs_context_life nvs_context_life(CUcontext context);
+/* Without the lock: a primary context may have been reset by a call that did not come through us. Asks the driver. */
+bool nvs_context_goes_on(const struct nvs_context_life *life);
 void nvs_contexts_forked(void);
 
 #endif

@@ -12,82 +12,93 @@
 enum { FIRST_ROOM = 256 };
 #define LOOK_NS NVS_MS
 
-/* Events of streams that were destroyed or began to capture. Those that have finished are removed before the table grows, so it is
- * never more than twice as big as the number of such streams that have had work under way at the same time. */
+/* Events of streams that were destroyed or began to capture. Those that have finished are removed before there are more than `room`, so
+ * there are never more than twice as many as such streams have had work under way at the same time. */
 static struct kept_event {
+    struct kept_event *next, *before;
     CUevent event;
     CUcontext context;
     struct nvs_gpu *gpu;
+    bool is_asked; /* by a thread that calls the driver: nobody else asks about it, and it stays */
 } *kept;
-static int kept_count, kept_room;
+static int kept_count, room = FIRST_ROOM;
 static uint32_t attempts[NVS_MAX_GPUS];
 /* Bit g: GPU g must drain and cannot while something captures. Read without the lock in hooks/capture.c as a hint: a stale value
  * lets one more capture begin, or holds one off for at most 50 ms. */
 static _Atomic uint64_t waits_for_captures;
 
-/* Removes the events that have finished, of one GPU, or of all if it is NULL; false if one is left. */
-static bool kept_finished(const struct nvs_gpu *gpu)
+static void add_kept(struct kept_event *made)
 {
-    bool all = true;
-    for (int i = 0; i < kept_count;) {
-        if (gpu && kept[i].gpu != gpu) {
-            i++;
-            continue;
-        }
-        enum nvs_context_state state = nvs_context_state(kept[i].context);
-        if (state == NVS_CONTEXT_GONE) {
-            kept[i] = kept[--kept_count];
-        } else if (state == NVS_CONTEXT_ALIVE && nvs_event_is_finished(kept[i].event)) {
-            nvs_real.cuEventDestroy_v2(kept[i].event);
-            kept[i] = kept[--kept_count];
-        } else {
-            all = false;
-            i++;
-        }
-    }
-    return all;
+    made->next = kept;
+    if (kept)
+        kept->before = made;
+    kept = made;
+    kept_count++;
 }
 
-static bool make_room(void)
+static struct kept_event *remove_kept(struct kept_event *gone)
 {
-    if (kept_count < kept_room)
-        return true;
-    kept_finished(NULL);
-    if (kept_count < kept_room / 2)
-        return true;
-    int room = kept_room ? 2 * kept_room : FIRST_ROOM;
-    struct kept_event *grown = realloc(kept, (size_t)room * sizeof *kept);
-    if (!grown)
-        return kept_count < kept_room;
-    kept = grown;
-    kept_room = room;
-    return true;
+    struct kept_event *next = gone->next;
+    if (gone->before)
+        gone->before->next = next;
+    else
+        kept = next;
+    if (next)
+        next->before = gone->before;
+    free(gone);
+    kept_count--;
+    return next;
+}
+
+/* Removes the events that have finished, of one GPU, or of all if it is NULL. */
+static void ask_kept(const struct nvs_gpu *gpu)
+{
+    for (struct kept_event *at = kept; at;) {
+        bool is_meant = (!gpu || at->gpu == gpu) && !at->is_asked && nvs_context_life(at->context).state != NVS_CONTEXT_IN_DOUBT;
+        at->is_asked = at->is_asked || is_meant;
+        bool is_over = is_meant && nvs_event_look(at->context, 0, at->event, true) != NVS_EVENT_UNFINISHED;
+        at->is_asked = at->is_asked && !is_meant;
+        at = is_over ? remove_kept(at) : at->next;
+    }
+}
+
+static uint32_t count_kept(const struct nvs_gpu *gpu)
+{
+    uint32_t count = 0;
+    for (const struct kept_event *at = kept; at; at = at->next)
+        count += at->gpu == gpu;
+    return count;
 }
 
 void nvs_drain_keep_event(struct nvs_stream *stream)
 {
-    CUevent event = NULL;
-    if (!nvs_event_can_record(stream, stream->handle) || !make_room())
+    struct kept_event *made = calloc(1, sizeof *made);
+    if (!made)
         return;
-    if (nvs_event_record(stream, &event, stream->handle) == CUDA_SUCCESS)
-        kept[kept_count++] = (struct kept_event){.event = event, .context = stream->context, .gpu = stream->gpu};
-    else if (event)
-        nvs_real.cuEventDestroy_v2(event);
+    *made = (struct kept_event){.context = stream->context, .gpu = stream->gpu};
+    if (nvs_event_record(stream, &made->event, stream->handle, true) != NVS_EVENT_RECORDED) {
+        nvs_event_destroy(made->context, made->event);
+        free(made);
+        return;
+    }
+    add_kept(made);
+    if (kept_count <= room)
+        return;
+    ask_kept(NULL);
+    room = 2 * kept_count > FIRST_ROOM ? 2 * kept_count : FIRST_ROOM;
 }
 
 void nvs_drain_forget_context(CUcontext context)
 {
-    for (int i = 0; i < kept_count;)
-        if (kept[i].context == context)
-            kept[i] = kept[--kept_count];
-        else
-            i++;
+    for (struct kept_event *at = kept; at;)
+        at = at->context == context ? remove_kept(at) : at->next;
 }
 
 void nvs_drain_forked(void)
 {
-    kept = NULL; /* it may have been half moved when we forked: left where it is */
-    kept_count = kept_room = 0;
+    kept = NULL; /* the parent's: left where they are */
+    kept_count = 0;
+    room = FIRST_ROOM;
     atomic_store(&waits_for_captures, 0);
 }
 
@@ -97,37 +108,63 @@ void nvs_drain_end(const struct nvs_gpu *gpu) { atomic_fetch_and(&waits_for_capt
 
 void nvs_drain_begin(struct nvs_gpu *gpu) { attempts[gpu->index]++; }
 
-/* One stream: record once per attempt, then ask. */
-static bool stream_finished(struct nvs_stream *stream, uint32_t attempt, bool may_delay_captures)
+static bool has_recorded(struct nvs_stream *stream, uint32_t attempt, bool may_delay_captures)
 {
     /* Per-thread default streams have no handle that we could use; the legacy stream waits for them. */
     uintptr_t handle = stream->handle > 2 ? stream->handle : (uintptr_t)CU_STREAM_LEGACY;
-    enum nvs_context_state state = nvs_context_state(stream->context);
-    if (state != NVS_CONTEXT_ALIVE)
-        return state == NVS_CONTEXT_GONE;
-    if (stream->drain_attempt == attempt)
-        return nvs_event_is_finished(stream->drain_event);
-    if (!nvs_event_can_record(stream, handle)) {
+    switch (nvs_event_record(stream, &stream->drain_event, handle, false)) {
+    case NVS_EVENT_RECORDED:
+        stream->drain_attempt = attempt;
+        return true;
+    case NVS_EVENT_BEGINNING:
+        return false;
+    case NVS_EVENT_CAPTURES:
+        if (handle == (uintptr_t)CU_STREAM_LEGACY) {
+            if (may_delay_captures)
+                atomic_fetch_or(&waits_for_captures, UINT64_C(1) << stream->gpu->index);
+            return false;
+        }
         /* The work before the capture has an event of its own: nvs_drain_keep_event when the capture began. */
-        if (handle != (uintptr_t)CU_STREAM_LEGACY)
-            return true;
-        if (may_delay_captures)
-            atomic_fetch_or(&waits_for_captures, UINT64_C(1) << stream->gpu->index);
+        stream->finished_attempt = attempt;
+        return false;
+    default: /* there is nothing to wait for */
+        stream->finished_attempt = attempt;
         return false;
     }
-    if (nvs_event_record(stream, &stream->drain_event, handle) != CUDA_SUCCESS)
-        return true;
-    stream->drain_attempt = attempt;
-    return nvs_event_is_finished(stream->drain_event);
 }
 
+/* One stream: record once per attempt, then ask. */
+static void ask_stream(struct nvs_stream *stream, uint32_t attempt, bool may_delay_captures)
+{
+    enum nvs_context_state state = nvs_context_life(stream->context).state;
+    if (stream->is_asked || state == NVS_CONTEXT_IN_DOUBT)
+        return;
+    stream->is_asked = true;
+    if ((stream->drain_attempt == attempt || has_recorded(stream, attempt, may_delay_captures))
+        && nvs_event_look(stream->context, stream->handle, stream->drain_event, false) != NVS_EVENT_UNFINISHED)
+        stream->finished_attempt = attempt;
+    stream->is_asked = false;
+}
+
+static uint32_t count_unfinished(const struct nvs_gpu *gpu)
+{
+    uint32_t count = count_kept(gpu);
+    for (const struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
+        count += at->gpu == gpu && at->is_noted && at->finished_attempt != attempts[gpu->index];
+    return count;
+}
+
+/* The lock is given back for each call of the driver. Meanwhile streams may be destroyed, noted or begin to capture, and another drain may
+ * begin. So what was found out stays with the stream, with the number of the attempt, and the result is counted in the end, in one hold
+ * of the lock. A stream that is asked about stays in the list: nvs_stream_gone waits for the call. */
 bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures)
 {
-    gpu->unfinished = !kept_finished(gpu);
     nvs_drain_end(gpu);
+    ask_kept(gpu);
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
-        if (at->gpu == gpu && at->is_noted && !stream_finished(at, attempts[gpu->index], may_delay_captures))
-            gpu->unfinished++;
+        if (at->gpu == gpu && at->is_noted && at->finished_attempt != attempts[gpu->index])
+            ask_stream(at, attempts[gpu->index], may_delay_captures);
+    gpu->unfinished = count_unfinished(gpu);
     return gpu->unfinished == 0;
 }
 
@@ -146,21 +183,16 @@ bool nvs_drain_finish(struct nvs_gpu *gpu, bool was_closed)
 
 bool nvs_drain_waits_for(const struct nvs_stream_use *use)
 {
-    nvs_lock_take(&nvs_streams_lock);
-    const struct nvs_stream *stream = nvs_stream_find(use->handle, false);
-    bool is_finished = !stream || !stream->is_noted
-                    || (stream->drain_attempt == attempts[use->gpu->index] && nvs_event_is_finished(stream->drain_event));
+    const struct nvs_stream *stream = nvs_stream_lock(use->handle, false);
+    uint32_t attempt = attempts[use->gpu->index];
+    bool is_finished = !stream || !stream->is_noted || stream->finished_attempt == attempt
+                    || (stream->drain_attempt == attempt
+                        && nvs_event_look(stream->context, stream->handle, stream->drain_event, false) != NVS_EVENT_UNFINISHED);
     nvs_lock_give(&nvs_streams_lock);
     return !is_finished;
 }
 
-bool nvs_drain_needs_driver(const struct nvs_gpu *gpu)
-{
-    for (int i = 0; i < kept_count; i++)
-        if (kept[i].gpu == gpu)
-            return true;
-    return gpu->noted_streams > 0;
-}
+bool nvs_drain_needs_driver(const struct nvs_gpu *gpu) { return gpu->noted_streams > 0 || count_kept(gpu) > 0; }
 
 /* Several threads may do this at the same time: each begins a drain, and all ask about the last one. A drain that has begun says
  * nothing about work that comes in after the gate opens again, so it ends when open_count changes. */

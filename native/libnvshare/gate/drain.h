@@ -1,5 +1,5 @@
-/* Draining a GPU: waiting, without blocking, until all work on noted streams has finished. nvs_streams_lock is held
- * throughout, except where a comment says otherwise. */
+/* Draining a GPU: waiting, without blocking, until all work on noted streams has finished. nvs_streams_lock is held before and after
+ * each call, except where a comment says otherwise; nvs_drain_keep_event and nvs_drain_step give it back while they call the driver. */
 #ifndef NVS_DRAIN_H
 #define NVS_DRAIN_H
 
@@ -10,12 +10,13 @@
 /* The stream will be destroyed or will begin to capture, so it cannot be asked later: records an event that the drain waits for
  * instead. */
 void nvs_drain_keep_event(struct nvs_stream *stream);
+/* No call uses the context (nvs_calls_await_context). */
 void nvs_drain_forget_context(CUcontext context);
 void nvs_drain_forked(void);
 
 /* Starts a new drain of the GPU; events of an earlier one say nothing about later work. */
 void nvs_drain_begin(struct nvs_gpu *gpu);
-/* True when everything noted has finished. Never blocks. `may_delay_captures`: new captures may be held off for it. */
+/* True when everything noted has finished, at the end of the step. Waits for the driver only. `may_delay_captures`: new captures may be held off for it. */
 bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures);
 /* Then: clears the list. False if work may have come in meanwhile. `was_closed`: the gate was closed when the drain began, else it was
  * watched. While an offer is out (gate/gate.h) the list is not cleared. */

@@ -14,6 +14,8 @@ static struct pending_free {
     struct nvs_ledger_entry entry;
     CUcontext context; /* of the event */
     CUevent event;
+    bool is_asked; /* by a thread that calls the driver: nobody else asks about it, and it stays */
+    bool is_ended; /* meanwhile the memory ended with its context */
 } *pending;
 /* Written under the lock. Read without it to skip the work where there is none: a stale 0 is the same as a call a moment earlier. */
 static _Atomic int pending_count;
@@ -21,21 +23,21 @@ static _Atomic int pending_count;
 bool nvs_frees_after(const struct nvs_ledger_entry *entry, uintptr_t handle)
 {
     struct pending_free *made = calloc(1, sizeof *made);
+    struct nvs_stream *stream = nvs_stream_lock(handle, true);
     bool is_recorded = false;
-    nvs_lock_take(&nvs_streams_lock);
-    struct nvs_stream *stream = made ? nvs_stream_find(handle, true) : NULL;
-    if (stream && nvs_event_can_record(stream, handle))
-        is_recorded = nvs_event_record(stream, &made->event, handle) == CUDA_SUCCESS;
+    if (made && stream) {
+        *made = (struct pending_free){.entry = *entry, .context = stream->context};
+        is_recorded = nvs_event_record(stream, &made->event, handle, true) == NVS_EVENT_RECORDED;
+    }
     if (is_recorded) {
-        *made = (struct pending_free){.next = pending, .entry = *entry, .context = stream->context, .event = made->event};
+        made->next = pending;
         pending = made;
         atomic_fetch_add(&pending_count, 1);
-    } else if (made && made->event) {
-        nvs_real.cuEventDestroy_v2(made->event);
+    } else if (made) {
+        nvs_event_destroy(made->context, made->event);
+        free(made);
     }
     nvs_lock_give(&nvs_streams_lock);
-    if (!is_recorded)
-        free(made);
     return is_recorded;
 }
 
@@ -51,28 +53,37 @@ bool nvs_frees_has(uint64_t address)
     return found;
 }
 
-static struct pending_free *unlink_at(struct pending_free **at)
+static void unlink_free(struct pending_free *gone)
 {
-    struct pending_free *taken = *at;
-    *at = taken->next;
+    struct pending_free **at = &pending;
+    while (*at != gone)
+        at = &(*at)->next;
+    *at = gone->next;
     atomic_fetch_sub(&pending_count, 1);
-    return taken;
+}
+
+/* The lock is given back while the driver is asked. */
+static bool is_due(struct pending_free *free_it)
+{
+    if (free_it->is_asked || nvs_context_life(free_it->context).state == NVS_CONTEXT_IN_DOUBT)
+        return false;
+    free_it->is_asked = true;
+    enum nvs_event_state state = nvs_event_look(free_it->context, 0, free_it->event, true);
+    if (state == NVS_EVENT_UNFINISHED && free_it->is_ended)
+        nvs_event_destroy(free_it->context, free_it->event);
+    free_it->is_asked = false;
+    return state != NVS_EVENT_UNFINISHED || free_it->is_ended;
 }
 
 /* One that is due, taken out of the list; NULL if there is none. */
 static struct pending_free *take_due(void)
 {
-    struct pending_free *due = NULL;
     nvs_lock_take(&nvs_streams_lock);
-    for (struct pending_free **at = &pending; *at; at = &(*at)->next) {
-        enum nvs_context_state state = nvs_context_state((*at)->context);
-        if (state == NVS_CONTEXT_IN_DOUBT || (state == NVS_CONTEXT_ALIVE && !nvs_event_is_finished((*at)->event)))
-            continue;
-        due = unlink_at(at);
-        if (state == NVS_CONTEXT_ALIVE)
-            nvs_real.cuEventDestroy_v2(due->event);
-        break;
-    }
+    struct pending_free *due = pending;
+    while (due && !is_due(due))
+        due = due->next;
+    if (due)
+        unlink_free(due);
     nvs_lock_give(&nvs_streams_lock);
     return due;
 }
@@ -81,22 +92,27 @@ void nvs_frees_do(void)
 {
     struct pending_free *due;
     while (atomic_load(&pending_count) && (due = take_due())) {
-        nvs_real.cuMemFree_v2(due->entry.key); /* fails if it ended with its context: gone in both cases */
+        if (!due->is_ended)
+            nvs_real.cuMemFree_v2(due->entry.key); /* fails if it ended with its context: gone in both cases */
         nvs_memory_return_entry(&due->entry);
         free(due);
     }
 }
 
+/* No call uses the context of the events that end here; memory of the context may wait for an event of another one. */
 void nvs_frees_forget_context(CUcontext context)
 {
-    for (struct pending_free **at = &pending; *at;) {
-        if ((*at)->context != context && (*at)->entry.owner != (uintptr_t)context) {
-            at = &(*at)->next;
+    for (struct pending_free *at = pending, *next; at; at = next) {
+        next = at->next;
+        if (at->context != context && at->entry.owner != (uintptr_t)context)
+            continue;
+        if (at->is_asked) {
+            at->is_ended = true;
             continue;
         }
-        struct pending_free *gone = unlink_at(at);
-        nvs_memory_return_entry(&gone->entry);
-        free(gone);
+        unlink_free(at);
+        nvs_memory_return_entry(&at->entry);
+        free(at);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gate/calls.h"
 #include "gate/contexts.h"
 #include "gate/drain.h"
 #include "gate/events.h"
@@ -37,24 +38,45 @@ static CUcontext context_of_handle(uintptr_t handle)
     return context;
 }
 
-struct nvs_stream *nvs_stream_find(uintptr_t handle, bool create)
+struct nvs_stream *nvs_stream_find(uintptr_t handle, CUcontext context)
 {
-    CUcontext context = NULL;
-    if (handle <= 2 && (nvs_real.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context))
-        return NULL;
-    struct nvs_stream **bucket = bucket_of(handle, context);
-    for (struct nvs_stream *at = *bucket; at; at = at->next)
+    for (struct nvs_stream *at = *bucket_of(handle, context); at; at = at->next)
         if (at->handle == handle && (handle > 2 || at->context == context))
             return at;
-    if (!create)
-        return NULL;
+    return NULL;
+}
+
+/* The context may have been forgotten, and another thread may have made the record, while the driver was asked. */
+static struct nvs_stream *add(struct nvs_stream *made)
+{
+    struct nvs_stream *known = nvs_stream_find(made->handle, made->context);
+    if (known || nvs_context_life(made->context).state == NVS_CONTEXT_GONE) {
+        free(made);
+        return known;
+    }
+    struct nvs_stream **bucket = bucket_of(made->handle, made->context);
+    made->next = *bucket;
+    return *bucket = made;
+}
+
+struct nvs_stream *nvs_stream_lock(uintptr_t handle, bool create)
+{
+    CUcontext context = NULL;
+    if (handle <= 2)
+        nvs_real.cuCtxGetCurrent(&context);
+    nvs_lock_take(&nvs_streams_lock);
+    struct nvs_stream *stream = nvs_stream_find(handle, context);
+    if (stream || !create)
+        return stream;
+    nvs_lock_give(&nvs_streams_lock);
     context = context_of_handle(handle);
     struct nvs_gpu *gpu = nvs_context_gpu(context);
     struct nvs_stream *made = gpu ? calloc(1, sizeof *made) : NULL;
+    nvs_lock_take(&nvs_streams_lock);
     if (!made)
         return NULL;
-    *made = (struct nvs_stream){.next = *bucket, .handle = handle, .context = context, .gpu = gpu};
-    return *bucket = made;
+    *made = (struct nvs_stream){.handle = handle, .context = context, .gpu = gpu};
+    return add(made);
 }
 
 static struct nvs_stream *first_from(int bucket)
@@ -71,12 +93,12 @@ struct nvs_stream *nvs_stream_after(const struct nvs_stream *stream)
     return stream->next ? stream->next : first_from((int)(bucket_of(stream->handle, stream->context) - buckets) + 1);
 }
 
-bool nvs_stream_is_capturing(const struct nvs_stream *stream)
+bool nvs_stream_is_capturing(uintptr_t handle)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (stream->handle == (uintptr_t)CU_STREAM_LEGACY)
+    if (handle == (uintptr_t)CU_STREAM_LEGACY)
         return false; /* it cannot, and asking is an error while others do */
-    return nvs_real.cuStreamIsCapturing((CUstream)stream->handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return nvs_real.cuStreamIsCapturing((CUstream)handle, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* Whether to ask the driver, which costs more: a capture is known, or the thread is about to wait at a closed gate. */
@@ -94,11 +116,12 @@ static uint32_t window_of(const struct nvs_stream *stream)
 
 /* Waits until the event has finished, at most NVS_PACING_WAIT_NS: a kernel may wait for work that another thread has yet to submit.
  * Gives and takes the lock; returns the stream's record, or NULL if the stream is gone or was given another event meanwhile. */
-static struct nvs_stream *wait_for_pacing_event(uintptr_t handle, CUevent event)
+static struct nvs_stream *wait_for_pacing_event(uintptr_t handle, CUcontext context, CUevent event)
 {
     int64_t began = nvs_now_ns(), waited = 0;
     struct nvs_stream *stream;
-    while ((stream = nvs_stream_find(handle, false)) && stream->pacing_event == event && !nvs_event_is_finished(event)) {
+    while ((stream = nvs_stream_find(handle, context)) && stream->pacing_event == event
+           && nvs_event_look(context, handle, event, false) == NVS_EVENT_UNFINISHED) {
         waited = nvs_now_ns() - began;
         if (waited > NVS_PACING_WAIT_NS)
             return stream;
@@ -110,36 +133,52 @@ static struct nvs_stream *wait_for_pacing_event(uintptr_t handle, CUevent event)
     return stream && stream->pacing_event == event ? stream : NULL;
 }
 
-/* Waits for the last event, then records the next. The stream may be gone after it. */
+/* Waits for the last event, then records the next. Gives and takes the lock; the stream may be gone after it. */
 static void pace(struct nvs_stream *stream)
 {
     uintptr_t handle = stream->handle;
     stream->is_pacing = true;
-    if (stream->is_pacing_event_pending && !(stream = wait_for_pacing_event(handle, stream->pacing_event)))
+    if (stream->is_pacing_event_pending && !(stream = wait_for_pacing_event(handle, stream->context, stream->pacing_event)))
         return;
-    stream->is_pacing = false;
     nvs_pacing_learn(&stream->pacing, nvs_now_ns(), stream->gpu->noted_streams);
-    stream->is_pacing_event_pending =
-        nvs_event_can_record(stream, handle) && nvs_event_record(stream, &stream->pacing_event, handle) == CUDA_SUCCESS;
+    stream->is_pacing_event_pending = nvs_event_record(stream, &stream->pacing_event, handle, false) == NVS_EVENT_RECORDED;
+    stream->is_pacing = false;
+}
+
+static struct nvs_stream *lock_unless_capturing(uintptr_t handle)
+{
+    struct nvs_stream *stream = nvs_stream_lock(handle, true);
+    if (!stream || !may_be_capturing(stream))
+        return stream;
+    nvs_lock_give(&nvs_streams_lock);
+    bool is_capturing = nvs_stream_is_capturing(handle);
+    stream = nvs_stream_lock(handle, true);
+    return is_capturing ? NULL : stream;
+}
+
+static void note_slowness(struct nvs_stream *stream, uint32_t spent)
+{
+    uint32_t slowness = nvs_slowness_note(&stream->slowness, nvs_now_ns(), atomic_load(&stream->gpu->open_count), spent);
+    if (slowness)
+        atomic_store(&stream->gpu->slowness, slowness);
 }
 
 bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use)
 {
-    nvs_lock_take(&nvs_streams_lock);
-    struct nvs_stream *stream = nvs_stream_find(handle, true);
-    if (!stream || (may_be_capturing(stream) && nvs_stream_is_capturing(stream))) {
+    struct nvs_stream *stream = lock_unless_capturing(handle);
+    if (!stream) {
         nvs_lock_give(&nvs_streams_lock);
         return false;
     }
     stream->submitted += spent;
-    uint32_t slowness = nvs_slowness_note(&stream->slowness, nvs_now_ns(), atomic_load(&stream->gpu->open_count), spent);
-    if (slowness)
-        atomic_store(&stream->gpu->slowness, slowness);
+    note_slowness(stream, spent);
     if (stream->submitted >= window_of(stream) && !stream->is_pacing) {
         stream->submitted = 0;
-        if (nvs_session_paces())
-            pace(stream); /* gives and takes the lock */
-        stream = nvs_stream_find(handle, true);
+        if (nvs_session_paces()) {
+            pace(stream);
+            nvs_lock_give(&nvs_streams_lock);
+            stream = nvs_stream_lock(handle, true);
+        }
     }
     if (stream) {
         uint32_t window = window_of(stream);
@@ -152,8 +191,7 @@ bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use
 
 bool nvs_stream_note(const struct nvs_stream_use *use)
 {
-    nvs_lock_take(&nvs_streams_lock);
-    struct nvs_stream *stream = nvs_stream_find(use->handle, true);
+    struct nvs_stream *stream = nvs_stream_lock(use->handle, true);
     if (stream && !stream->is_noted) {
         stream->is_noted = true;
         stream->gpu->noted_streams++;
@@ -162,23 +200,9 @@ bool nvs_stream_note(const struct nvs_stream_use *use)
     return stream != NULL;
 }
 
-static void drop_events(struct nvs_stream *stream)
+/* No call uses the stream. Its events are the caller's. */
+static void stream_end(struct nvs_stream *stream)
 {
-    if (stream->pacing_event)
-        nvs_real.cuEventDestroy_v2(stream->pacing_event);
-    if (stream->drain_event)
-        nvs_real.cuEventDestroy_v2(stream->drain_event);
-    stream->pacing_event = stream->drain_event = NULL;
-}
-
-/* A context that is destroyed takes its events with it. */
-static void stream_end(struct nvs_stream *stream, bool context_lives)
-{
-    if (context_lives) {
-        if (stream->is_noted)
-            nvs_drain_keep_event(stream);
-        drop_events(stream);
-    }
     if (stream->is_capturing)
         atomic_fetch_sub(&nvs_streams_capturing, 1);
     if (stream->is_noted)
@@ -187,19 +211,36 @@ static void stream_end(struct nvs_stream *stream, bool context_lives)
     free(stream);
 }
 
-void nvs_stream_gone(CUstream handle)
+/* Taken out of its list when no call uses it, in the same hold of the lock: no call that begins later finds it. */
+static struct nvs_stream *unlink_stream(uintptr_t handle)
 {
-    nvs_lock_take(&nvs_streams_lock);
-    for (struct nvs_stream **at = bucket_of((uintptr_t)handle, NULL); *at; at = &(*at)->next)
-        if ((*at)->handle == (uintptr_t)handle) {
+    nvs_calls_await_stream(handle, NULL);
+    for (struct nvs_stream **at = bucket_of(handle, NULL); *at; at = &(*at)->next)
+        if ((*at)->handle == handle) {
             struct nvs_stream *gone = *at;
             *at = gone->next;
-            stream_end(gone, nvs_context_state(gone->context) != NVS_CONTEXT_GONE);
-            break;
+            return gone;
         }
+    return NULL;
+}
+
+/* While its last event is recorded a drain may see both, the event and the stream: it waits for both. */
+void nvs_stream_gone(CUstream handle)
+{
+    struct nvs_stream *stream = nvs_stream_lock((uintptr_t)handle, false);
+    if (stream && stream->is_noted)
+        nvs_drain_keep_event(stream);
+    if ((stream = unlink_stream((uintptr_t)handle))) {
+        CUcontext context = stream->context;
+        CUevent events[] = {stream->pacing_event, stream->drain_event};
+        stream_end(stream);
+        nvs_event_destroy(context, events[0]);
+        nvs_event_destroy(context, events[1]);
+    }
     nvs_lock_give(&nvs_streams_lock);
 }
 
+/* The context takes their events with it. */
 void nvs_streams_forget_context(CUcontext context)
 {
     for (int i = 0; i < BUCKETS; i++)
@@ -210,7 +251,7 @@ void nvs_streams_forget_context(CUcontext context)
                 continue;
             }
             *at = gone->next;
-            stream_end(gone, false);
+            stream_end(gone);
         }
 }
 

@@ -25,8 +25,10 @@ struct nvs_stream {
     struct nvs_pacing pacing;
     struct nvs_slowness slowness;
     CUevent pacing_event;
+    bool is_asked;       /* a thread asks the driver for the drain: nobody else does */
     CUevent drain_event; /* recorded in drain attempt `drain_attempt` */
     uint32_t drain_attempt;
+    uint32_t finished_attempt; /* in which its work was found finished */
 };
 
 /* What a thread that submits needs to know. */
@@ -36,8 +38,8 @@ struct nvs_stream_use {
     uint32_t window; /* submissions until it must ask again */
 };
 
-/* Protects streams, contexts and drain events. Also held while a capture begins or ends, and from asking whether a stream captures
- * to recording an event of ours on it: such an event would break the capture. */
+/* Protects streams, contexts, drain events and the list of driver calls that are under way (gate/calls.h). Never held across a driver
+ * call. */
 extern struct nvs_lock nvs_streams_lock;
 /* How many streams a capture began on. Written under the lock. Read without it as a hint whether to ask the driver: a thread that
  * continues a capture has begun it, or has learned of it from the thread that began it, and so reads at least 1. */
@@ -56,12 +58,16 @@ bool nvs_stream_note(const struct nvs_stream_use *use);
 /* A stream is about to be destroyed. */
 void nvs_stream_gone(CUstream stream);
 
-/* With the lock held. `create`: make a record if there is none. */
-struct nvs_stream *nvs_stream_find(uintptr_t handle, bool create);
+/* Takes the lock. The stream's record, with `create` made if there is none, or NULL. */
+struct nvs_stream *nvs_stream_lock(uintptr_t handle, bool create);
+/* Asks the driver. Needs no lock. */
+bool nvs_stream_is_capturing(uintptr_t handle);
+
+/* With the lock held. The context counts for a default stream only. */
+struct nvs_stream *nvs_stream_find(uintptr_t handle, CUcontext context);
 struct nvs_stream *nvs_stream_first(void);
 struct nvs_stream *nvs_stream_after(const struct nvs_stream *stream);
-/* Asks the driver. */
-bool nvs_stream_is_capturing(const struct nvs_stream *stream);
+/* No call uses the context (nvs_calls_await_context). */
 void nvs_streams_forget_context(CUcontext context);
 
 void nvs_streams_forked(void);
