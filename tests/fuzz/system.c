@@ -184,7 +184,6 @@ bool nvs_drain_needs_driver(const struct nvs_gpu *gpu) { return of(gpu)->is_insi
 void nvs_drain_end(const struct nvs_gpu *gpu) { world_require(!gpu->is_draining, "an ended drain is over"); }
 bool nvs_pools_have_slack(void) { return false; }
 void nvs_pools_refresh(void) {}
-void nvs_pools_try_refresh(void) {}
 bool nvs_real_encoder_is_used(void) { return false; }
 bool nvs_real_collectives_are_used(void) { return true; }
 

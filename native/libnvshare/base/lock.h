@@ -18,10 +18,8 @@
  * | ASK     | ask_lock           | helper/asks.c    | the questions about budget       | none                              |
  * | WAKE    | wake_lock          | helper/wake.c    | the socket pair of the wake-up   | none                              |
  *
- * - The driver is called while SETUP or POOLS is held, never while another one is. A thread that is inside a gate (gate/enter.h)
- *   holds neither. Instead of holding STREAMS a call is listed (gate/calls.h).
- * - The helper does not wait for POOLS, because the driver is called under it and may be slow: it tries and looks again later
- *   (nvs_pools_try_refresh, nvs_pools_have_slack).
+ * - The driver is called while SETUP is held, never while another one is: any of its calls may wait for seconds. What a call uses is marked
+ *   instead (gate/calls.h, `asking` in memory/pools.c), so the helper may wait for every lock but SETUP.
  * - SESSION is the helper's, which gives it back while it is in the driver (helper/deputy.c). No thread of the program takes it.
  * - No thread waits for the helper while it holds a lock: an allocation from a pool releases POOLS before it asks for budget.
  * - After a fork, nvs_process_forked resets every lock, because the thread that held it does not exist in the child. The locks of

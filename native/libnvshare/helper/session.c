@@ -125,7 +125,7 @@ void nvs_session_receive(const uint8_t *frame, int64_t now, bool is_helper)
     int index = nvs_client_gpu_of(&nvs_helper_client, frame, head.length);
     struct nvs_gpu *gpu = index < 0 ? NULL : &nvs_gpus[index];
     if (head.type == NVS_BUDGET_RECALL && is_helper && !atomic_load(&has_left_driver))
-        nvs_pools_try_refresh(); /* memory may have gone back to the card unseen */
+        nvs_pools_refresh(); /* memory may have gone back to the card unseen */
     if (gpu)
         nvs_lock_take(&gpu->account_lock);
     uint32_t todo = nvs_client_receive(&nvs_helper_client, now, frame, head.length, gpu ? &gpu->account : NULL);

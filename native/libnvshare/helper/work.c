@@ -179,7 +179,7 @@ int64_t nvs_work_pools(int64_t now)
         return NVS_NEVER;
     if (now >= next_ns) {
         nvs_deputy_driver_begin();
-        nvs_pools_try_refresh();
+        nvs_pools_refresh();
         nvs_deputy_driver_end();
         next_ns = now + POOL_LOOK_NS;
     }

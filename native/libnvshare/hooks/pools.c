@@ -30,16 +30,18 @@ static CUmemoryPool current_pool(void)
 }
 
 /* The body of both allocations: CALL is the driver's function with its arguments. */
-#define ALLOCATE(handle, call) \
+#define ALLOCATE(pool, call) \
     do { \
         struct nvs_gpu *gpu = nvs_gpu_current(); \
         if (!gpu || !d || !n || only_records(st, variant)) \
             return call; \
         CUresult result; \
-        struct nvs_pool *pool = nvs_pools_begin_allocation(handle, gpu, n, &result); \
+        CUmemoryPool handle = pool; \
+        bool is_counted = nvs_pools_begin_allocation(handle, gpu, n, &result); \
         if (result == CUDA_SUCCESS) \
             result = call; \
-        nvs_pools_end_allocation(pool, result, result == CUDA_SUCCESS ? *d : 0, n); \
+        if (is_counted) \
+            nvs_pools_end_allocation(handle, result, result == CUDA_SUCCESS ? *d : 0, n); \
         return result; \
     } while (0)
 

@@ -2,7 +2,10 @@
  * charged is
  *     charged = max(reserved by the pool, live)
  * A new allocation is charged only for what the pool has to grow by. The pool may grow by more, because it rounds; that is charged
- * after the call and counts against the next allocation. */
+ * after the call and counts against the next allocation.
+ *
+ * The lock is never held across a driver call. What a pool reserves is asked for without it; the answer counts unless a later question
+ * has been answered. A pool is destroyed when nobody asks about it. */
 #include "memory/pools.h"
 
 #include <stdatomic.h>
@@ -13,12 +16,16 @@
 #include "memory/memory.h"
 
 enum { FIRST_ROOM = 16 };
+#define ASK_LOOK_NS 20000
 
 static struct nvs_pool {
     CUmemoryPool handle;
     struct nvs_gpu *gpu; /* NULL: on the host, charged to nobody */
     bool swappable;
     uint64_t charged, live;
+    uint64_t questions, answered; /* how many, and which was answered last */
+    int asking;                   /* how many threads ask the driver about it now */
+    bool is_ending;               /* it is being destroyed: no more questions */
 } *pools;
 static int pool_room;
 /* Written under the lock. Read without it only to skip the work where there is no pool: a stale 0 is the same as a call a moment
@@ -58,14 +65,9 @@ static struct nvs_pool *find_or_add(CUmemoryPool handle, struct nvs_gpu *gpu, bo
     return &pools[pool_count++];
 }
 
-/* Charges what the pool reserves now. */
-static void charge_reserved(struct nvs_pool *pool)
+static void charge(struct nvs_pool *pool, uint64_t reserved)
 {
-    uint64_t reserved = 0, target;
-    if (!pool->gpu)
-        return;
-    nvs_real.cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
-    target = reserved > pool->live ? reserved : pool->live;
+    uint64_t target = reserved > pool->live ? reserved : pool->live;
     if (target > pool->charged)
         nvs_memory_add(pool->gpu, target - pool->charged, pool->swappable);
     else if (target < pool->charged)
@@ -73,10 +75,24 @@ static void charge_reserved(struct nvs_pool *pool)
     pool->charged = target;
 }
 
-static void charge_reserved_all(void)
+/* Charges what the pool reserves now. Gives and takes the lock. */
+static void charge_reserved(CUmemoryPool handle)
 {
-    for (int i = 0; i < pool_count; i++)
-        charge_reserved(&pools[i]);
+    uint64_t reserved = 0, question;
+    struct nvs_pool *pool = find(handle);
+    if (!pool || !pool->gpu || pool->is_ending)
+        return;
+    question = ++pool->questions;
+    pool->asking++;
+    nvs_lock_give(&pools_lock);
+    nvs_real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    nvs_lock_take(&pools_lock);
+    pool = find(handle); /* it is there, because somebody asks about it, but may have moved in the table */
+    pool->asking--;
+    if (question > pool->answered) {
+        pool->answered = question;
+        charge(pool, reserved);
+    }
 }
 
 void nvs_pools_refresh(void)
@@ -84,23 +100,17 @@ void nvs_pools_refresh(void)
     if (!pool_count)
         return;
     nvs_lock_take(&pools_lock);
-    charge_reserved_all();
-    nvs_lock_give(&pools_lock);
-}
-
-void nvs_pools_try_refresh(void)
-{
-    if (!pool_count || !nvs_lock_try(&pools_lock))
-        return;
-    charge_reserved_all();
+    for (int i = 0; i < pool_count; i++)
+        charge_reserved(pools[i].handle);
     nvs_lock_give(&pools_lock);
 }
 
 bool nvs_pools_have_slack(void)
 {
     bool found = false;
-    if (!pool_count || !nvs_lock_try(&pools_lock))
-        return pool_count != 0;
+    if (!pool_count)
+        return false;
+    nvs_lock_take(&pools_lock);
     for (int i = 0; i < pool_count; i++)
         found = found || pools[i].charged > pools[i].live;
     nvs_lock_give(&pools_lock);
@@ -113,10 +123,10 @@ static uint64_t growth(const struct nvs_pool *pool, uint64_t bytes)
     return bytes > slack ? bytes - slack : 0;
 }
 
-/* Charges what the pool has to grow by. Called and left with the lock held. The lock is released for the reservation, which may
+/* Charges what the pool has to grow by, and counts the bytes as live. Called and left with the lock held. The lock is released for the reservation, which may
  * wait for the scheduler: meanwhile other threads can free what would make room. A pool may have moved in the table since, and
- * others may have used its slack. NULL if it was destroyed. */
-static struct nvs_pool *make_room(struct nvs_pool *pool, uint64_t bytes, CUresult *result)
+ * others may have used its slack. False if there is no room, or if it was destroyed. */
+static bool make_room(struct nvs_pool *pool, uint64_t bytes, CUresult *result)
 {
     CUmemoryPool handle = pool->handle;
     struct nvs_gpu *gpu = pool->gpu;
@@ -131,35 +141,38 @@ static struct nvs_pool *make_room(struct nvs_pool *pool, uint64_t bytes, CUresul
         nvs_lock_take(&pools_lock);
         pool = find(handle);
     }
-    if (pool && *result == CUDA_SUCCESS)
+    if (pool && *result == CUDA_SUCCESS) {
         pool->charged += in_hand;
-    else if (in_hand)
+        pool->live += bytes;
+        return true;
+    }
+    if (in_hand)
         nvs_memory_return(gpu, in_hand, swappable);
-    return pool;
+    return false;
 }
 
-static void note_live(struct nvs_pool *pool, CUdeviceptr address, uint64_t bytes)
-{
-    pool->live += bytes;
-    nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)pool->handle,
-                                        .gpu = (uint16_t)pool->gpu->index, .kind = NVS_KIND_POOLED});
-}
-
-struct nvs_pool *nvs_pools_begin_allocation(CUmemoryPool handle, struct nvs_gpu *gpu, uint64_t bytes, CUresult *result)
+bool nvs_pools_begin_allocation(CUmemoryPool handle, struct nvs_gpu *gpu, uint64_t bytes, CUresult *result)
 {
     nvs_lock_take(&pools_lock);
     struct nvs_pool *pool = find_or_add(handle, gpu, false);
     *result = CUDA_SUCCESS;
-    return pool && pool->gpu ? make_room(pool, bytes, result) : NULL;
+    bool is_counted = pool && pool->gpu && make_room(pool, bytes, result);
+    nvs_lock_give(&pools_lock);
+    return is_counted;
 }
 
-void nvs_pools_end_allocation(struct nvs_pool *pool, CUresult result, CUdeviceptr address, uint64_t bytes)
+static void count_less(struct nvs_pool *pool, uint64_t bytes) { pool->live -= bytes < pool->live ? bytes : pool->live; }
+
+void nvs_pools_end_allocation(CUmemoryPool handle, CUresult result, CUdeviceptr address, uint64_t bytes)
 {
-    if (pool) {
-        if (result == CUDA_SUCCESS)
-            note_live(pool, address, bytes);
-        charge_reserved(pool);
-    }
+    nvs_lock_take(&pools_lock);
+    struct nvs_pool *pool = find(handle);
+    if (pool && result == CUDA_SUCCESS)
+        nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)handle,
+                                                   .gpu = (uint16_t)pool->gpu->index, .kind = NVS_KIND_POOLED});
+    else if (pool)
+        count_less(pool, bytes);
+    charge_reserved(handle);
     nvs_lock_give(&pools_lock);
 }
 
@@ -168,8 +181,8 @@ void nvs_pools_freed(CUmemoryPool handle, uint64_t bytes)
     nvs_lock_take(&pools_lock);
     struct nvs_pool *pool = find(handle);
     if (pool) {
-        pool->live -= bytes < pool->live ? bytes : pool->live;
-        charge_reserved(pool);
+        count_less(pool, bytes);
+        charge_reserved(handle);
     }
     nvs_lock_give(&pools_lock);
 }
@@ -181,17 +194,44 @@ void nvs_pools_known(CUmemoryPool handle, struct nvs_gpu *gpu, bool swappable)
     nvs_lock_give(&pools_lock);
 }
 
-CUresult nvs_pools_destroy(CUmemoryPool handle)
+/* Taken out of the table when nobody asks about it. False if it is not known. */
+static bool take_out(CUmemoryPool handle, struct nvs_pool *taken)
 {
+    struct nvs_pool *pool;
     nvs_lock_take(&pools_lock);
-    CUresult result = nvs_real.cuMemPoolDestroy(handle);
-    struct nvs_pool *pool = result == CUDA_SUCCESS ? find(handle) : NULL;
+    while ((pool = find(handle)) && pool->asking) {
+        pool->is_ending = true;
+        nvs_lock_give(&pools_lock);
+        nvs_sleep_ns(ASK_LOOK_NS);
+        nvs_lock_take(&pools_lock);
+    }
     if (pool) {
-        if (pool->gpu)
-            nvs_memory_return(pool->gpu, pool->charged, pool->swappable);
+        *taken = *pool;
         *pool = pools[--pool_count];
     }
     nvs_lock_give(&pools_lock);
+    return pool != NULL;
+}
+
+static void put_back(const struct nvs_pool *taken)
+{
+    nvs_lock_take(&pools_lock);
+    struct nvs_pool *pool = find_or_add(taken->handle, taken->gpu, taken->swappable);
+    if (pool)
+        pool->charged = taken->charged, pool->live = taken->live;
+    nvs_lock_give(&pools_lock);
+}
+
+/* It leaves the table first: a new pool may have the same handle as soon as the driver has destroyed this one. */
+CUresult nvs_pools_destroy(CUmemoryPool handle)
+{
+    struct nvs_pool pool;
+    bool is_known = take_out(handle, &pool);
+    CUresult result = nvs_real.cuMemPoolDestroy(handle);
+    if (is_known && result != CUDA_SUCCESS)
+        put_back(&pool);
+    else if (is_known && pool.gpu)
+        nvs_memory_return(pool.gpu, pool.charged, pool.swappable);
     return result;
 }
 
