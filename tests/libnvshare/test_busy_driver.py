@@ -129,8 +129,8 @@ def on_two_cards(tmp_path: Path) -> Iterator[Programs]:
 def test_other_threads_do_not_wait_for_a_helper_that_waits_in_the_driver(
     on_two_cards: Programs, scheduler: FakeScheduler, tmp_path: Path
 ) -> None:
-    """In other contexts than the locked one, streams and contexts are made and destroyed. Work goes to the other GPU, past the
-    ends of several windows."""
+    """In other contexts than the locked one, streams and contexts are made and destroyed. Work goes to the other GPU,
+    past the ends of several windows."""
     with Load(tmp_path) as load:
         program, peer = start_holding(on_two_cards, scheduler, load)
         program.do("init 1")
