@@ -92,15 +92,25 @@ class NaiveGpu:
         return min(max(0, seat.memory.swappable - min(seat.held, seat.keep)), self.size)
 
     def swappable(self, seat: NaiveSeat) -> int:
-        return min(self.on_card(seat), max(0, seat.host_room - min(seat.held, seat.keep)))
+        return self.on_card(seat) - self.pinned(seat)
+
+    def lacking(self, seat: NaiveSeat) -> int:
+        """What the host cannot take."""
+        return max(0, self.on_card(seat) - max(0, seat.host_room - min(seat.held, seat.keep)))
 
     def pinned(self, seat: NaiveSeat) -> int:
-        return self.on_card(seat) - self.swappable(seat)
+        """Half of the card is for all of them."""
+        if not self.lacking(seat):
+            return 0
+        clients = sum(self.lacking(other) > 0 for other in self.seats.values())
+        share = min(self.size // 2, max(self.size // 2 // clients, self.context))
+        return min(self.lacking(seat), share)
 
     def must_wait(self, seat: NaiveSeat) -> bool:
         """Its turn would evict memory of others that the host cannot take."""
         others = sum(self.pinned(other) for other in self.seats.values() if other is not seat)
-        return others > 0 and self.taken() + self.swappable(seat) > self.size - self.card_reserve
+        beyond_half = max(0, others - self.size // 2)
+        return others > 0 and self.taken() - beyond_half + self.swappable(seat) > self.size - self.card_reserve
 
     @property
     def card_reserve(self) -> int:

@@ -93,6 +93,15 @@ def test_a_node_without_memory_blocks_as_a_small_limit_does(tmp_path: Path) -> N
     assert "the node has too little free memory" in bench.reported[0][1]
 
 
+def test_a_client_that_says_it_has_more_than_the_card_needs_no_more_of_the_host(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.join(1, limit=64 * GIB)
+    (tmp_path / "proc" / "meminfo").write_text(f"MemAvailable: {16 << 20} kB\n")
+    bench.engine.post(ev.LockRequested(1, "g", Memory(1 << 50)))
+    bench.poll.look()
+    assert bench.reported == []
+
+
 def test_a_switch_is_decided_on_a_measurement_that_is_not_old(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.engine.before = bench.poll.before

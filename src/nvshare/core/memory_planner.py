@@ -73,10 +73,13 @@ class MemoryPlanner:
         return max(0, self.size - self.card_reserve - self.foreign - (self.unswappable - own))
 
     def must_wait(self, seat: Seat) -> bool:
-        """True if a turn of this client would evict memory of others that the host cannot take."""
-        if self.pinned <= seat.pinned:
+        """True if a turn of this client would evict memory of others that the host cannot take. At most half of the
+        card counts as such: nobody who needs less is stopped by what others say, however many they are."""
+        others = self.pinned - seat.pinned
+        if others <= 0:
             return False
-        return self.fixed_bytes + seat.memory.swappable > self.size - self.card_reserve
+        fixed = self.fixed_bytes - max(0, others - self.size // 2)
+        return fixed + seat.memory.swappable > self.size - self.card_reserve
 
     def fits(self, need: int) -> bool:
         """True if a client with this need fits beside the running ones."""

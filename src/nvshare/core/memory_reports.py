@@ -1,7 +1,9 @@
 """What counts of the memory that clients report.
 
-    swappable       without what the client keeps on the host (core.live_shrink), at most the size of the card, and at
-                    most what the host can take of it; the rest is unswappable
+    swappable       without what the client keeps on the host (core.live_shrink), at most the size of the card
+    pinned          the part of it that the host cannot take counts as unswappable, at most
+                        size / (2 * clients with such memory), but one context counts in any case
+                    and at most the limit of the group
     unswappable     with contexts, at most
                         used + growth           if NVML has measured the process
                         size / clients          otherwise, but one context counts in any case, and the limit that
@@ -20,7 +22,11 @@ what the host must take, goes by the memory itself.
 
 Without NVML nobody can tell a lie from a large program. A client then takes its share of the card from the others, as
 an honest client of that size would. If that is too little for an honest one, more runs at once than fits: the driver
-evicts swappable memory, which costs time, and no allocation fails."""
+evicts swappable memory, which costs time, and no allocation fails.
+
+NVML is no help for pinned memory: what it says of a process is compared with unswappable memory only. So all who have
+some share half of the card: one client that states the truth is protected up to that, however many others there are,
+and many that lie leave the other half (core.memory_planner)."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
@@ -40,6 +46,8 @@ class MemoryReports:
         self._seats: dict[int, Seat] = {}
         self._by_fixed: list[tuple[int, int]] = []
         """(unswappable memory as reported, client) for those who have any: who is above a share is found at once."""
+        self._by_lacking: list[tuple[int, int]] = []
+        """The same of the memory that the host cannot take."""
 
     def joined(self, seat: Seat, reported: Memory) -> None:
         self._seats[seat.client] = seat
@@ -59,7 +67,11 @@ class MemoryReports:
         if before.unswappable != reported.unswappable or before.contexts != reported.contexts:
             self._set_fixed(seat)
             self._count(seat)
-        elif seat.memory is before and not seat.kept and reported.swappable <= min(self._memory.size, seat.host_room):
+        elif (
+            seat.memory is before
+            and not (seat.kept or seat.lacking)
+            and reported.swappable <= min(self._memory.size, seat.host_room)
+        ):
             self._set_counted(seat, reported)  # The usual case, at once: all of it counted, and all of it does.
         else:
             self._count(seat)
@@ -88,14 +100,20 @@ class MemoryReports:
 
     def counted(self, seat: Seat) -> Memory:
         on_card = self._on_card(seat)
-        pinned = self._pinned(seat, on_card)
+        pinned = self._pinned(seat)
         if not pinned:
             return on_card
         return Memory(on_card.swappable - pinned, on_card.unswappable + pinned, on_card.contexts)
 
-    def _pinned(self, seat: Seat, on_card: Memory) -> int:
-        """What the host cannot take of it; what is kept there takes its part of the room."""
-        return max(0, on_card.swappable - max(0, seat.host_room - seat.kept))
+    def _pinned(self, seat: Seat) -> int:
+        if not seat.lacking:
+            return 0
+        most = self._pinned_share(len(self._by_lacking))
+        return min(seat.lacking, most, seat.limit) if seat.limit else min(seat.lacking, most)
+
+    def _pinned_share(self, clients: int) -> int:
+        half = self._memory.size // 2
+        return min(half, max(half // max(1, clients), self._memory.context_bytes))
 
     def _on_card(self, seat: Seat) -> Memory:
         """What a client has on the card while it runs."""
@@ -121,10 +139,33 @@ class MemoryReports:
         return min(share, limit + seat.reported.contexts * self._memory.context_bytes) if limit else share
 
     def _count(self, seat: Seat) -> None:
+        self._set_lacking(seat)
+        self._count_again(seat)
+
+    def _count_again(self, seat: Seat) -> None:
+        """The same report, but perhaps other bounds."""
         counted = self.counted(seat)
-        self._memory.pin(seat, self._pinned(seat, self._on_card(seat)))
+        self._memory.pin(seat, self._pinned(seat))
         if counted != seat.memory:
             self._set_counted(seat, counted)
+
+    def _set_lacking(self, seat: Seat) -> None:
+        """What the host cannot take of it; what is kept there takes its part of the room."""
+        lacking = max(0, self._on_card(seat).swappable - max(0, seat.host_room - seat.kept))
+        if lacking == seat.lacking:
+            return
+        self._set_limit(seat)
+        before = self._pinned_share(len(self._by_lacking))
+        if seat.lacking:
+            del self._by_lacking[bisect_left(self._by_lacking, (seat.lacking, seat.client))]
+        seat.lacking = lacking
+        if lacking:
+            insort(self._by_lacking, (lacking, seat.client))
+        share = self._pinned_share(len(self._by_lacking))
+        if share != before:
+            least = min(before, share)
+            for _, client in self._by_lacking[bisect_right(self._by_lacking, (least, NEVER)) :]:
+                self._count_again(self._seats[client])
 
     def working_set_reported(self, seat: Seat, used: int | None) -> None:
         seat.working_set = used
@@ -148,10 +189,13 @@ class MemoryReports:
     def _set_fixed(self, seat: Seat) -> None:
         if seat.fixed:
             del self._by_fixed[bisect_left(self._by_fixed, (seat.fixed, seat.client))]
-        seat.limit = seat.group.limit if seat.group is not None else 0
+        self._set_limit(seat)
         seat.fixed = seat.reported.unswappable + seat.reported.contexts * self._memory.context_bytes
         if seat.fixed:
             insort(self._by_fixed, (seat.fixed, seat.client))
+
+    def _set_limit(self, seat: Seat) -> None:
+        seat.limit = seat.group.limit if seat.group is not None else 0
 
     def _share(self, clients: int) -> int:
         size = self._memory.size

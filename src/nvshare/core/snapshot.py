@@ -270,7 +270,7 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         waited_ns=seat.waited_total + waited,
         last_scheduled_ns=None if seat.last_scheduled is None else now - seat.last_scheduled,
         is_idle=seat.idle_since is not None,
-        host_shortfall=seat.pinned,
+        host_shortfall=seat.lacking,
         on_host=seat.held,
         working_set=seat.working_set,
         need=seat.need,

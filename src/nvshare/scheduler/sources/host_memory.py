@@ -51,10 +51,11 @@ class Shortfall(Record, frozen=True):
         return f"{lacking}. Set its memory limit to at least {enough}Mi; other programs wait until then."
 
 
-def needs(clients: Iterable[Client]) -> dict[Key, int]:
-    """The memory of each client at each GPU that may have to move. Who never had a turn has nothing on the GPU."""
+def needs(clients: Iterable[Client], sizes: Mapping[str, int]) -> dict[Key, int]:
+    """The memory of each client at each GPU that may have to move: no more than the card holds. Who never had a turn
+    has nothing on the GPU."""
     return {
-        (client.id, gpu): seat.reported.swappable
+        (client.id, gpu): min(seat.reported.swappable, sizes[gpu])
         for client in clients
         for gpu, seat in client.seats.items()
         if seat.turns and seat.reported.swappable
@@ -143,7 +144,8 @@ class HostMemoryPoll:
     def look(self) -> None:
         self._looked_at = self._engine.now()
         clients = self._engine.node.clients
-        wanted = needs(clients.values())
+        sizes = {uuid: gpu.memory.size or UNLIMITED for uuid, gpu in self._engine.node.gpus.items()}
+        wanted = needs(clients.values(), sizes)
         pids = {client: clients[client].pid for client, _ in wanted}
         read = cache(read_cgroup)  # Clients have the upper levels in common.
         cgroups = {client: levels(self._root, self._cgroups_of(pid), self._own, read) for client, pid in pids.items()}
