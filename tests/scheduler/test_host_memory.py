@@ -6,7 +6,7 @@ import pytest
 
 from nvshare.core.model import GIB, MIB, UNLIMITED
 from nvshare.scheduler.sources.cgroup_memory import MARGIN, Cgroup, available_memory, levels, memory_cgroup, own_parts
-from nvshare.scheduler.sources.host_memory import Shortfall, divide, measure
+from nvshare.scheduler.sources.host_memory import Shortfall, measure, share_of
 from support.cgroup_files import write_v2
 
 POD = "/kubepods/pod1/c1"
@@ -81,11 +81,12 @@ def test_evicted_memory_that_is_on_the_host_already_needs_no_room() -> None:
 
 
 def test_small_needs_are_met_and_the_others_share_the_rest() -> None:
-    wanted = {(1, "g"): 10, (2, "g"): 100, (3, "g"): 90}
-    assert divide(110, wanted) == {(1, "g"): 10, (3, "g"): 50, (2, "g"): 50}
-    assert divide(500, wanted) == wanted
-    assert divide(0, wanted) == dict.fromkeys(wanted, 0)
-    assert divide(5, {}) == {}
+    assert share_of(110, [10, 100, 90]) == 50
+    assert share_of(500, [10, 100, 90]) == UNLIMITED
+    assert share_of(200, [10, 100, 90]) == UNLIMITED
+    assert share_of(199, [10, 100, 90]) == 99
+    assert share_of(0, [10, 100, 90]) == 0
+    assert share_of(5, []) == UNLIMITED
 
 
 def test_the_tightest_level_decides_and_the_number_to_set_is_said() -> None:
@@ -93,7 +94,7 @@ def test_the_tightest_level_decides_and_the_number_to_set_is_said() -> None:
     container = Cgroup("container", 4 * GIB, GIB, 0)
     wanted = {(1, "g"): 12 * GIB, (2, "g"): GIB}
     rooms, short = measure(wanted, {1: [container, pod], 2: [pod]}, None)
-    assert rooms == {(1, "g"): 3 * GIB - MARGIN, (2, "g"): UNLIMITED}
+    assert rooms == {(1, "g"): 3 * GIB - MARGIN}
     assert short == [Shortfall(1, 9 * GIB + MARGIN, 4 * GIB, "container")]
     assert "at least 13440Mi" in short[0].text
 
@@ -105,7 +106,7 @@ def test_all_share_what_the_node_has_and_what_they_moved_there_already() -> None
     assert rooms == {(1, "g"): 6 * GIB, (2, "g"): 6 * GIB}
     assert [(one.client, one.missing, one.limit) for one in short] == [(1, 2 * GIB, None), (2, 2 * GIB, None)]
     assert "the node has too little" in short[0].text
-    assert measure(wanted, cgroups, 12 * GIB) == (dict.fromkeys(wanted, UNLIMITED), [])
+    assert measure(wanted, cgroups, 12 * GIB) == ({}, [])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """When host memory is measured, and who is told."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.story import summary_of
 from nvshare.scheduler.sources.cgroup_memory import MARGIN
-from nvshare.scheduler.sources.host_memory import HostMemoryPoll
+from nvshare.scheduler.sources.host_memory import SLICE, HostMemoryPoll
 from support.cgroup_files import write_v2
 from support.cluster import cluster
 
@@ -27,9 +29,12 @@ class Bench:
     def __init__(self, place: Path) -> None:
         self.steps: list[Step] = []
         self.reported: list[tuple[int, str]] = []
+        self.charged: Counter[int] = Counter()
+        self.step_ns = 0
+        """How much later it is at each look at the clock."""
         loop = asyncio.new_event_loop()
         self.now = SECOND
-        self.engine = Engine(Node(Settings(), epoch=1, is_paranoid=True), loop, clock=lambda: self.now)
+        self.engine = Engine(Node(Settings(), epoch=1, is_paranoid=True), loop, clock=self.clock)
         self.engine.observers.append(self.steps.append)
         self.proc, self.root = place / "proc", place / "cgroup"
         self.proc.mkdir()
@@ -37,16 +42,34 @@ class Bench:
         self.poll = HostMemoryPoll(
             self.engine,
             report=lambda client, text: self.reported.append((client, text)),
+            charge=lambda began, ended, clients: self.charged.update(clients.keys() if ended > began else ()),
             proc=self.proc,
             cgroup_root=self.root,
         )
+
+    def clock(self) -> int:
+        self.now += self.step_ns
+        return self.now
 
     def join(self, client: int, limit: int) -> None:
         (self.proc / str(client)).mkdir()
         (self.proc / str(client) / "cgroup").write_text(f"0::/{client}\n")
         write_v2(self.root / str(client), limit=limit, current=GIB // 2)
+        self.register(client, pid=client)
+
+    def register(self, client: int, *, pid: int) -> None:
         claim = Claim("g", 16 * GIB)
-        self.engine.post(ev.ClientRegistered(client, f"pod/{client}", "x", f"p{client}", (claim,), pid=client))
+        self.engine.post(ev.ClientRegistered(client, f"pod/{client}", "x", f"p{client}", (claim,), pid=pid))
+
+    def crowd(self, members: int) -> None:
+        """One process with many clients, which all have had a turn, and no room on the host."""
+        self.join(1, limit=GIB)
+        for client in range(1, members + 1):
+            if client > 1:
+                self.register(client, pid=1)
+            lock = self.engine.node.clients[client].seats["g"]
+            self.engine.post(ev.LockRequested(client, "g", Memory(GIB)))
+            self.engine.post(ev.LockReleased(client, "g", lock.lock, False))
 
     def states(self) -> dict[str, str]:
         return {client.name: client.seats[0].state for client in snapshot(self.engine.node, 0).clients}
@@ -100,6 +123,49 @@ def test_a_client_that_says_it_has_more_than_the_card_needs_no_more_of_the_host(
     bench.engine.post(ev.LockRequested(1, "g", Memory(1 << 50)))
     bench.poll.look()
     assert bench.reported == []
+
+
+def test_a_crowd_is_measured_in_slices_and_each_process_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.crowd(3 * SLICE)
+    reads: list[Path] = []
+
+    def read(path: Path) -> str:
+        reads.append(path)
+        return path.read_text()
+
+    monkeypatch.setattr("nvshare.scheduler.sources.host_memory.proc_text", read)
+    served = sum(1 for _ in bench.poll._look())
+    assert served == 6, "three slices of clients, and three of rooms"
+    assert [path.name for path in reads] == ["cgroup", "meminfo"]
+    rooms = [step.event.rooms for step in bench.steps if isinstance(step.event, ev.HostMemoryMeasured)]
+    assert [len(some) for some in rooms] == [SLICE] * 3
+
+
+def test_a_client_that_leaves_during_a_measurement_is_not_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.crowd(2)
+    slices = bench.poll._look()
+    next(slices)
+    bench.engine.post(ev.ClientLeft(2))
+    assert list(slices) == [None]
+    assert bench.steps[-1].event == ev.HostMemoryMeasured((HostRoom(1, "g", (GIB // 2 - MARGIN) // 2),))
+
+
+def test_a_measurement_is_charged_and_a_long_one_is_not_made_before_an_event(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.engine.before = bench.poll.before
+    bench.crowd(2)
+    bench.charged.clear()
+    bench.step_ns = 10 * MILLISECOND
+    bench.poll.look()
+    assert bench.charged.keys() == {1, 2}
+    bench.now += SECOND
+    steps = len(bench.steps)
+    bench.engine.post(ev.LockRequested(2, "g", Memory(15 * GIB)))
+    assert len(bench.steps) == steps + 1
 
 
 def test_a_switch_is_decided_on_a_measurement_that_is_not_old(tmp_path: Path) -> None:
@@ -166,7 +232,11 @@ def test_only_who_comes_or_waits_causes_a_measurement_and_not_more_than_ten_in_a
         await measured()
         task.cancel()
 
-    monkeypatch.setattr(bench.poll, "look", looked.set)
+    def look() -> Iterator[None]:
+        looked.set()
+        return iter(())
+
+    monkeypatch.setattr(bench.poll, "_look", look)
     monkeypatch.setattr("nvshare.scheduler.sources.host_memory.asyncio.sleep", sleep)
     asyncio.run(story())
     assert slept == [0.1] * 3

@@ -256,7 +256,8 @@ class Daemon:
         from nvshare.scheduler.sources.host_memory import HostMemoryPoll
 
         report = self._kubernetes.report_host_memory if self._kubernetes else lambda client, text: None
-        poll = HostMemoryPoll(self._engine, report=report, cgroup_root=Path(self._config.cgroup_root))
+        charge, cgroup_root = self._admission.charge_clients, Path(self._config.cgroup_root)
+        poll = HostMemoryPoll(self._engine, report=report, charge=charge, cgroup_root=cgroup_root)
         self._engine.observers.append(poll.observe)
         self._engine.before = poll.before
         self._shutdown.supervise(self._loop.create_task(poll.run()))

@@ -94,7 +94,8 @@ class ConnectionAdmission:
         self.rejected: Counter[str] = Counter()
         self._max_connections = min(max_connections, _descriptor_limit())
         self._max_per_account = max_per_account
-        self._ids: set[int] = set()
+        self._ids: dict[int, Account] = {}
+        """The accounts of the registered clients."""
         self.has_several_accounts = False
         """One account could delay another, so time is charged."""
         self._accounts: dict[str, Account] = {}
@@ -127,6 +128,18 @@ class ConnectionAdmission:
         """Charge the time since then to the account, if there is another account that was kept waiting."""
         if self.has_several_accounts:
             account.charge(began_ns, time.monotonic_ns())
+
+    def charge_clients(self, began_ns: int, ended_ns: int, parts: Counter[int]) -> None:
+        """Charge a time that was spent for several clients to their accounts, in parts."""
+        if not self.has_several_accounts:
+            return
+        by_account: Counter[Account] = Counter()
+        for client, part in parts.items():
+            account = self._ids.get(client)
+            if account is not None:
+                by_account[account] += part
+        for account, part in by_account.items():
+            account.charge(began_ns, began_ns + (ended_ns - began_ns) * part // parts.total())
 
     def admit_to(self, account: Account) -> None:
         """Refuse the connection that was just counted if the account has too many."""
@@ -177,17 +190,17 @@ class ConnectionAdmission:
         if leave is not None:
             leave()
 
-    def new_client_id(self) -> int:
-        """An unused id, short enough to type."""
+    def new_client_id(self, account: Account) -> int:
+        """An unused id, short enough to type, for a client of this account."""
         width = 16 if len(self._ids) < 1 << 14 else 32
         while True:
             client = secrets.randbits(width)
             if client and client not in self._ids:
-                self._ids.add(client)
+                self._ids[client] = account
                 return client
 
     def free_client_id(self, client: int) -> None:
-        self._ids.remove(client)
+        del self._ids[client]
 
 
 def _descriptor_limit() -> int:

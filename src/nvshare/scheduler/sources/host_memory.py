@@ -3,14 +3,20 @@
 Measured every second while there are clients, and when a client registers or starts to wait. While the card does not
 hold the memory of all clients, every event may lead to a switch, and a switch evicts: if the last measurement is older
 than OLDEST_NS, the next one is made before the core sees the event. Nothing else causes one, and they are at least
-LEAST_NS apart. Clients of one cgroup share its room; all clients share the node's."""
+LEAST_NS apart. Clients of one cgroup share its room; all clients share the node's.
+
+A crowd does not stop the scheduler: a measurement is made in slices, takes 1 / SPARE of the time at most, and is
+charged to the clients that are measured. If it takes longer than LONG_NS, it is not made before an event, and decisions
+are made on one that is older."""
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from nvshare.core.actions import QueueClient
 from nvshare.core.client import Client
@@ -28,7 +34,14 @@ LEAST_NS = 100 * MILLISECOND
 OLDEST_NS = 500 * MILLISECOND
 NOISE_BYTES = 16 * MIB
 """A smaller change of a room that is too small is not reported to the core."""
+SLICE = 128
+"""So many clients are looked at, or told, before others are served."""
+SPARE = 20
+"""A measurement is not repeated before so many times the time that it took."""
+LONG_NS = 5 * MILLISECOND
+"""One that takes longer is not made before an event: everybody would wait for it."""
 
+T = TypeVar("T")
 Key = tuple[int, str]
 """A client at a GPU."""
 
@@ -62,37 +75,67 @@ def needs(clients: Iterable[Client], sizes: Mapping[str, int]) -> dict[Key, int]
     }
 
 
-def divide(room: int, wanted: Mapping[Key, int]) -> dict[Key, int]:
-    """Shares of a room: the smallest needs are met first, and those that are not met share the rest equally."""
-    shares: dict[Key, int] = {}
-    for place, (key, need) in enumerate(sorted(wanted.items(), key=lambda item: item[1])):
-        shares[key] = min(need, room // (len(wanted) - place))
-        room -= shares[key]
-    return shares
+def share_of(room: int, needs: Iterable[int]) -> int:
+    """What each gets of a room at most: the smallest needs are met, and the others share the rest equally."""
+    ordered = sorted(needs)
+    left = len(ordered)
+    for need in ordered:
+        if need * left > room:
+            return room // left
+        room -= need
+        left -= 1
+    return UNLIMITED
 
 
 def measure(
     wanted: Mapping[Key, int], cgroups: Mapping[int, list[Cgroup]], available: int | None
 ) -> tuple[dict[Key, int], list[Shortfall]]:
-    """The room of each client at each GPU, UNLIMITED if it suffices, and who lacks how much because of what."""
-    rooms = dict(wanted)
+    """The room of each client at each GPU whose room does not suffice, and how much it lacks because of what.
+
+    The clients of one cgroup have the same list in `cgroups`: each is looked at once, not once for each level."""
+    inside: dict[int, list[Key]] = {}
+    for key in wanted:
+        inside.setdefault(id(cgroups.get(key[0])), []).append(key)
+    chains = {id(found): found for found in cgroups.values()}
+    below: dict[str, tuple[Cgroup, list[list[Key]]]] = {}
+    for chain, found in chains.items():
+        for one in found:
+            if one.room is not None and chain in inside:
+                below.setdefault(one.path, (one, []))[1].append(inside[chain])
+    rooms: dict[Key, int] = {}
     cause: dict[Key, Cgroup | None] = {}
-    for cgroup in {one.path: one for found in cgroups.values() for one in found if one.room is not None}.values():
-        inside = {key: need for key, need in wanted.items() if cgroup in cgroups.get(key[0], ())}
-        for key, share in divide(cgroup.room or 0, inside).items():
-            if share < rooms[key]:
-                rooms[key], cause[key] = share, cgroup
+    for cgroup, lists in below.values():
+        _divide(cgroup.room or 0, cgroup, [key for keys in lists for key in keys], wanted, rooms, cause)
     if available is not None:
-        moved = sum({found[0].path: found[0].kernel for found in cgroups.values() if found}.values())
-        for key, share in divide(available + moved, wanted).items():
-            if share < rooms[key]:
-                rooms[key], cause[key] = share, None
-    short = [Shortfall(key[0], wanted[key] - rooms[key], *_limit(cgroup)) for key, cgroup in cause.items()]
-    return {key: rooms[key] if key in cause else UNLIMITED for key in wanted}, short
+        moved = sum({found[0].path: found[0].kernel for found in chains.values() if found}.values())
+        _divide(available + moved, None, wanted, wanted, rooms, cause)
+    short = [Shortfall(key[0], wanted[key] - room, *_limit(cause[key])) for key, room in rooms.items()]
+    return rooms, short
+
+
+def _divide(
+    room: int,
+    cgroup: Cgroup | None,
+    keys: Collection[Key],
+    wanted: Mapping[Key, int],
+    rooms: dict[Key, int],
+    cause: dict[Key, Cgroup | None],
+) -> None:
+    """Note for whom a room does not suffice."""
+    share = share_of(room, [wanted[key] for key in keys])
+    if share == UNLIMITED:
+        return
+    for key in keys:
+        if share < rooms.get(key, wanted[key]):
+            rooms[key], cause[key] = share, cgroup
 
 
 def _limit(cgroup: Cgroup | None) -> tuple[int | None, str | None]:
     return (None, None) if cgroup is None else (cgroup.limit, cgroup.path)
+
+
+def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + SLICE] for start in range(0, len(items), SLICE))
 
 
 class HostMemoryPoll:
@@ -103,15 +146,21 @@ class HostMemoryPoll:
         engine: Engine,
         *,
         report: Callable[[int, str], None],
+        charge: Callable[[int, int, Counter[int]], None] = lambda began, ended, clients: None,
         proc: Path = Path("/proc"),
         cgroup_root: Path = Path("/sys/fs/cgroup"),
     ) -> None:
         self._engine = engine
         self._report = report
+        self._charge = charge
         self._proc = proc
         self._root = cgroup_root
         self._wake = asyncio.Event()
         self._looked_at = -OLDEST_NS
+        self._took = 0
+        """The time of the last measurement."""
+        self._limited: set[Key] = set()
+        """Whose room did not suffice."""
         self._told: dict[int, str] = {}
         self._own_parts: dict[Path, list[str]] = {}
 
@@ -122,7 +171,8 @@ class HostMemoryPoll:
 
     def before(self, now: int, event: Event) -> None:
         """No decision that may evict memory is made on an old measurement."""
-        if now - self._looked_at > OLDEST_NS and type(event) is not HostMemoryMeasured and self._may_evict(event):
+        is_old = now - self._looked_at > OLDEST_NS and self._took <= LONG_NS
+        if is_old and type(event) is not HostMemoryMeasured and self._may_evict(event):
             self.look()
 
     def _may_evict(self, event: Event) -> bool:
@@ -133,8 +183,9 @@ class HostMemoryPoll:
     async def run(self) -> None:
         while True:
             self._wake.clear()
-            self.look()
-            await asyncio.sleep(LEAST_NS / SECOND)
+            for _ in self._look():
+                await asyncio.sleep(0)  # Clients are served between two slices.
+            await asyncio.sleep(max(LEAST_NS, SPARE * self._took) / SECOND)
             if not self._engine.node.clients:
                 await self._wake.wait()
             else:
@@ -142,21 +193,65 @@ class HostMemoryPoll:
                     await asyncio.wait_for(self._wake.wait(), INTERVAL_S - LEAST_NS / SECOND)
 
     def look(self) -> None:
-        self._looked_at = self._engine.now()
-        clients = self._engine.node.clients
-        sizes = {uuid: gpu.memory.size or UNLIMITED for uuid, gpu in self._engine.node.gpus.items()}
-        wanted = needs(clients.values(), sizes)
-        pids = {client: clients[client].pid for client, _ in wanted}
-        read = cache(read_cgroup)  # Clients have the upper levels in common.
-        cgroups = {client: levels(self._root, self._cgroups_of(pid), self._own, read) for client, pid in pids.items()}
+        """All slices of a measurement at once."""
+        for _ in self._look():
+            pass
+
+    def _look(self) -> Iterator[None]:
+        """One measurement in slices; the time of each is charged to the clients that were measured in it."""
+        now = self._engine.now
+        self._looked_at = began = now()
+        node = self._engine.node
+        wanted: dict[Key, int] = {}
+        cgroups: dict[int, list[Cgroup]] = {}
+        chain_of = self._chains()
+        sizes = {uuid: gpu.memory.size or UNLIMITED for uuid, gpu in node.gpus.items()}
+        took = 0
+        for some in _slices(list(node.clients.values())):
+            found = needs(some, sizes)
+            wanted |= found
+            cgroups |= {client.id: chain_of(client.pid) for client in some}
+            took += self._charged(began, found)
+            yield
+            began = now()
         rooms, short = measure(wanted, cgroups, self._available())
-        changed = [HostRoom(*key, room) for key, room in rooms.items() if self._is_news(key, room)]
-        if changed:
-            self._engine.post(HostMemoryMeasured(tuple(changed)))
+        changed = self._news(wanted, rooms)
+        took += self._charged(began, wanted)
+        for news in changed:
+            yield
+            began = now()
+            self._engine.post(HostMemoryMeasured(tuple(news)))
+            took += self._charged(began, [(room.client, room.gpu) for room in news])
         self._tell(short)
+        self._took = took
+
+    def _chains(self) -> Callable[[int], list[Cgroup]]:
+        """What finds the cgroups of a process: each process is read once, and each cgroup."""
+        read = cache(read_cgroup)  # Clients have the upper levels in common.
+        levels_of = cache(lambda text: levels(self._root, text, self._own, read))
+        return cache(lambda pid: levels_of(self._cgroups_of(pid)))
+
+    def _charged(self, began: int, keys: Iterable[Key]) -> int:
+        """The time since then, charged to those who were measured."""
+        ended = self._engine.now()
+        self._charge(began, ended, Counter(client for client, _ in keys))
+        return ended - began
+
+    def _news(self, wanted: Mapping[Key, int], rooms: Mapping[Key, int]) -> list[Sequence[HostRoom]]:
+        """The rooms that changed, in slices that each are of one GPU."""
+        now = {key: rooms.get(key, UNLIMITED) for key in self._limited | rooms.keys() if key in wanted}
+        self._limited = {key for key, room in now.items() if room != UNLIMITED}
+        changed: dict[str, list[HostRoom]] = {}
+        for key, room in now.items():
+            if self._is_news(key, room):
+                changed.setdefault(key[1], []).append(HostRoom(*key, room))
+        return [some for of_gpu in changed.values() for some in _slices(of_gpu)]
 
     def _is_news(self, key: Key, room: int) -> bool:
-        before = self._engine.node.clients[key[0]].seats[key[1]].host_room
+        client = self._engine.node.clients.get(key[0])
+        if client is None:
+            return False  # it has left meanwhile
+        before = client.seats[key[1]].host_room
         return (before == UNLIMITED) != (room == UNLIMITED) or abs(before - room) >= NOISE_BYTES
 
     def _tell(self, short: list[Shortfall]) -> None:
