@@ -1,5 +1,5 @@
-"""What a step costs does not grow with the number of clients: counted in lines of Python, so that a busy machine gives
-the same result."""
+"""What a step costs does not grow with the number of clients, but for those who may be blocked: counted in lines of
+Python, so that a busy machine gives the same result."""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 
 from nvshare.core import events as ev
 from nvshare.core.limits.shared_limit import MAX_PER_STEP
-from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
+from nvshare.core.model import GIB, MIB, SECOND, Claim, HostRoom, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 
 FEW, MANY = 4 * MAX_PER_STEP, 1000
@@ -48,6 +48,14 @@ def crowd(
     return node
 
 
+def pinned_crowd(members: int, pinned: int) -> Node:
+    """The same, and the host cannot take the memory of some that have had a turn."""
+    node = crowd(members)
+    node.handle(SECOND, ev.HostMemoryMeasured(tuple(HostRoom(client, "g0", 0) for client in range(1, pinned + 1))))
+    do_all(node)
+    return node
+
+
 CROWDS: dict[str, Callable[[int], Node]] = {
     "without a limit": lambda n: crowd(n),
     "under their limit": lambda n: crowd(n, limit=n * 16 * GIB),
@@ -59,6 +67,12 @@ CROWDS: dict[str, Callable[[int], Node]] = {
     "in gangs of two GPUs": lambda n: crowd(n, gpus=2, per_client=2, limit=8 * GIB),
     "in gangs of many GPUs": lambda n: crowd(n, gpus=8, per_client=3),
 }
+
+PINNED_CROWDS: dict[str, Callable[[int], Node]] = {
+    "blocked by the holder's memory": lambda n: pinned_crowd(n, 1),
+    "whose memory the host cannot take": lambda n: pinned_crowd(n, n),
+}
+"""Each step asks of each client that waits whether it is blocked (core.host_memory)."""
 
 STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
     ("is there", lambda client, gpu, lock: ev.ClientHeard(client)),
@@ -124,6 +138,14 @@ def test_every_event_of_a_client_is_measured() -> None:
 def test_a_step_costs_the_same_with_a_thousand_clients(which: str, client: int) -> None:
     few, many = (costs_of(CROWDS[which](members), client) for members in (FEW, MANY))
     assert {name: (few[name], many[name]) for name in few if many[name] > MAX_RATIO * few[name]} == {}
+
+
+@pytest.mark.parametrize("client", [1, FEW], ids=["holder", "waiter"])
+@pytest.mark.parametrize("which", PINNED_CROWDS)
+def test_a_step_that_may_block_all_costs_as_much_for_each_of_them(which: str, client: int) -> None:
+    few, many = (costs_of(PINNED_CROWDS[which](members), client) for members in (FEW, MANY))
+    most = 1.25 * MANY / FEW
+    assert {name: (few[name], many[name]) for name in few if many[name] > most * few[name]} == {}
 
 
 def test_a_step_that_looks_at_everybody_is_found() -> None:

@@ -10,6 +10,8 @@ A paused client is blocked until the operator resumes it. It drops the lock that
 Clients may block each other, if the room on the host became less after they had their turns. Then the first of those
 whose own memory is pinned runs: nobody is blocked for ever by somebody who is blocked too."""
 
+from heapq import nlargest
+
 from nvshare.core.actions import Action, ReportBlocked
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.seat import Seat
@@ -23,10 +25,14 @@ def _order(seat: Seat) -> tuple[int, int]:
     return rank, seat.ticket
 
 
-def who_blocks(turns: Turns, blocked: Seat) -> Seat:
+def most_pinned(turns: Turns) -> list[Seat]:
+    """The two clients with the most memory that the host cannot take."""
+    return nlargest(2, turns.seats.values(), key=lambda seat: seat.pinned)
+
+
+def who_blocks(most: list[Seat], blocked: Seat) -> Seat:
     """The client with the most memory that the host cannot take, of those who block a client."""
-    others = [seat for seat in turns.seats.values() if seat is not blocked]
-    return max(others, key=lambda seat: seat.pinned)
+    return next(seat for seat in most if seat is not blocked)
 
 
 class HostMemory:
@@ -46,10 +52,11 @@ class HostMemory:
         may_run = set(self._who_may_run())
         leaving = [seat for seat in turns.queue if seat not in may_run]
         coming = sorted((seat for seat in turns.blocked.values() if seat in may_run), key=_order)
+        most = most_pinned(turns) if leaving else []
         for seat in leaving:
             turns.block(seat)
             if seat.client not in turns.paused:
-                holder = who_blocks(turns, seat)
+                holder = who_blocks(most, seat)
                 out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.pinned))
         for seat in coming:
             turns.unblock(seat)

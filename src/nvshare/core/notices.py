@@ -12,7 +12,7 @@ from nvshare.core.actions import (
 )
 from nvshare.core.admission import Admission
 from nvshare.core.expected_start import expected_starts
-from nvshare.core.host_memory import who_blocks
+from nvshare.core.host_memory import most_pinned, who_blocks
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import Settings
 from nvshare.core.seat import Seat
@@ -93,7 +93,7 @@ class Notices:
         waited = now - seat.waited_since
         is_paused = seat.client in turns.paused
         if seat.state == "blocked" and not is_paused:
-            whose = who_blocks(turns, seat).client
+            whose = who_blocks(most_pinned(turns), seat).client
             out.append(ReportLongWait(seat.client, turns.uuid, 0, waited, 1, whose, 0))
             return
         running = sorted(turns.running(), key=lambda holder: holder.held_since)
