@@ -59,8 +59,7 @@ class Naive(NaiveOrders, MemoryNotes):
         self.most_clients = max(self.most_clients, len(clients))
         for claim in event.claims:
             gpu = self._gpu(claim.gpu)
-            if not gpu.measured:
-                gpu.size = min(gpu.size or claim.size, claim.size)
+            gpu.state_size(event.client, claim.size)
             seat = gpu.seats[event.client] = NaiveSeat(event.client, self.priorities.get(event.group, event.priority))
             seat.group, seat.own_priority = event.group, event.priority
             gpu.most_clients = max(gpu.most_clients, len(gpu.seats))
@@ -76,6 +75,7 @@ class Naive(NaiveOrders, MemoryNotes):
     def _ClientLeft(self, now: int, event: ev.ClientLeft) -> None:  # noqa: N802 - the event's own name
         for gpu in self.gpus.values():
             if gpu.seats.pop(event.client, None):
+                gpu.state_size(event.client, 0)
                 self.allow(gpu, self.settings.grace_ns)  # The others' shares are larger, and so is what counts.
 
     def _LockRequested(self, now: int, event: ev.LockRequested) -> None:  # noqa: N802 - the event's own name

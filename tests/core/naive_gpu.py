@@ -63,6 +63,7 @@ class NaiveSeat:
 class NaiveGpu:
     size: int = 0
     measured: bool = False
+    stated_sizes: dict[int, int] = field(default_factory=dict)
     foreign: int = 0
     context: int = 0
     mode: ModeName = "auto"
@@ -72,6 +73,14 @@ class NaiveGpu:
     """The core's own bound: the highest that held so far, because a rule may change while clients wait."""
     longest_gang_wait_ns: int = 0
     """The same, if there are gangs."""
+
+    def state_size(self, client: int, size: int) -> None:
+        """Without NVML the size that most clients state counts; 0: it knows none, or has left."""
+        self.stated_sizes[client] = size
+        sizes = [size for size in self.stated_sizes.values() if size]
+        most = max((sizes.count(size) for size in sizes), default=0)
+        if not self.measured and sizes.count(self.size) < most:
+            self.size = min(size for size in sizes if sizes.count(size) == most)
 
     def note_gang_wait(self, longest_ns: int) -> None:
         self.longest_gang_wait_ns = max(self.longest_gang_wait_ns, longest_ns)

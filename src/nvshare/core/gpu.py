@@ -29,6 +29,7 @@ from nvshare.core.model import NEVER, QuantumRule, Settings
 from nvshare.core.notices import Notices
 from nvshare.core.preemption import Preemption
 from nvshare.core.seat import Seat
+from nvshare.core.stated_sizes import StatedSizes
 from nvshare.core.thrashing import Thrashing
 from nvshare.core.turns import Turns
 
@@ -44,6 +45,7 @@ class Gpu:
         self.memory = MemoryPlanner(settings)
         self.turns = Turns(uuid, settings, numbers, self.memory, unheard)
         self._unheard = unheard
+        self._stated_sizes = StatedSizes()
         self.index: int | None = None
         """NVML's, and in `name` the model; for people."""
         self.name = ""
@@ -75,14 +77,20 @@ class Gpu:
         """The part of this GPU in the bound on every wait with so many clients on the node, if there are gangs."""
         return self.turns.mode.longest_gang_wait_ns(self.turns.ranking.horizon_ns, clients)
 
-    def set_size(self, size: int, *, measured: bool) -> None:
+    def joined(self, client: int, stated_size: int) -> None:
+        self._set_size(self._stated_sizes.state(client, stated_size), measured=False)
+
+    def left(self, client: int) -> None:
+        self._set_size(self._stated_sizes.forget(client), measured=False)
+
+    def _set_size(self, size: int, *, measured: bool) -> None:
         before = self.memory.size
         self.memory.set_size(size, measured=measured)
         if self.memory.size != before:
             self.turns.reports.card_changed()
 
     def found(self, event: GpuFound) -> None:
-        self.set_size(event.size, measured=True)
+        self._set_size(event.size, measured=True)
         self.index, self.name = event.index, event.name
 
     def set_measured(self, event: MemoryMeasured) -> None:

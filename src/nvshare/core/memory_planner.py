@@ -98,11 +98,11 @@ class MemoryPlanner:
     # The card.
 
     def set_size(self, size: int, *, measured: bool) -> None:
-        """NVML's figure counts; without it the smallest one that a client reported."""
+        """NVML's figure counts; without it the one that clients state (core.stated_sizes)."""
         if measured:
             self.size, self._size_is_measured, self.is_known = size, True, True
         elif not self._size_is_measured:
-            self.size = min(self.size or size, size)
+            self.size = size
         self.safe_limit = self.size * (100 - self._reserve_percent) // 100
 
     def set_measured(self, foreign: int, context_bytes: int | None) -> None:

@@ -180,7 +180,7 @@ class Node:
     def _note_claim(self, now: int, client: Client, claim: Claim, out: list[Action]) -> None:
         assert claim.gpu not in client.seats, "a client names a GPU once"
         gpu = self._gpu(claim.gpu)
-        gpu.set_size(claim.size, measured=False)
+        gpu.joined(client.id, claim.size)
         seat = client.seats[claim.gpu] = client.new_seat()
         gpu.turns.joined(seat, claim.memory)
         self._touch(gpu)
@@ -196,6 +196,7 @@ class Node:
             self._touch(gpu := self.gpus[uuid])
             self.gangs.unlink(now, uuid, seat)
             gpu.turns.left(now, seat, out)
+            gpu.left(client.id)
             self._live_shrink.note_left(client.group.limits[uuid], seat)
         self.gangs.left(client)
         self._limits.left(client)
