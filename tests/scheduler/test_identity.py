@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from nvshare.scheduler.clients import identity
-from nvshare.scheduler.clients.identity import CgroupOwner, IdentityError, Peer, cgroup_owner, group_of, peer_of
+from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
+from nvshare.scheduler.clients.identity import (
+    CgroupOwner,
+    IdentityError,
+    Peer,
+    cgroup_owner,
+    group_of,
+    peer_of,
+    slice_user,
+)
 
 POD = "9c8d2e0a-3a5f-4f4e-8d5c-0f6c3d1b2a7e"
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -143,6 +152,36 @@ OWNERS = {
 @pytest.mark.parametrize(("text", "place"), OWNERS.values(), ids=OWNERS.keys())
 def test_a_process_is_placed_by_its_cgroup(text: str, place: CgroupOwner) -> None:
     assert cgroup_owner(text) == place
+
+
+USERS = {
+    "a shell": (v2("/user.slice/user-1000.slice/session-2.scope"), 1000),
+    "a rootless container": (v2(f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{C}.scope"), 1000),
+    "from a private namespace": (v2("/../../user.slice/user-1000.slice/session-2.scope"), 1000),
+    "v1": ("3:cpu:/\n1:name=systemd:/user.slice/user-1000.slice/session-2.scope\n", 1000),
+    "a name that a pod chose": (v2(f"/kubepods/pod{POD}/{C}/user.slice/user-1000.slice"), None),
+    "a service": (v2("/system.slice/cron.service"), None),
+    "nobody's slice": (v2("/user.slice"), None),
+    "another name below the slices": (v2("/user.slice/x"), None),
+}
+
+
+@pytest.mark.parametrize(("text", "uid"), USERS.values(), ids=USERS.keys())
+def test_the_user_in_whose_slice_a_process_runs(text: str, uid: int | None) -> None:
+    assert slice_user(text) == uid
+
+
+def test_subordinate_uids_and_rootless_containers_are_one_account_with_their_user() -> None:
+    admission = ConnectionAdmission(max_connections=100, max_per_account=10)
+    peers = [
+        Peer(7, 1000, -1, None, None, "python", 1000),
+        Peer(8, 100_000, -1, None, None, "python", 1000),
+        Peer(9, 100_001, -1, None, C, "python", 1000),
+    ]
+    assert len({admission.account_of(one) for one in peers}) == 1
+    assert admission.account_of(Peer(10, 100_000, -1, None, None, "python")).name == "uid/100000"
+    for one in peers:
+        admission.release(one)
 
 
 def peer(*, pod: str | None = None, container: str | None = None) -> Peer:

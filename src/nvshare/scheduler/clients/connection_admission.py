@@ -1,7 +1,8 @@
 """How many clients may connect, and how much of the scheduler's time each pod, container or user may use.
 
-Limits are counted for the whole machine and for each account: the pod, the container, or else the user. The last
-eighth of the connections is reserved for accounts with few of them, so that a few pods cannot use them all."""
+Limits are counted for the whole machine and for each account: the user in whose slice a program runs, the pod, the
+container, or else the user. The last eighth of the connections is reserved for accounts with few of them, so that a few
+pods cannot use them all."""
 
 import asyncio
 import resource
@@ -211,4 +212,7 @@ def _descriptor_limit() -> int:
 
 
 def _account_name(peer: Peer) -> str:
+    """A user's subordinate uids and rootless containers are in the user's slice: they are one account with the user."""
+    if peer.slice_uid is not None:
+        return f"uid/{peer.slice_uid}"
     return group_of(peer, b"")[0] if peer.pod or peer.container else f"uid/{peer.uid}"

@@ -26,6 +26,7 @@ _UID = r"[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12
 _POD = re.compile(rf"(?:.*kubepods(?:-[a-z]+)?-)?pod(?P<uid>{_UID})(?:\.slice)?")
 _KUBEPODS = re.compile(r"(?:.*-)?kubepods(?:-[a-z]+)?(?:\.slice)?")
 _CONTAINER = re.compile(r"(?:[a-z][a-z-]*-)?(?P<id>[0-9a-f]{64})(?:\.scope)?")
+_USER_SLICE = re.compile(r"user-(?P<uid>[0-9]{1,10})\.slice")
 _V1_ORDER = ("memory", "devices", "pids", "cpu", "name=systemd")
 
 
@@ -34,7 +35,8 @@ class IdentityError(Exception):
 
 
 class Peer(Record, frozen=True):
-    """A process at the other end of a socket. `pidfd` is readable once it has ended."""
+    """A process at the other end of a socket. `pidfd` is readable once it has ended. `slice_uid`: the user in whose
+    slice it runs, if it runs in one; `uid` may be a subordinate one of that user."""
 
     pid: int
     uid: int
@@ -42,6 +44,7 @@ class Peer(Record, frozen=True):
     pod: str | None
     container: str | None
     command: str
+    slice_uid: int | None = None
 
 
 class CgroupOwner(Record, frozen=True):
@@ -61,7 +64,8 @@ def peer_of(connection: socket.socket, proc: Path = Path("/proc")) -> Peer:
         )
     pidfd = _pidfd(connection, pid)
     try:
-        owner = cgroup_owner(proc_text(proc / str(pid) / "cgroup"))
+        cgroups = proc_text(proc / str(pid) / "cgroup")
+        owner = cgroup_owner(cgroups)
         command = printable(proc_text(proc / str(pid) / "comm").strip(), NAME_LENGTH)
         if _has_ended(pidfd):
             raise IdentityError(f"process {pid} ended while connecting")
@@ -73,7 +77,7 @@ def peer_of(connection: socket.socket, proc: Path = Path("/proc")) -> Peer:
     except IdentityError:
         os.close(pidfd)
         raise
-    return Peer(pid, credentials.uid, pidfd, owner.pod, owner.container, command)
+    return Peer(pid, credentials.uid, pidfd, owner.pod, owner.container, command, slice_user(cgroups))
 
 
 def is_ending(peer: Peer, proc: Path = Path("/proc")) -> bool:
@@ -98,6 +102,16 @@ def cgroup_owner(cgroups: str) -> CgroupOwner:
         if owner.pod or owner.container:
             return owner
     return CgroupOwner()
+
+
+def slice_user(cgroups: str) -> int | None:
+    """The user in whose slice a process runs: systemd makes `user.slice/user-UID.slice`, and only root leaves it."""
+    for path in _paths(cgroups):
+        segments = [segment for segment in path.split("/") if segment not in ("", "..")]
+        user = _USER_SLICE.fullmatch(segments[1]) if len(segments) > 1 and segments[0] == "user.slice" else None
+        if user:
+            return int(user["uid"])
+    return None
 
 
 def group_of(peer: Peer, run: bytes) -> tuple[str, str]:
