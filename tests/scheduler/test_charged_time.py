@@ -12,7 +12,7 @@ from pathlib import Path
 from nvshare.core.model import Settings
 from nvshare.core.node import Node
 from nvshare.scheduler.clients.connection import ClientConnection
-from nvshare.scheduler.clients.connection_admission import CREDIT_NS, ConnectionAdmission
+from nvshare.scheduler.clients.connection_admission import CHARGE_FACTOR, CREDIT_NS, ConnectionAdmission
 from nvshare.scheduler.clients.identity import Peer, peer_of
 from nvshare.scheduler.engine import Engine
 from nvshare.wire import messages as wire
@@ -44,6 +44,23 @@ def test_connecting_is_charged_to_the_account(tmp_path: Path) -> None:
                 return admission.account_of(_this_process()).delay_ns(began - CREDIT_NS)
 
     assert asyncio.run(main(str(tmp_path / "s"))) > 0
+
+
+def test_time_that_was_spent_for_several_clients_is_charged_in_parts() -> None:
+    admission = ConnectionAdmission(max_connections=1000, max_per_account=1000)
+    crowd = admission.account_of(Peer(1, 1234, -1, None, None, "x"))
+    first, second = admission.new_client_id(crowd), admission.new_client_id(crowd)
+    now = time.monotonic_ns()
+    spent = 10 * CREDIT_NS
+    admission.charge_clients(now, now + spent, Counter({first: 8}))
+    assert crowd.delay_ns(now) == 0, "nobody else is there"
+    other = admission.account_of(Peer(2, 1235, -1, None, None, "y"))
+    gone = admission.new_client_id(other)
+    third = admission.new_client_id(other)
+    admission.free_client_id(gone)
+    admission.charge_clients(now, now + spent, Counter({first: 4, second: 2, third: 1, gone: 1}))
+    assert crowd.delay_ns(now - CREDIT_NS) == CHARGE_FACTOR * spent * 6 // 8
+    assert other.delay_ns(now - CREDIT_NS) == CHARGE_FACTOR * spent // 8
 
 
 def test_many_connections_of_one_account_get_no_more_of_a_turn_than_one(tmp_path: Path) -> None:
