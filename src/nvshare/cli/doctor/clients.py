@@ -13,7 +13,8 @@ def check_client(client: ClientSnapshot) -> Iterator[Finding]:
     missing, fixed, swappable = (
         sum(getattr(seat, field) for seat in client.seats) for field in ("host_shortfall", "unswappable", "swappable")
     )
-    fixed, swappable = fixed - missing, swappable + missing  # It could be evicted if the host had room.
+    pinned = min(fixed, missing)  # What counts as fixed only because the host has no room for it.
+    fixed, swappable = fixed - pinned, swappable + pinned
     if missing:
         yield Finding(
             "warn",
