@@ -3,6 +3,8 @@
 import pytest
 
 from nvshare.core import events as ev
+from nvshare.core.expected_start import expected_starts
+from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import (
@@ -12,9 +14,12 @@ from nvshare.core.snapshot import (
     LimitSnapshot,
     SeatSnapshot,
     Snapshot,
+    client_snapshot,
     limits,
     snapshot,
+    start_times,
 )
+from nvshare.core.turns import Turns
 
 
 def at(seconds: int) -> int:
@@ -56,6 +61,38 @@ def test_everything_about_a_running_and_a_waiting_client() -> None:
     assert snapshot(node, at(41)) == Snapshot(
         scheduling=True, settling=False, policy="fcfs", gpus=(gpu,), clients=clients
     )
+
+
+def test_the_expected_starts_of_a_gpu_are_worked_out_once_for_all_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(Settings(), epoch=1)
+    for gpu in ("g0", "g1"):
+        node.handle(0, ev.GpuFound(gpu, 10 * GIB))
+    for client in range(1, 11):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim(f"g{client % 2}", 10 * GIB),)))
+        node.handle(0, ev.LockRequested(client, f"g{client % 2}", Memory(swappable=8 * GIB)))
+    asked = []
+
+    def counted(turns: Turns, memory: MemoryPlanner, now: int) -> dict[int, int]:
+        asked.append(turns.uuid)
+        return expected_starts(turns, memory, now)
+
+    monkeypatch.setattr("nvshare.core.snapshot.expected_starts", counted)
+    seats = [seat for client in snapshot(node, 0).clients for seat in client.seats]
+    assert sum(seat.expected_start_ns is not None for seat in seats) == 8
+    assert asked == ["g0", "g1"]
+
+
+def test_what_was_expected_earlier_counts_down_until_the_client_starts() -> None:
+    node = Node(Settings(quantum=QuantumRule(mode="fixed", fixed_ns=at(30))), epoch=1)
+    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(swappable=8 * GIB)))
+    starts = start_times(node, 0)
+    waiting = [client_snapshot(node, node.clients[2], at(second), starts).seats[0] for second in (10, 31)]
+    assert [seat.expected_start_ns for seat in waiting] == [at(20), 0]
+    node.handle(at(32), ev.ClientLeft(1))
+    assert client_snapshot(node, node.clients[2], at(33), starts).seats[0].expected_start_ns is None
 
 
 def test_a_client_without_gpus_and_an_empty_gpu() -> None:

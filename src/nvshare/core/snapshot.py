@@ -1,10 +1,11 @@
 """The state of a node at one moment as plain values, for status, metrics and the live page."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Literal
 
 from nvshare.core.client import Client
-from nvshare.core.expected_start import MOST, expected_starts
+from nvshare.core.expected_start import expected_starts
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group, Source
 from nvshare.core.model import UNLIMITED, ModeName
@@ -146,12 +147,13 @@ def limits(node: Node) -> tuple[LimitSnapshot, ...]:
 
 def snapshot(node: Node, now: int) -> Snapshot:
     """Everything at once; costs a few microseconds for each client."""
+    starts = start_times(node, now)
     return Snapshot(
         scheduling=node.is_scheduling,
         settling=node.is_settling,
         policy=node.orders.policy,
         gpus=tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values()),
-        clients=tuple(client_snapshot(node, client, now) for client in node.clients.values()),
+        clients=tuple(client_snapshot(node, client, now, starts) for client in node.clients.values()),
         claims=claims(node),
     )
 
@@ -217,8 +219,17 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
     )
 
 
-def client_snapshot(node: Node, client: Client, now: int) -> ClientSnapshot:
-    """One client at this moment."""
+def start_times(node: Node, now: int) -> dict[tuple[str, int], int]:
+    """When the first waiting clients of each GPU will probably start, by GPU and client."""
+    return {
+        (gpu.uuid, client): now + wait_ns
+        for gpu in node.gpus.values()
+        for client, wait_ns in expected_starts(gpu.turns, gpu.memory, now).items()
+    }
+
+
+def client_snapshot(node: Node, client: Client, now: int, starts: Mapping[tuple[str, int], int]) -> ClientSnapshot:
+    """One client at this moment; `starts` are the `start_times` of this or an earlier moment."""
     first = next(iter(client.seats.values()), None)
     return ClientSnapshot(
         id=client.id,
@@ -228,7 +239,7 @@ def client_snapshot(node: Node, client: Client, now: int) -> ClientSnapshot:
         pid=client.pid,
         priority=first.priority if first else 0,
         weight=first.weight if first else 0,
-        seats=tuple(_seat(node, client, uuid, seat, now) for uuid, seat in client.seats.items()),
+        seats=tuple(_seat(node, client, uuid, now, starts.get((uuid, client.id))) for uuid in client.seats),
         uid=client.uid,
     )
 
@@ -246,7 +257,8 @@ def _paused_by(gpu: Gpu, group: Group) -> Literal["annotation", "operator", "GPU
     return "GPU" if gpu.is_paused else None
 
 
-def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSnapshot:
+def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None) -> SeatSnapshot:
+    seat = client.seats[uuid]
     share = client.group.limits[uuid].shares[client.id]
     held = now - seat.held_since if seat.lock else 0
     waited = now - seat.waited_since if seat.is_waiting or seat.state == "blocked" else 0
@@ -276,8 +288,6 @@ def _seat(node: Node, client: Client, uuid: str, seat: Seat, now: int) -> SeatSn
         need=seat.need,
         moved=seat.moved,
         not_moving=seat.not_moving,
-        expected_start_ns=expected_starts(gpu.turns, gpu.memory, now).get(seat.client)
-        if 0 < place <= MOST and seat.gang is None
-        else None,
+        expected_start_ns=None if starts_at is None or not place or seat.gang else max(0, starts_at - now),
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),
     )

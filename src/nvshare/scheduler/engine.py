@@ -16,7 +16,7 @@ from nvshare.core import actions as ac
 from nvshare.core.events import AlarmRang, Event
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
-from nvshare.core.snapshot import ClientSnapshot, Snapshot, claims, client_snapshot, gpu_snapshot, snapshot
+from nvshare.core.snapshot import ClientSnapshot, Snapshot, claims, client_snapshot, gpu_snapshot, snapshot, start_times
 from nvshare.journal import Step
 from nvshare.scheduler.observe.log import log
 from nvshare.translation import FRAMES, Receiver
@@ -148,9 +148,10 @@ class Engine:
 
     def clients(self) -> Iterator[ClientSnapshot]:
         """The clients, each as it is when it is read; one that has left by then is skipped."""
+        starts = start_times(self.node, self._clock())
         for client in list(self.node.clients.values()):
             if client.id in self.node.clients:
-                yield client_snapshot(self.node, client, self._clock())
+                yield client_snapshot(self.node, client, self._clock(), starts)
 
     def wall(self, now: int) -> float:
         """A monotonic time as seconds since 1970."""
