@@ -49,6 +49,53 @@ def test_those_leave_first_who_leave_first_by_the_mode() -> None:
     assert first < second
 
 
+def node_with_habits(*seconds: int) -> Node:
+    """Client 1 holds the lock since second 0 and has had turns of these lengths before; 2 and 3 wait."""
+    node = node_of(8, 8, 8)
+    for each in seconds:
+        node.gpus["g0"].turns.seats[1].turn_ended(each * SECOND)
+    return node
+
+
+def test_the_last_turns_of_a_client_are_known() -> None:
+    node = node_of(8)
+    seat = node.gpus["g0"].turns.seats[1]
+    for second in (3, 10):
+        node.handle(second * SECOND, ev.LockReleased(1, "g0", seat.lock, True))
+    assert seat.last_turns == (3 * SECOND, 7 * SECOND)
+
+
+def test_a_turn_is_expected_to_last_as_long_as_the_longest_of_the_last_ones() -> None:
+    assert starts(node_with_habits(9, 12, 5), 2) == {2: 10, 3: 40}
+
+
+def test_only_the_last_five_turns_count() -> None:
+    assert starts(node_with_habits(25, 4, 5, 6, 7, 8), 0) == {2: 8, 3: 38}
+
+
+def test_a_turn_that_is_longer_than_the_last_ones_may_last_for_the_quantum() -> None:
+    assert starts(node_with_habits(5), 10) == {2: 20, 3: 50}
+
+
+def test_no_turn_is_expected_to_be_longer_than_the_quantum() -> None:
+    assert starts(node_with_habits(95), 0) == {2: 30, 3: 60}
+
+
+def test_who_leaves_early_makes_room_only_if_the_next_one_fits_then() -> None:
+    for gib, expected in ((5, 30), (3, 6)):
+        node = node_of(2, 6, gib)
+        node.gpus["g0"].turns.seats[1].turn_ended(6 * SECOND)
+        assert starts(node, 0) == {3: expected}
+
+
+def test_who_was_told_to_stop_leaves_now() -> None:
+    node = node_of(8, 8)
+    node.handle(10 * SECOND, ev.WorkFinished(1, "g0"))
+    while not node.gpus["g0"].turns.dropping:
+        node.handle(node.next_deadline() or 0, ev.AlarmRang())
+    assert starts(node, 15) == {2: 0}
+
+
 def test_without_a_queue_or_a_running_client_nothing_is_said() -> None:
     assert starts(node_of(4), 0) == {}
     assert starts(node_of(), 0) == {}

@@ -39,8 +39,8 @@ TRANSITIONS: dict[Cause, dict[State, State]] = {
     "unblock": {"blocked": "waiting"},
 }
 
-PAUSES_KEPT = 5
-"""How many of a client's pauses are remembered."""
+PAUSES_KEPT = TURNS_KEPT = 5
+"""How many of a client's pauses and turns are remembered."""
 
 
 class Moved(Record, frozen=True):
@@ -76,10 +76,10 @@ class Seat:
     __slots__ = (
         "asked_out", "client", "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group",
         "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since",
-        "is_trusted", "keep_asked", "kept_rank", "lacking", "last_scheduled", "limit", "lock", "measured", "memory",
-        "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority",
-        "rank", "reported", "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turns",
-        "waited_since", "waited_total", "weight", "won_rank", "working_set",
+        "is_trusted", "keep_asked", "kept_rank", "lacking", "last_scheduled", "last_turns", "limit", "lock",
+        "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses",
+        "pinned", "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket", "told_room",
+        "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -113,6 +113,8 @@ class Seat:
         lock: the pause ends when the client works again or asks for a lock."""
         self.pauses: tuple[int, ...] = ()
         """The lengths of the last pauses between two stretches of work."""
+        self.last_turns: tuple[int, ...] = ()
+        """How long the last turns were."""
         self.moves_memory, self.not_moving, self.asked_out, self.moved = False, "", 0, Moved()
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
@@ -151,6 +153,10 @@ class Seat:
 
     def pause_ended(self, pause_ns: int) -> None:
         self.pauses = (*self.pauses[1 - PAUSES_KEPT :], pause_ns)
+
+    def turn_ended(self, held_ns: int) -> None:
+        self.held_total += held_ns
+        self.last_turns = (*self.last_turns[1 - TURNS_KEPT :], held_ns)
 
     @property
     def usual_pause(self) -> int | None:

@@ -284,7 +284,7 @@ class Turns:
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
         held = now - seat.held_since
-        seat.held_total += held
+        seat.turn_ended(held)
         self.ranking.shares.turn_ended(now, seat)
         self.mode.turn_ended(now, seat)
         out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))

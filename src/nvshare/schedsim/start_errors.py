@@ -56,27 +56,25 @@ def measure(seeds: Iterable[int], contender: Contender) -> list[StartError]:
 
 
 class Figures(Record, frozen=True):
-    """Of all waits: the part that ended by the expected time (and a second), by half as long again, and the errors."""
+    """Of all waits: the part that ended by the expected time (and a second), by half as long again, the errors, and the
+    median of the wait as a part of the expected time."""
 
     waits: int
     by_then: float
     by_then_and_half: float
     median_late_s: float
     p90_late_s: float
+    median_part: float
 
 
 def figures(errors: list[StartError]) -> Figures:
     late = sorted(error.late_s for error in errors) or [0.0]
+    parts = sorted(error.waited_s / error.expected_s for error in errors if error.expected_s) or [0.0]
     return Figures(
         waits=len(errors),
         by_then=sum(error.late_s <= 1 for error in errors) / max(1, len(errors)),
         by_then_and_half=sum(error.late_s <= 1 + error.expected_s / 2 for error in errors) / max(1, len(errors)),
         median_late_s=late[len(late) // 2],
         p90_late_s=late[len(late) * 9 // 10],
+        median_part=parts[len(parts) // 2],
     )
-
-
-def share_within(errors: list[StartError], part: float, least_s: float) -> float:
-    """The part of all waits whose error is at most `part` of the expected time, or `least_s`."""
-    good = sum(abs(error.late_s) <= max(least_s, part * error.expected_s) for error in errors)
-    return good / len(errors)

@@ -112,6 +112,7 @@ def _print_start_errors(errors: list[start_errors.StartError], as_json: bool) ->
         return
     click.echo(f"{figures.waits} waits with an expected start")
     click.echo(f"{figures.by_then:.0%} started by then, {figures.by_then_and_half:.0%} within half as long again")
+    click.echo(f"median: the wait took {figures.median_part:.0%} of the expected time")
     click.echo(
         f"median: {figures.median_late_s:+.1f} s against the expected time; 9 of 10: {figures.p90_late_s:+.1f} s"
     )
