@@ -65,6 +65,30 @@ def test_no_line_is_wider_than_the_terminal(width: int, models: bool) -> None:
         assert word in text
 
 
+def test_a_column_is_left_out_only_if_there_is_no_room_for_it() -> None:
+    head, rows = ["A", "WIDE", "B", "C"], [["1", "x" * 12, "2", "3"]]
+    assert table(head, rows, width=10, drop=("A", "WIDE")).splitlines() == ["A  B  C", "1  2  3"]
+    assert table(head, rows, width=4, drop=("A", "WIDE")).splitlines() == ["B  C", "2  3"]
+
+
+def test_ps_shows_users_and_pods_on_a_small_terminal() -> None:
+    shown = node(models=True)
+    lines = render.client_table(shown, width=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split()[:2] == ["CLIENT", "USER"]
+    assert "a-program-with-a-lo~" in lines[3]
+    in_pods = replace(shown, clients=tuple(replace(client, group="pod/1") for client in shown.clients))
+    lines = render.client_table(in_pods, width=100).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "namespace/pod-with-a-name-0  a-program-with-a-long-na~" in lines[3]
+
+
+def test_the_model_of_a_gpu_is_shown_on_a_small_terminal() -> None:
+    lines = render.gpu_table(node(), width=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[:2] for line in lines[1:]] == [["0", "A100-SXM4-40GB"], ["1", "A100-SXM4-40GB"]]
+
+
 @pytest.mark.parametrize("width", [60, 80, None])
 def test_a_client_whose_memory_the_host_cannot_take_is_named(width: int | None) -> None:
     made = Node(Settings(), epoch=1)
@@ -146,6 +170,14 @@ def test_ps_shows_the_programs_of_all_or_of_one_user(daemon: Daemon, nvshare: Fr
         assert "trainer" in nvshare("ps", "--user", "me", "--socket", daemon.operator_socket).stdout
         nobody = nvshare("ps", "--user", "no-such-user", "--socket", daemon.operator_socket)
         assert (nobody.returncode, nobody.stdout) == (0, "")
+
+
+def test_a_long_line_of_a_story_is_wrapped_between_words() -> None:
+    line = admin.StepLine(0.0, "Client train-2 (6aa2) moved 9.00 GiB from GPU-c1fb0f15 to the host in 811.0 ms")
+    assert len(render.step_line(line).splitlines()) == 1
+    first, second = render.step_line(line, width=80).splitlines()
+    assert first.endswith("GPU-c1fb0f15 to the host")
+    assert second == " " * 14 + "in 811.0 ms"
 
 
 def test_old_and_new_names_of_a_command_do_the_same(daemon: Daemon) -> None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from nvshare import admin
 from nvshare.cli.ctl.keyboard import key_of
 from nvshare.cli.ctl.top_rows import next_sort, plain_lines
-from nvshare.cli.ctl.top_view import View, screen, shown_rows
+from nvshare.cli.ctl.top_view import HELP, View, screen, shown_rows
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
 from web.players import Player
 
@@ -197,7 +197,7 @@ def test_top_in_a_terminal_is_live_and_obeys_keys(place: tuple[str, str]) -> Non
         first.ask()
         assert first.runs.wait(60)
         terminal = Terminal(place[1], "--delay", "0.2")
-        terminal.read_until("first +run .*running")
+        terminal.read_until(r"first +\S+ .*running")
         second.ask()
         terminal.read_until("second +run .*waiting 1")
         terminal.press("s")
@@ -271,4 +271,24 @@ def test_help_explains_keys_states_and_the_bar() -> None:
     text = text_of(THREE, View(is_help=True), width=80, height=24)
     for word in ("quit", "filter while you type", "silent", "safe limit"):
         assert word in text
-    assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, HELP.splitlines())) <= 80
+
+
+def test_the_line_of_a_gpu_ends_with_a_whole_word() -> None:
+    (gpu,) = THREE.node.gpus
+    gpu = replace(gpu, index=0, name="NVIDIA A100-SXM4-40GB", is_move_cost_measured=True, move_cost_ns=SECOND // 10)
+    shown = replace(THREE, node=replace(THREE.node, gpus=(replace(gpu, foreign_memory=GIB),)))
+    wide = "GPU 0 A100-SXM4-40GB  GPU-11111111  16.00Gi  1 running, 1 waiting  quantum 50.0s auto, 3.0s left"
+    lines = {width: text_of(shown, View(), width=width).splitlines()[1].rstrip() for width in (60, 80, 100, 120)}
+    assert lines[60] == "GPU 0 A100-SXM4-40GB  16.00Gi  1 running, 1 waiting"
+    assert lines[80] == "GPU 0 A100-SXM4-40GB  16.00Gi  1 running, 1 waiting  1.00Gi of others"
+    assert (
+        lines[100]
+        == "GPU 0 A100-SXM4-40GB  16.00Gi  1 running, 1 waiting  quantum 50.0s auto, 3.0s left  1.00Gi of others"
+    )
+    assert lines[120] == f"{wide}  1.00Gi of others"
+
+
+def test_users_are_shown_on_a_small_screen() -> None:
+    for width, shows in ((79, False), (80, True), (200, True)):
+        assert ("USER" in text_of(THREE, View(), width=width)) is shows

@@ -221,7 +221,8 @@ def events(scheduler: Scheduler, follow: bool, last: int, since: float | None, c
     for answer in operator_client.answers(scheduler.path, request, timeout_s=scheduler.timeout_s, forever=follow):
         if isinstance(answer, admin.StepLine):
             is_json = output == "json"
-            click.echo(msgspec.json.encode(event_document(answer)).decode() if is_json else render.step_line(answer))
+            text = render.step_line(answer, terminal_width())
+            click.echo(msgspec.json.encode(event_document(answer)).decode() if is_json else text)
         elif isinstance(answer, admin.Failed):
             raise operator_client.RefusedError(answer.reason)
         else:
@@ -239,9 +240,9 @@ def story(scheduler: Scheduler, client: str, last: int | None) -> None:
     CLIENT is an ID or the beginning of one, a name, a process ID, or a pod.
     """
     answer = scheduler.ask_for(admin.Story, admin.GetStory(client, last))
-    click.echo(printable(answer.summary))
+    click.echo(render.wrapped(printable(answer.summary), terminal_width()))
     for line in answer.steps:
-        click.echo(render.step_line(line))
+        click.echo(render.step_line(line, terminal_width()))
 
 
 @cli.command("schema", short_help="Print the JSON Schema of `status -o json`.")

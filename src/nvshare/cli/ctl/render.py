@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nvshare import admin
-from nvshare.cli.ctl.text_table import table, width_of
+from nvshare.cli.ctl.text_table import shortened, table, width_of
 from nvshare.core.model import GIB, MIB, SECOND
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
@@ -89,10 +89,15 @@ def as_yaml(values: Any, indent: int = 0) -> str:
     return f"{pad}{msgspec.json.encode(values).decode()}"
 
 
-def step_line(line: admin.StepLine) -> str:
-    """One line of `events` and `story`."""
+def step_line(line: admin.StepLine, width: int | None = None) -> str:
+    """One line of `events` and `story`; in a terminal of `width` columns it is wrapped."""
     stamp = time.strftime("%H:%M:%S", time.localtime(line.time))
-    return f"{stamp}.{int(line.time % 1 * 1000):03d}  {printable(line.text)}"
+    return wrapped(f"{stamp}.{int(line.time % 1 * 1000):03d}  {printable(line.text)}", width, indent=14)
+
+
+def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
+    """A sentence for a terminal of `width` columns; None: as it is, for a program that reads it."""
+    return text if width is None else "\n".join(textwrap.wrap(text, width, subsequent_indent=" " * indent))
 
 
 def _headline(status: admin.Status) -> str:
@@ -106,7 +111,7 @@ def _headline(status: admin.Status) -> str:
 
 
 def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
-    """The GPUs. On a narrow terminal the UUID is shortened; `-o wide` shows it whole."""
+    """The GPUs. On a narrow terminal the UUID is shortened or left out; `-o wide` shows it whole."""
     head = ["GPU", "MODEL", "UUID", "MEMORY", "RUNNING", "FREE", "OTHERS", "RUN", "WAIT", "QUANTUM", "LEFT"]
     head += ["MOVES"] if is_wide else []
     rows = [
@@ -133,7 +138,7 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
         return whole
     at = head.index("UUID") if "UUID" in head else 0
     rows = [[*row[:at], row[at][:SHORT_UUID], *row[at + 1 :]] for row in rows]
-    return table(head, rows, width=width, drop=("OTHERS", "MODEL", "LEFT", "RUNNING"))
+    return table(head, rows, width=width, drop=("OTHERS", "UUID", "LEFT", "RUNNING", "MODEL"))
 
 
 def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
@@ -164,7 +169,21 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
         rows.append(row)
     if is_wide:
         return table(head + wide, rows)
-    return table(head, rows, width=width, drop=("TURNS", "USER", "WHO", "STARTS", "LIMIT"), cut=("NAME",))
+    return _narrow_clients(head, rows, width, has_pods=any(client.group.startswith("pod/") for client in node.clients))
+
+
+def _narrow_clients(head: list[str], rows: list[list[str]], width: int | None, *, has_pods: bool) -> str:
+    """The table of clients in `width` columns: first very long names are cut, then columns are left out. USER says to
+    whom a program belongs, in pods WHO does."""
+    whole = table(head, rows)
+    if width is None or max(map(width_of, whole.splitlines())) <= width:
+        return whole
+    at = head.index("NAME")
+    rows = [[*row[:at], shortened(row[at], max(16, width // 4)), *row[at + 1 :]] for row in rows]
+    drop = ["TURNS", *(("USER",) if has_pods else ("WHO",)), "LIMIT", "STARTS", "USER", "WHO"]
+    if all(row[head.index("LIMIT")] == "-" for row in rows):
+        drop.insert(0, "LIMIT")
+    return table(head, rows, width=width, drop=list(dict.fromkeys(drop)), cut=("NAME",))
 
 
 def claim_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:

@@ -141,9 +141,9 @@ def _line(cells: dict[str, Text], columns: list[Column], overflow: Literal["crop
 def _columns(width: int, cells: list[dict[str, Text]]) -> list[Column]:
     """As many columns as fit; the least important are left out first, WHO before the names are cut short."""
     every: list[tuple[str, Literal["left", "right"], int]] = [
-        ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 130), ("WHO", "left", 100),
-        ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 80), ("MEMORY", "right", 0),
-        ("LIMIT", "right", 90), ("TURNS", "right", 68), ("RAN", "right", 84), ("WAITED", "right", 84),
+        ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 80), ("WHO", "left", 120),
+        ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 76), ("MEMORY", "right", 0),
+        ("LIMIT", "right", 100), ("TURNS", "right", 90), ("RAN", "right", 108), ("WAITED", "right", 108),
         ("MOVED", "right", 140), ("PID", "right", 130),
     ]  # fmt: skip
     kept = [(name, side) for name, side, least in every if width >= least]

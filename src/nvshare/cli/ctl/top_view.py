@@ -26,9 +26,9 @@ Enter: the story of the client, why it runs or waits
 STATE    running      has a lock           waiting N    at place N in the queue
          dropping     finishes its work    idle         has no work
          silent       was not heard from   unscheduled  scheduling is off
-         blocked      no host memory       paused       by nvsharectl or an annotation
+         blocked      no host memory       paused       gets no turns
 STARTS   a waiting client will probably start within this time
-RAN      part of the time in which it wanted the GPU and had it; WAITED: the rest
+RAN      part of the time in which it wanted the GPU and had it; WAITED the rest
 bar      # or full: running clients         = or dark: cannot be evicted
          x or grey: other programs          |: the safe limit"""
 
@@ -113,22 +113,26 @@ def _headline(status: admin.Status, view: View) -> Text:
 
 
 def _gpu_line(gpu: GpuSnapshot, width: int) -> Text:
-    text = Text(no_wrap=True, overflow="ellipsis")
-    uuid = gpu.uuid if width >= 130 else gpu.uuid[:12]
-    if gpu.index is None:
-        text.append(uuid, style="bold cyan")
-    else:
-        text.append(gpu_title(gpu), style="bold cyan")
-        text.append(f"  {uuid}", style="dim")
-    text.append(f"  {size(gpu.total_memory)}  {gpu.running} running, {gpu.waiting} waiting")
-    text.append(f"  quantum {duration(gpu.quantum_ns)} {gpu.mode}")
+    """The GPU's parts that fit, in order; the ones that matter least are left out first."""
+    quantum = f"quantum {duration(gpu.quantum_ns)} {gpu.mode}"
     if gpu.waiting and gpu.quantum_left_ns is not None:
-        text.append(f", {duration(gpu.quantum_left_ns)} left", style="yellow")
-    if gpu.is_move_cost_measured:
-        text.append(f"  moves {rate(GIB, gpu.move_cost_ns)}")
-    if gpu.foreign_memory:
-        text.append(f"  {size(gpu.foreign_memory)} of others", style="red")
-    return text
+        quantum += f", {duration(gpu.quantum_left_ns)} left"
+    others = f"{size(gpu.foreign_memory)} of others" if gpu.foreign_memory else ""
+    uuid = gpu.uuid if width >= 130 else gpu.uuid[:12]
+    parts = {
+        "title": Text(uuid if gpu.index is None else gpu_title(gpu), style="bold cyan"),
+        "uuid": Text("" if gpu.index is None else uuid, style="dim"),
+        "counts": Text(f"{size(gpu.total_memory)}  {gpu.running} running, {gpu.waiting} waiting"),
+        "quantum": Text(quantum),
+        "moves": Text(f"moves {rate(GIB, gpu.move_cost_ns)}" if gpu.is_move_cost_measured else ""),
+        "others": Text(others, style="red"),
+    }
+    for least in ("moves", "uuid", "quantum", "others"):
+        if Text("  ").join(part for part in parts.values() if part).cell_len > width:
+            del parts[least]
+    line = Text("  ").join(part for part in parts.values() if part)
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
 
 
 def _short_gpu_line(gpu: GpuSnapshot, width: int, *, is_ascii: bool) -> Text:
