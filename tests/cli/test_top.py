@@ -199,7 +199,7 @@ def test_top_in_a_terminal_is_live_and_obeys_keys(place: tuple[str, str]) -> Non
         terminal = Terminal(place[1], "--delay", "0.2")
         terminal.read_until(r"first +\S+ .*running")
         second.ask()
-        terminal.read_until("second +run .*waiting 1")
+        terminal.read_until(r"second +\S+ .*waiting 1")
         terminal.press("s")
         terminal.read_until("by memory")
         terminal.press("r")
