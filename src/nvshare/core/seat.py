@@ -65,6 +65,8 @@ def _sum(a: int, b: int) -> int:
 class Seat:
     """One client at one GPU. core.turns changes its state, core.memory_reports its memory."""
 
+    pauses: tuple[int, ...]
+    last_turns: tuple[int, ...]
     working_set: int | None
     rank: int | None
     kept_rank: int | None
@@ -111,10 +113,8 @@ class Seat:
         self.idle_since: int | None = None
         """When the work of a staying client had all finished; None while it works. It outlasts the
         lock: the pause ends when the client works again or asks for a lock."""
-        self.pauses: tuple[int, ...] = ()
-        """The lengths of the last pauses between two stretches of work."""
-        self.last_turns: tuple[int, ...] = ()
-        """How long the last turns were."""
+        self.pauses = self.last_turns = ()
+        """The lengths of the last pauses between two stretches of work, and of the last turns."""
         self.moves_memory, self.not_moving, self.asked_out, self.moved = False, "", 0, Moved()
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
