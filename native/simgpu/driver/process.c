@@ -2,13 +2,13 @@
  * initialised process finds everything refused, as with the real driver. */
 #define _GNU_SOURCE
 #include "driver/driver.h"
+#include "driver/system_calls.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 struct sim_process sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -143,7 +143,7 @@ static CUresult start(void)
                 error == -EPROTO ? "in use by another version of the simulator" : strerror(-error));
         return CUDA_ERROR_NO_DEVICE;
     }
-    if (getrandom(&sim.id, sizeof sim.id, 0) != sizeof sim.id)
+    if (!sim_random(&sim.id, sizeof sim.id))
         sim.id = sim_now_ns() ^ (uint64_t)getpid() << 32;
     choose_visible();
     read_kernel_times();

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "driver/memory/arena.h"
 #include "driver/memory/vmm.h"
+#include "driver/system_calls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -91,7 +91,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
     chunks_of(allocation, &first, &count);
     char *base = sim_arena.base + ((uint64_t)first << SIM_CHUNK_SHIFT);
     uint64_t length = (uint64_t)count << SIM_CHUNK_SHIFT, id = sim_arena.at[first].shared;
-    if (id == 0 && getrandom(&id, sizeof id, 0) == sizeof id && (id |= 1) != 0 && !move_into_file(base, length, id))
+    if (id == 0 && sim_random(&id, sizeof id) && (id |= 1) != 0 && !move_into_file(base, length, id))
         id = 0;
     sim_arena.at[first].shared = id;
     pthread_mutex_unlock(&sim_arena.lock);

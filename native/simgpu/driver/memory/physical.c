@@ -6,6 +6,7 @@
  * stays charged, until the last handle and the last mapping are gone. */
 #define _GNU_SOURCE
 #include "driver/memory/vmm.h"
+#include "driver/system_calls.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -29,7 +30,7 @@ CUresult sim_physical_of(CUmemGenericAllocationHandle handle, struct sim_physica
 static bool open_own_file(struct sim_physical *physical)
 {
     struct tail tail = {TAIL_MAGIC, physical->size, physical->card, physical->host};
-    physical->fd = memfd_create("sim-gpu-memory", MFD_CLOEXEC);
+    physical->fd = sim_memory_file("sim-gpu-memory");
     physical->own_file = true;
     return physical->fd >= 0 && ftruncate(physical->fd, (off_t)(physical->size + 4096)) == 0
         && pwrite(physical->fd, &tail, sizeof tail, (off_t)physical->size) == sizeof tail;
@@ -39,7 +40,7 @@ static bool take_common_file(struct sim_physical *physical)
 {
     pthread_mutex_lock(&lock);
     if (common.fd < 0)
-        common.fd = memfd_create("sim-gpu-memory", MFD_CLOEXEC);
+        common.fd = sim_memory_file("sim-gpu-memory");
     bool good = common.fd >= 0 && ftruncate(common.fd, (off_t)(common.end + physical->size)) == 0;
     if (good) {
         physical->fd = common.fd;
