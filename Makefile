@@ -13,7 +13,7 @@ help:  ## Lists the targets
 
 setup: $(VENV)/.ready  ## Creates the virtual environment .venv
 
-$(VENV)/.ready: pyproject.toml tools/setup.sh tools/hatch_build.py
+$(VENV)/.ready: pyproject.toml tools/setup.sh tools/hatch_build.py tools/hatch_metadata.py
 	@tools/setup.sh $(VENV)
 	@touch $@
 
@@ -74,8 +74,10 @@ torch: native  ## Runs PyTorch on the simulated GPU, with and without nvshare (s
 numba: native  ## Runs numba-cuda on the simulated GPU, with and without nvshare (separate environment, 0.8 GB)
 	@$(BIN)/python tools/numba_check.py
 
-release: setup  ## Builds the library for x86_64 and aarch64, glibc 2.17, into build/release
-	@$(BIN)/python tools/release.py --out build/release
+release: setup  ## Builds wheels for x86_64 and aarch64, glibc 2.17, and the sources into build/release
+	@$(BIN)/python -m pip install -q --group release
+	@rm -rf build/release && $(BIN)/python tools/release.py --out build/release
+	@$(BIN)/python -m twine check --strict build/release/*
 
 nightly:  ## Every target in order, each in a fresh clone, with a table of results (root; hours, and 10 GB for torch and numba)
 	@python3 tools/nightly.py $(TARGETS)
