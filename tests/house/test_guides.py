@@ -1,8 +1,9 @@
-"""The files in docs/guides.md are well-formed and name what there is."""
+"""The files and commands in docs/guides.md are well-formed, name what there is, and do what the guide says."""
 
 import json
 import re
 import shlex
+import socket
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import yaml
 from nvshare.cli.run.command import run
 from nvshare.cli.run.docker_args import arguments
 from nvshare.cli.run.environment import ProgramSettings
+from nvshare.cli.run.native_files import LIBRARY_VARIABLE
 from nvshare.config import DEFAULT_SOCKET
 
 GUIDES = (Path(__file__).parents[2] / "docs" / "guides.md").read_text()
@@ -38,6 +40,37 @@ def test_compose_says_the_same_as_docker_args() -> None:
     mounted = [re.search("target=([^,]+)", word) for word in words if word.startswith("type=bind")]
     assert [volume["target"] for volume in service["volumes"]] == [found[1] for found in mounted if found]
     assert all(volume["read_only"] for volume in service["volumes"])
+
+
+def test_the_variable_of_compose_is_the_directory_of_the_library() -> None:
+    (line,) = re.findall(r"^    (export NVSHARE_DIRECTORY=.*)$", GUIDES, re.MULTILINE)
+    (service,) = yaml.safe_load(block("yaml"))["services"].values()
+    name = service["volumes"][0]["source"].strip("${}")
+    assert name != LIBRARY_VARIABLE, "docker-args reads this variable: it names the file"
+    words = arguments(Path("/some/where/libnvshare.so"), Path(DEFAULT_SOCKET), ProgramSettings(), "all")
+    script = f'nvshare() {{ echo "{" ".join(words)}"; }}\n{line}\necho "${name}"\n'
+    done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "/some/where\n"
+
+
+def test_the_prolog_of_slurm_gives_each_job_a_run_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "scheduler.sock"
+    prolog = block("sh").replace(DEFAULT_SOCKET, str(path))
+    job = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "1234", "SLURM_JOB_NAME": "train"}
+
+    def said() -> str:
+        done = subprocess.run(["sh", "-c", prolog], env=job, capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout
+
+    assert said() == "", "a node without a scheduler runs jobs unshared"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        lines = dict(line.removeprefix("export ").split("=", 1) for line in said().splitlines())
+    assert lines["NVSHARE_RUN_ID"] == "00001234" + 24 * "0"
+    settings = ProgramSettings(name="train", limit_bytes=8 << 30)
+    known = {*settings.variables(), "LD_PRELOAD", "NVSHARE_SOCKET", "NVSHARE_RUN_ID"}
+    assert set(lines) == known
+    assert (lines["NVSHARE_NAME"], lines["NVSHARE_SOCKET"]) == ("train", str(path))
 
 
 def test_the_programs_in_the_guides_can_be_read() -> None:
