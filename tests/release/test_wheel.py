@@ -6,7 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ Call = Callable[..., str]
 
 
 @pytest.fixture
-def call(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call]:
+def call(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Call:
     """Runs a program of the wheel and gives what it printed."""
     runtime = tmp_path_factory.mktemp("r")
     runtime.chmod(0o700)
