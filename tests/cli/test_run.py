@@ -159,10 +159,11 @@ def test_bad_input_is_one_line_and_the_right_code(nvshare: Front, case: str) -> 
     assert "\x1b" not in result.stderr
 
 
-def test_a_library_that_is_not_there_is_named(nvshare: Front) -> None:
-    result = nvshare("run", "--private", "--", "true", NVSHARE_LIBRARY="/nowhere/libnvshare.so")
+@pytest.mark.parametrize("path", ["/nowhere/libnvshare.so", "/usr/lib"], ids=["missing", "a directory"])
+def test_a_library_that_is_no_file_is_named(nvshare: Front, path: str) -> None:
+    result = nvshare("run", "--private", "--", "true", NVSHARE_LIBRARY=path)
     assert result.returncode == 125
-    assert "/nowhere/libnvshare.so" in result.stderr
+    assert f"NVSHARE_LIBRARY names {path}, which is not a file" in result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not connect")

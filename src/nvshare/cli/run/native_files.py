@@ -13,7 +13,7 @@ def library() -> Path:
     """The library to preload: from the environment, from this installation, or from the system."""
     named = os.environ.get(LIBRARY_VARIABLE)
     if named:
-        return _usable(Path(named).absolute(), f"{LIBRARY_VARIABLE} names {named}, which does not exist")
+        return _usable(Path(named).absolute(), f"{LIBRARY_VARIABLE} names {named}, which is not a file")
     for folder in (NATIVE, CONTAINER_DIRECTORY):
         if (folder / LIBRARY).is_file():
             return _usable(folder / LIBRARY, "")
