@@ -16,6 +16,7 @@ OWN_NAMES = {
     "base/log.c": "nvs_info, nvs_warn, nvs_debug: what they are called everywhere",
     "base/platform.c": "one function for each service of the operating system",
     "lookup/dlsym.c": "nvs_dlsym_target and nvs_dlvsym_target",
+    "memory/entries.c": "nvs_memory_: with memory/memory.c it is one interface, memory/memory.h",
     "hooks/pools.c": "nvs_hook_pool_free; hooks are named by the driver",
 }
 # Folders whose files share one name: nvs_client_, nvs_helper_.

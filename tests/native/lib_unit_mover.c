@@ -83,6 +83,34 @@ static void memory_that_the_program_advises_is_left_alone(void)
     release(&block);
 }
 
+static void what_was_known_of_freed_memory_is_forgotten_in_its_last_chunk_too(void)
+{
+    struct nvs_block block = allocate(BASE, GIB + MIB); /* of its last chunk it has one half */
+    nvs_usage_copied(&usage, BASE, GIB + MIB);
+    nvs_usage_left_alone(&usage, BASE, GIB + MIB);
+    release(&block);
+    allocate(BASE, GIB + MIB);
+    EQUAL(plan(&block, 1, true, UINT64_MAX), 0);
+    nvs_usage_copied(&usage, BASE, 4 * MIB);
+    EQUAL(sum(plan(&block, 1, true, UINT64_MAX)), 4 * MIB);
+    release(&block);
+}
+
+static void a_chunk_keeps_its_marks_while_one_of_its_allocations_is_there(void)
+{
+    struct nvs_block first = allocate(BASE, MIB), second = allocate(BASE + MIB, 4 * MIB);
+    nvs_usage_copied(&usage, BASE + MIB, 4 * MIB);
+    release(&first);
+    EQUAL(sum(plan(&second, 1, true, UINT64_MAX)), 4 * MIB);
+    allocate(BASE, MIB);
+    EQUAL(sum(plan(&second, 1, true, UINT64_MAX)), 4 * MIB);
+    release(&first);
+    release(&second);
+    allocate(BASE + MIB, 4 * MIB);
+    EQUAL(plan(&second, 1, true, UINT64_MAX), 0);
+    release(&second);
+}
+
 static void addresses_that_are_not_ours_are_ignored(void)
 {
     struct nvs_block block = {BASE, 64 * MIB};
@@ -206,6 +234,8 @@ int main(void)
     a_large_one_is_one_array_unless_something_points_inside();
     a_copy_into_an_arena_says_that_its_begin_is_not_all_of_it();
     memory_that_the_program_advises_is_left_alone();
+    what_was_known_of_freed_memory_is_forgotten_in_its_last_chunk_too();
+    a_chunk_keeps_its_marks_while_one_of_its_allocations_is_there();
     addresses_that_are_not_ours_are_ignored();
     the_order_is_by_use();
     no_more_is_moved_than_was_asked_for();

@@ -19,8 +19,6 @@ static void note(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr address, ui
     nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index,
                                         .kind = NVS_KIND_MEMORY, .swappable = is_swappable(form), .is_converted = form == CONVERTED,
                                         .is_small = form == SMALL});
-    if (is_swappable(form))
-        nvs_usage_allocated(&nvs_evidence, address, bytes);
 }
 
 static CUresult reserve(struct nvs_gpu *gpu, uint64_t bytes, enum form *form)
@@ -144,7 +142,6 @@ CUresult cuMemFree_v2(CUdeviceptr d)
     nvs_frees_do();
     if (!nvs_memory_take(NVS_KIND_MEMORY, d, &entry))
         return nvs_hook_pool_free(d, (struct nvs_free){.plain = nvs_real.cuMemFree_v2});
-    nvs_usage_freed(&nvs_evidence, entry.key, entry.bytes);
     CUresult result = nvs_real.cuMemFree_v2(d);
     if (result == CUDA_SUCCESS)
         nvs_memory_return_entry(&entry);

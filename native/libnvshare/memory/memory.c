@@ -1,7 +1,6 @@
 #include "memory/memory.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/options.h"
@@ -10,19 +9,11 @@
 #include "helper/wake.h"
 #include "lookup/real.h"
 #include "memory/pools.h"
-#include "mover/plan.h"
 
-enum { SHARDS = 16, MOST_ASKS = 1000 };
+enum { MOST_ASKS = 1000 };
 /* The sum is bounded, because native memory cannot be evicted: a program with a million small allocations is still swappable. */
 #define SMALL_BYTES (UINT64_C(1) << 20)
 #define MOST_SMALL_BYTES (UINT64_C(64) << 20)
-
-static struct shard {
-    struct nvs_lock lock;
-    struct nvs_ledger table;
-} __attribute__((aligned(64))) shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = NVS_LOCK_WITH_RANK(NVS_LOCK_SHARD)}};
-
-static struct shard *shard_of(uint64_t hash) { return &shards[hash >> 60]; }
 
 void nvs_memory_changed(struct nvs_gpu *gpu)
 {
@@ -193,106 +184,4 @@ void nvs_memory_small_is_converted(struct nvs_gpu *gpu, uint64_t bytes)
 bool nvs_memory_stays_native(const struct nvs_gpu *gpu)
 {
     return !gpu->can_be_managed || nvs_options()->native_memory || nvs_real_encoder_is_used();
-}
-
-void nvs_memory_note(const struct nvs_ledger_entry *entry)
-{
-    uint64_t hash = nvs_ledger_hash(entry->kind, entry->key);
-    struct shard *shard = shard_of(hash);
-    nvs_lock_take(&shard->lock);
-    bool kept = nvs_ledger_put(&shard->table, hash, entry);
-    nvs_lock_give(&shard->lock);
-    if (!kept)
-        nvs_warn("no memory to note an allocation; it stays counted");
-}
-
-bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)
-{
-    uint64_t hash = nvs_ledger_hash(kind, key);
-    struct shard *shard = shard_of(hash);
-    nvs_lock_take(&shard->lock);
-    bool found = nvs_ledger_take(&shard->table, hash, kind, key, taken);
-    nvs_lock_give(&shard->lock);
-    return found;
-}
-
-bool nvs_memory_look(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found)
-{
-    uint64_t hash = nvs_ledger_hash(kind, key);
-    struct shard *shard = shard_of(hash);
-    nvs_lock_take(&shard->lock);
-    struct nvs_ledger_entry *entry = nvs_ledger_find(&shard->table, hash, kind, key);
-    if (entry)
-        *found = *entry;
-    nvs_lock_give(&shard->lock);
-    return entry != NULL;
-}
-
-size_t nvs_memory_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most)
-{
-    size_t count = 0;
-    for (int i = 0; i < SHARDS; i++) {
-        nvs_lock_take(&shards[i].lock);
-        for (size_t at = 0; at < shards[i].table.capacity && count < most; at++) {
-            const struct nvs_ledger_entry *entry = &shards[i].table.entries[at];
-            if (entry->key && entry->kind == NVS_KIND_MEMORY && entry->swappable && entry->gpu == gpu->index)
-                blocks[count++] = (struct nvs_block){.base = entry->key, .bytes = entry->bytes};
-        }
-        nvs_lock_give(&shards[i].lock);
-    }
-    return count;
-}
-
-int nvs_memory_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_ledger_entry *entry)
-{
-    uint64_t hash = nvs_ledger_hash(kind, key);
-    struct shard *shard = shard_of(hash);
-    int left = -1;
-    nvs_lock_take(&shard->lock);
-    struct nvs_ledger_entry *found = nvs_ledger_find(&shard->table, hash, kind, key);
-    if (found) {
-        found->count += (uint32_t)change;
-        left = (int)found->count;
-        *entry = *found;
-        if (left == 0)
-            nvs_ledger_take(&shard->table, hash, kind, key, entry);
-    }
-    nvs_lock_give(&shard->lock);
-    return left;
-}
-
-static void leave(const struct nvs_ledger_entry *entry, void *nothing) { (void)entry, (void)nothing; }
-
-void nvs_memory_forget(enum nvs_kind kind, uint64_t owner)
-{
-    for (int i = 0; i < SHARDS; i++) {
-        nvs_lock_take(&shards[i].lock);
-        nvs_ledger_sweep(&shards[i].table, kind, owner, leave, NULL);
-        nvs_lock_give(&shards[i].lock);
-    }
-}
-
-static void give_back(const struct nvs_ledger_entry *entry, void *nothing)
-{
-    (void)nothing;
-    nvs_memory_return_entry(entry);
-}
-
-void nvs_memory_context_gone(CUcontext context)
-{
-    static const enum nvs_kind kinds[] = {NVS_KIND_MEMORY, NVS_KIND_ARRAY, NVS_KIND_MIPMAP, NVS_KIND_HEAP, NVS_KIND_STACK};
-    for (int i = 0; i < SHARDS; i++) {
-        nvs_lock_take(&shards[i].lock);
-        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-            nvs_ledger_sweep(&shards[i].table, kinds[k], (uint64_t)(uintptr_t)context, give_back, NULL);
-        nvs_lock_give(&shards[i].lock);
-    }
-}
-
-void nvs_memory_forked(void)
-{
-    for (int i = 0; i < SHARDS; i++) {
-        nvs_lock_reset(&shards[i].lock);
-        shards[i].table = (struct nvs_ledger){0}; /* it may have been half moved when we forked: left where it is */
-    }
 }

@@ -8,7 +8,9 @@
 
 bool nvs_usage_setup(struct nvs_usage *usage)
 {
-    if (!usage->marks)
+    if (!usage->sharers)
+        usage->sharers = nvs_pages_sparse(CHUNKS * sizeof *usage->sharers);
+    if (usage->sharers && !usage->marks)
         usage->marks = nvs_pages_sparse(CHUNKS * sizeof *usage->marks);
     return usage->marks != NULL;
 }
@@ -42,22 +44,35 @@ static void mark(struct nvs_usage *usage, uint64_t address, uint64_t bytes, unsi
     }
 }
 
+/* How many allocations have a part of this chunk, if this one has only a part of it; NULL if it has all of it. */
+static _Atomic uint16_t *sharers_of(const struct nvs_usage *usage, uint64_t chunk, uint64_t base, uint64_t bytes)
+{
+    uint64_t begin = chunk << NVS_CHUNK_SHIFT;
+    return begin >= base && begin + NVS_CHUNK_BYTES <= base + bytes ? NULL : &usage->sharers[chunk];
+}
+
 void nvs_usage_allocated(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
 {
     for (uint64_t at = base >> NVS_CHUNK_SHIFT; at <= (base + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
         _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
-        /* Small allocations share a chunk: most find it marked. It keeps the mark as long as one of them is there. */
-        if (place && !(atomic_load_explicit(place, memory_order_relaxed) & NVS_MARK_MANAGED))
-            atomic_fetch_or_explicit(place, NVS_MARK_MANAGED, memory_order_relaxed);
+        if (!place)
+            return;
+        _Atomic uint16_t *sharers = sharers_of(usage, at, base, bytes);
+        if (!sharers || atomic_fetch_add_explicit(sharers, 1, memory_order_relaxed) == 0)
+            atomic_store_explicit(place, NVS_MARK_MANAGED, memory_order_relaxed);
     }
 }
 
+/* Another thread may get memory in the chunk between the last sharer's subtraction and its store. Then the new allocation has no marks in
+ * this chunk, and page faults move its part of it. */
 void nvs_usage_freed(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
 {
-    uint64_t first = (base + NVS_CHUNK_BYTES - 1) >> NVS_CHUNK_SHIFT, end = (base + bytes) >> NVS_CHUNK_SHIFT;
-    for (uint64_t at = first; at < end; at++) {
+    for (uint64_t at = base >> NVS_CHUNK_SHIFT; at <= (base + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
         _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
-        if (place)
+        if (!place)
+            return;
+        _Atomic uint16_t *sharers = sharers_of(usage, at, base, bytes);
+        if (!sharers || atomic_fetch_sub_explicit(sharers, 1, memory_order_relaxed) == 1)
             atomic_store_explicit(place, 0, memory_order_relaxed);
     }
 }

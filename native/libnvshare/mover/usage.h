@@ -28,6 +28,7 @@ enum nvs_mark {
 
 struct nvs_usage {
     _Atomic uint16_t *marks; /* NULL: nothing is marked */
+    _Atomic uint16_t *sharers; /* of each chunk: how many allocations have a part of it. What is known of it is forgotten with the last */
     _Atomic uint32_t stamp;  /* the time, as the marks count it: grows while the process uses memory */
     _Atomic uint32_t blind;  /* the stamp after the last launch of which nothing is known; 0: there was none */
     _Atomic bool is_used;    /* a mark was made since the stamp last grew; a hint */
@@ -36,8 +37,9 @@ struct nvs_usage {
 /* False if there is no address space for it. */
 bool nvs_usage_setup(struct nvs_usage *usage);
 
+/* Nothing is known of it yet. */
 void nvs_usage_allocated(struct nvs_usage *usage, uint64_t base, uint64_t bytes);
-/* Before the driver frees it: the address may be given to another allocation at once. */
+/* Once for each nvs_usage_allocated. Before the driver frees it: the address may be given to another allocation at once. */
 void nvs_usage_freed(struct nvs_usage *usage, uint64_t base, uint64_t bytes);
 /* Each ignores addresses that are not managed. */
 void nvs_usage_copied(struct nvs_usage *usage, uint64_t address, uint64_t bytes);
