@@ -161,6 +161,24 @@ static void no_more_is_moved_than_was_asked_for(void)
     release(&block);
 }
 
+static void what_has_no_room_in_the_plan_is_what_would_come_last(void)
+{
+    enum { CHUNKS = 512, ROOM = 64, SURE = ROOM / 4 * 3 };
+    struct nvs_block block = allocate(BASE, CHUNKS * NVS_CHUNK_BYTES);
+    for (uint64_t i = CHUNKS; i-- > 0; nvs_usage_next_stamp(&usage)) /* the higher, the older */
+        nvs_usage_copied(&usage, BASE + i * NVS_CHUNK_BYTES, 1);
+    CHECK(nvs_plan_move(&usage, &block, 1, true, UINT64_MAX, slices, ROOM) >= SURE);
+    for (uint64_t i = 0; i < SURE; i++)
+        EQUAL(slices[i].address, BASE + (CHUNKS - 1 - i) * NVS_CHUNK_BYTES);
+    CHECK(nvs_plan_move(&usage, &block, 1, false, UINT64_MAX, slices, ROOM) >= SURE);
+    for (uint64_t i = 0; i < SURE; i++)
+        EQUAL(slices[i].address, BASE + i * NVS_CHUNK_BYTES);
+    CHECK(nvs_plan_hold(&usage, &block, 1, false, GIB, slices, ROOM) >= SURE);
+    for (uint64_t i = 0; i < SURE; i++)
+        EQUAL(slices[i].address, BASE + (CHUNKS - 1 - i) * NVS_CHUNK_BYTES);
+    release(&block);
+}
+
 static uint64_t hold(const struct nvs_block *blocks, size_t count, bool is_back, uint64_t bytes)
 {
     size_t made = nvs_plan_hold(&usage, blocks, count, is_back, bytes, slices, MOST);
@@ -239,6 +257,7 @@ int main(void)
     addresses_that_are_not_ours_are_ignored();
     the_order_is_by_use();
     no_more_is_moved_than_was_asked_for();
+    what_has_no_room_in_the_plan_is_what_would_come_last();
     what_is_held_is_the_coldest_and_is_not_moved();
     parts_of_chunks_and_what_the_program_advises_are_not_held();
     if_launches_are_not_seen_unused_memory_may_be_in_use();

@@ -13,7 +13,7 @@
 #include "mover/mover.h"
 #include "wire.h"
 
-enum { AT_ONCE = 4, MOST_SLICES = 1 << 14, MOST_BLOCKS = 1 << 16 };
+enum { AT_ONCE = 4, MOST_SLICES = 1 << 16, MOST_BLOCKS = 1 << 16 };
 #define LOOK_NS (NVS_MS / 5)
 
 static struct hold {

@@ -13,7 +13,7 @@
 #include "mover/plan.h"
 #include "wire.h"
 
-enum { IN_FLIGHT = 4, MOST_SLICES = 1 << 14, MOST_BLOCKS = 1 << 16 };
+enum { IN_FLIGHT = 4, MOST_SLICES = 1 << 16, MOST_BLOCKS = 1 << 16 };
 #define LOOK_NS (NVS_MS / 5)
 /* A slice that takes less time than at this rate was there already. No link is as fast as the first; the second is that of
  * PCIe 5, for slices of which we do not know where they were. */

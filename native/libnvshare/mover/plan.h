@@ -36,8 +36,8 @@ struct nvs_slice { /* a part of one allocation */
 
 struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct nvs_block *block);
 
-/* Fills `slices`, in the order in which they are to be moved, and returns how many there are; those that do not fit into `room` or
- * into `most_bytes` are left out. To the host: what was used least recently first, and last what we moved
+/* Fills `slices`, in the order in which they are to be moved, and returns how many there are; of those that do not fit into `room` or
+ * into `most_bytes` the last ones are left out. To the host: what was used least recently first, and last what we moved
  * out before, which page faults may have brought back. To the GPU: first what we moved out, then what the driver may have
  * evicted; each most recently used first. */
 size_t nvs_plan_move(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool to_host,
