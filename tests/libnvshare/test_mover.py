@@ -14,7 +14,7 @@ from nvshare.simgpu.trace import Kind, ProcessTrace, Record
 from support.waiting import wait_until
 
 FOREVER = 1_000_000
-SIZE = 5 * GIB
+SIZE, SLICE = 5 * GIB, 64 * MIB
 OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
 
 
@@ -67,7 +67,7 @@ def test_at_a_switch_one_moves_out_what_the_other_needs(tmp_path: Path) -> None:
         wait_for_moves(machine)
         for trace in machine.traces():
             assert {record.detail for record in prefetches(trace)} == {0, 1}
-            assert max(record.bytes for record in prefetches(trace)) == 64 * MIB
+            assert max(record.bytes for record in prefetches(trace)) == SLICE
             assert min(kernel.page_in_ns for kernel in trace.kernels()) == 0  # its memory was all there
 
 
@@ -141,6 +141,22 @@ def test_memory_that_was_never_touched_is_not_moved(tmp_path: Path) -> None:
             assert all(
                 record.address in within and record.address + record.bytes - 1 in within for record in prefetches(trace)
             )
+
+
+def test_what_was_used_of_a_large_array_moves_out_before_the_rest_of_it(tmp_path: Path) -> None:
+    """Kernels got its base only, which does not say how much of it they use."""
+    used = 2 * GIB
+    with machine_of(tmp_path, touch="stream") as machine:
+        both = [program(machine) for _ in range(2)]
+        for one, address in both:
+            one.say(f"touch {address} {used} {FOREVER}")
+        wait_until(lambda: turns(machine) >= 3, "each has had its turns", 60)
+        for trace in machine.traces():
+            (allocation,) = (record for record in trace.of_kind(Kind.ALLOC) if record.bytes == SIZE)
+            out = [record.address - allocation.address for record in prefetches(trace) if not record.detail]
+            beyond = next((index for index, offset in enumerate(out) if offset >= used), len(out))
+            assert out[0] == 0
+            assert set(out[:beyond]) == set(range(0, used, SLICE)) or beyond == len(out)
 
 
 POINTS, COPIES = ("extra", "kernel"), ("shaped", "batch", "peer")

@@ -65,6 +65,20 @@ static void a_large_one_is_one_array_unless_something_points_inside(void)
     release(&block);
 }
 
+static void of_one_array_its_begin_is_moved_first(void)
+{
+    struct nvs_block block = allocate(BASE, 4 * GIB);
+    nvs_usage_pointed(&usage, BASE); /* how much of it is used is not known, but its begin is */
+    EQUAL(sum(plan(&block, 1, true, GIB)), GIB);
+    for (uint64_t i = 0; i < GIB / NVS_SLICE_BYTES; i++)
+        EQUAL(slices[i].address, BASE + i * NVS_SLICE_BYTES);
+    plan(&block, 1, false, GIB);
+    EQUAL(slices[0].address, BASE);
+    nvs_plan_hold(&usage, &block, 1, false, GIB, slices, MOST); /* what is held is accessed over the link: its end, perhaps never used */
+    EQUAL(slices[0].address, BASE + 4 * GIB - NVS_SLICE_BYTES);
+    release(&block);
+}
+
 static void a_copy_into_an_arena_says_that_its_begin_is_not_all_of_it(void)
 {
     struct nvs_block block = allocate(BASE, 15 * GIB);
@@ -250,6 +264,7 @@ int main(void)
     memory_that_was_never_used_is_not_moved();
     a_small_allocation_counts_as_a_whole();
     a_large_one_is_one_array_unless_something_points_inside();
+    of_one_array_its_begin_is_moved_first();
     a_copy_into_an_arena_says_that_its_begin_is_not_all_of_it();
     memory_that_the_program_advises_is_left_alone();
     what_was_known_of_freed_memory_is_forgotten_in_its_last_chunk_too();

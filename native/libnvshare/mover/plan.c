@@ -17,7 +17,9 @@ static int out_order(const void *one, const void *other)
     const struct nvs_slice *a = one, *b = other;
     if (a->is_away != b->is_away)
         return a->is_away ? 1 : -1;
-    return a->age != b->age ? compare(b->age, a->age) : compare(b->address, a->address);
+    if (a->age != b->age)
+        return compare(b->age, a->age);
+    return a->base == b->base && a->is_assumed ? compare(a->address, b->address) : compare(b->address, a->address);
 }
 
 static int in_order(const void *one, const void *other)
@@ -77,13 +79,15 @@ static void add_block(const struct nvs_usage *usage, const struct nvs_block *blo
     if (!found.is_used || found.is_left_alone)
         return;
     uint64_t end = block->base + block->bytes;
+    bool is_assumed = found.is_whole && block->bytes > NVS_LARGE_BYTES;
     for (uint64_t at = block->base; at < end; at = nvs_next_chunk(at)) {
         unsigned mark = nvs_usage_at(usage, at);
         bool is_marked = mark & (NVS_MARK_COPIED | NVS_MARK_POINTED), is_away = mark & NVS_MARK_AWAY;
         if ((!is_marked && !found.is_whole) || mark & NVS_MARK_HELD)
             continue;
         struct nvs_slice chunk = {.address = at, .bytes = least(nvs_next_chunk(at), end) - at, .base = block->base,
-                                  .age = is_marked && !found.is_whole ? nvs_usage_age(usage, mark) : found.age, .is_away = is_away};
+                                  .age = is_marked && !found.is_whole ? nvs_usage_age(usage, mark) : found.age, .is_away = is_away,
+                                  .is_assumed = is_assumed};
         add(slices, &chunk);
     }
 }

@@ -31,6 +31,7 @@ struct nvs_slice { /* a part of one allocation */
     uint64_t base; /* of the allocation */
     uint32_t age;  /* stamps since it was used */
     bool is_away;  /* we moved it out earlier */
+    bool is_assumed; /* of one large array: only its begin is known to be used */
     bool is_unused; /* to be held: it was never used, so that it has no content anywhere */
 };
 
@@ -38,7 +39,8 @@ struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct n
 
 /* Fills `slices`, in the order in which they are to be moved, and returns how many there are; of those that do not fit into `room` or
  * into `most_bytes` the last ones are left out. To the host: what was used least recently first, and last what we moved
- * out before, which page faults may have brought back. To the GPU: first what we moved out, then what the driver may have
+ * out before, which page faults may have brought back. Of one age the highest address first, because programs begin at the lowest; but one large
+ * array from its begin, because its end may never have been used. To the GPU: first what we moved out, then what the driver may have
  * evicted; each most recently used first. */
 size_t nvs_plan_move(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool to_host,
                      uint64_t most_bytes, struct nvs_slice *slices, size_t room);
