@@ -126,6 +126,21 @@ def test_a_program_that_pauses_moves_out_at_once_although_no_message_wakes_it(tm
         assert moves[0].begin_ns - work[0].begin_ns < 4e9, "before the helper's safety net of 5 s wakes it"
 
 
+def test_who_remains_when_the_other_one_has_ended_comes_in_in_bulk(tmp_path: Path) -> None:
+    with machine_of(tmp_path) as machine:
+        one, address = program(machine)
+        one.do(f"touch {address} {SIZE} 1", timeout=60)
+        other, there = program(machine)
+        other.say(f"touch {there} {SIZE} {FOREVER}")
+        wait_until(lambda: pids_that_move_out(machine) == [one.process.pid], "it moves out", 60)
+        other.process.kill()
+        wait_until(lambda: len(machine.clients()) == 1, "the other one is gone", 60)
+        one.do(f"touch {address} {SIZE} 1", timeout=60)
+        wait_until(
+            lambda: any(record.detail for trace in machine.traces() for record in prefetches(trace)), "it moves in", 60
+        )
+
+
 def test_memory_that_was_never_touched_is_not_moved(tmp_path: Path) -> None:
     used = 4 * GIB  # of both together it does not fit
     with machine_of(tmp_path, touch="stream") as machine:

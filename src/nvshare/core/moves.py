@@ -2,7 +2,10 @@
 
     away    max(0, need(all clients) + fixed - size): what cannot be on the card
     out     min(need of the first in the queue, away + margin), less what other leaving clients were asked for
-    in      need(client), at most what the other running clients leave of the card; 0 while nothing is away
+    in      need(client), at most what the other running clients leave of the card; 0 if none of it can be away
+
+Memory of a client can be away if not all fit now, if not all fitted at some time since its last turn, or if it was
+asked to move it out. So a client also brings its memory when those for whom it left have ended.
 
 The margin is 1/128 of the card. If a prefetch finds the card full by a few bytes, the driver evicts the oldest memory,
 which may be the client's own, and then much more has to move."""
@@ -23,6 +26,8 @@ class Moves:
     def __init__(self, uuid: str, memory: MemoryPlanner) -> None:
         self._uuid = uuid
         self._memory = memory
+        self._crowded_steps = 0
+        """Steps in which not all fitted."""
 
     @property
     def _away(self) -> int:
@@ -40,9 +45,19 @@ class Moves:
         if seat.asked_out:
             out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
 
+    def look(self) -> None:
+        """In each step, before clients are told that they were let in."""
+        if self._away:
+            self._crowded_steps += 1
+
+    def turn_ended(self, seat: Seat) -> None:
+        seat.crowded_when_left = None if seat.asked_out else self._crowded_steps
+        seat.asked_out = 0
+
     def ask_admitted(self, seat: Seat, out: list[Action]) -> None:
         """A client was let in and has its lock."""
-        if not seat.moves_memory or not self._away:
+        can_be_away = self._away or (seat.turns > 1 and seat.crowded_when_left != self._crowded_steps)
+        if not seat.moves_memory or not can_be_away:
             return
         others = self._memory.staying_bytes - seat.need
         most = max(0, min(seat.need, self._memory.capacity - others))

@@ -42,6 +42,7 @@ class Notices:
         """Tell all there is to tell; when the next wait will have been long, or NEVER."""
         turns = self._turns
         contended = bool(turns.queue.order) or (turns.mode.needs_early_reports and not self._memory.all_fit())
+        turns.moves.look()
         for seat in admitted:
             if seat.told_wait:
                 out.append(AnnounceRoom(seat.client, turns.uuid))

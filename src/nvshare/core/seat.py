@@ -68,6 +68,9 @@ class Seat:
     pauses: tuple[int, ...]
     last_turns: tuple[int, ...]
     working_set: int | None
+    crowded_when_left: int | None
+    """How many steps there had been in which not all fitted, when its last turn ended (core.moves); None if it was
+    asked to move memory out."""
     rank: int | None
     kept_rank: int | None
     """Of a blocked seat, or a silent one that waited: the rank with which it will wait again."""
@@ -76,12 +79,12 @@ class Seat:
     outranked_rank: int | None
 
     __slots__ = (
-        "asked_out", "client", "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "group",
-        "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since",
-        "is_trusted", "keep_asked", "kept_rank", "lacking", "last_scheduled", "last_turns", "limit", "lock",
-        "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses",
-        "pinned", "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket", "told_room",
-        "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
+        "asked_out", "client", "crowded_when_left", "distrusts", "drop_deadline", "first_passed", "fixed", "follows",
+        "gang", "group", "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room",
+        "idle_since", "is_trusted", "keep_asked", "kept_rank", "lacking", "last_scheduled", "last_turns", "limit",
+        "lock", "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes",
+        "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket",
+        "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -108,7 +111,7 @@ class Seat:
         self.lock = self.held_since = self.drop_deadline = self.turns = self.held_total = self.waited_total = 0
         self.revoked = 0
         """The number of a lock that was revoked and has not been released since."""
-        self.rank = self.kept_rank = self.won_rank = self.outranked_rank = None
+        self.rank = self.kept_rank = self.won_rank = self.outranked_rank = self.crowded_when_left = None
         self.ticket = self.waited_since = self.passes = self.first_passed = 0
         self.idle_since: int | None = None
         """When the work of a staying client had all finished; None while it works. It outlasts the

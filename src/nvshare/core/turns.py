@@ -224,8 +224,7 @@ class Turns:
         be wasted on it."""
         lock = seat.lock
         self._end_turn(now, seat, "revoked", out)
-        seat.revoked = lock
-        seat.kept_rank = None
+        seat.revoked, seat.kept_rank = lock, None
         seat.state = TRANSITIONS["silence"][seat.state]
         self._unheard.add(seat.client)
 
@@ -295,6 +294,7 @@ class Turns:
             del self.staying[seat.client]
             self.idle.pop(seat.client, None)
         seat.state = TRANSITIONS["end"][seat.state]
-        seat.lock = seat.drop_deadline = seat.asked_out = 0
+        self.moves.turn_ended(seat)
+        seat.lock = seat.drop_deadline = 0
         if not self.staying and not self.dropping:
             self.timer_ends = None
