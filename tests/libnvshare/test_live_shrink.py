@@ -131,6 +131,20 @@ def test_a_new_scheduler_learns_what_is_on_the_host_and_can_bring_it_back(tmp_pa
         wait_until(lambda: card.used() == 4 * GIB, "it is back")
 
 
+def test_a_limit_that_is_removed_frees_memory_also_while_prefetches_have_no_effect(tmp_path: Path) -> None:
+    options = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
+    with Card(tmp_path, *options, prefetch="ignored", scale=0.2) as card:
+        both = [card.program() for _ in range(2)]
+        for one in both:
+            one.say(f"touch {allocated(one, 5 * GIB)} {5 * GIB} 1000000")  # they take turns
+        card.limit("4Gi")
+        wait_until(lambda: card.on_host()[0] >= GIB, "the excess is on the host", 60)
+        off = "prefetches have no effect"
+        wait_until(lambda: [one["not_moving"] for one in card.clients()] == [off] * 2, "it is noticed", 60)
+        card.limit("none")
+        wait_until(lambda: card.on_host() == [0, 0], "nothing is on the host", 60)
+
+
 def test_memory_that_is_freed_is_not_on_the_host(tmp_path: Path) -> None:
     with Card(tmp_path, touch="stream") as card:
         program, old, _ = two_arrays(card)

@@ -20,6 +20,7 @@ static struct hold {
     uint64_t want;
     bool is_due, is_working; /* something is to be done; the slices are being worked on */
     bool is_back;
+    bool is_put_off; /* more is to be held when prefetches have an effect again */
     struct nvs_slice *slices;
     size_t count, at;
     CUcontext context; /* of the stream and the event */
@@ -31,7 +32,7 @@ static struct hold {
 void nvs_hold_want(struct nvs_gpu *gpu, uint64_t bytes)
 {
     struct hold *hold = &holds[gpu->index];
-    if (!nvs_options()->live_shrink || nvs_mover_state(gpu) != NVS_MOVER_STATE_MOVES)
+    if (!nvs_options()->live_shrink || !nvs_evidence.marks)
         return;
     hold->want = bytes;
     hold->is_due = true;
@@ -50,7 +51,9 @@ static uint64_t look(const struct nvs_gpu *gpu, struct hold *hold)
     held = nvs_plan_held(&nvs_evidence, blocks, count);
     if (hold) {
         hold->is_back = held > hold->want;
-        uint64_t bytes = hold->is_back ? held - hold->want : hold->want - held;
+        bool can_work = hold->is_back || nvs_mover_state(gpu) == NVS_MOVER_STATE_MOVES;
+        hold->is_put_off = !can_work;
+        uint64_t bytes = !can_work ? 0 : hold->is_back ? held - hold->want : hold->want - held;
         hold->count = nvs_plan_hold(&nvs_evidence, blocks, count, hold->is_back, bytes, hold->slices, MOST_SLICES);
     }
     nvs_pages_free(blocks, MOST_BLOCKS * sizeof *blocks);
@@ -160,6 +163,8 @@ int64_t nvs_hold_tick(struct nvs_gpu *gpu, int64_t now_ns, bool is_open, uint64_
 {
     struct hold *hold = &holds[gpu->index];
     *is_done = false;
+    if (hold->is_put_off && nvs_mover_state(gpu) == NVS_MOVER_STATE_MOVES)
+        hold->is_due = true;
     if (!hold->is_working && !hold->is_due)
         return INT64_MAX;
     if (hold->is_due && !hold->is_flying)

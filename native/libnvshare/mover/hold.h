@@ -11,7 +11,7 @@
 
 #include "gpu.h"
 
-/* Hold so many bytes from now on. */
+/* Hold so many bytes from now on. While prefetches have no effect (mover/effect.h), no more is held than before; less always is. */
 void nvs_hold_want(struct nvs_gpu *gpu, uint64_t bytes);
 /* Goes on; when to call again. `is_open`: the process may use the GPU, so that memory that need not be held is brought back at once. True in
  * *is_done if it has ended: *held says how much is held. */
