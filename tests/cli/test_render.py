@@ -121,6 +121,15 @@ def test_clients_without_bulk_moves_are_named_with_the_reason() -> None:
     ]
 
 
+def test_memory_above_a_limit_that_cannot_leave_the_card_is_named_with_the_reason() -> None:
+    made = Node(Settings(), epoch=1)
+    made.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "one", (Claim("g", 16 * GIB),), pid=1, holds_memory=True))
+    made.handle(0, ev.LockRequested(1, "g", Memory(12 * GIB)))
+    made.handle(0, ev.MoverReported(1, "g", "switched off"))
+    made.handle(0, ev.LimitSet("run/1", 8 * GIB))
+    assert "0001: 4.00Gi above its limit stay on the card: switched off." in render.memory_notes(snapshot(made, 0))
+
+
 def test_a_program_reads_everything() -> None:
     text = render.status_table(status(node()), is_wide=False)
     for word in (*CARDS, "A100-SXM4-40GB", "a-program-with-a-long-name.py", "TURNS", "USER", "OTHERS"):

@@ -51,3 +51,19 @@ def test_when_all_have_left_nobody_is_asked() -> None:
     node = group_of(4 * GIB)
     assert asked(node.handle(0, ev.LimitSet("run/1", 3 * GIB))) == {1: GIB}
     assert asked(node.handle(1, ev.ClientLeft(1))) == {}
+
+
+def test_who_moves_no_memory_is_not_asked_and_the_others_are() -> None:
+    node = group_of(4 * GIB, 3 * GIB)
+    node.handle(0, ev.MoverReported(1, "g", "switched off"))
+    assert asked(node.handle(0, ev.LimitSet("run/1", 6 * GIB))) == {2: GIB}
+
+
+def test_who_moves_memory_no_more_keeps_what_it_holds_and_the_others_the_rest_until_it_does_again() -> None:
+    node = group_of(4 * GIB, 2 * GIB)
+    assert asked(node.handle(0, ev.LimitSet("run/1", 3 * GIB))) == {1: 3 * GIB}
+    node.handle(1, ev.MemoryHeld(1, "g", GIB))
+    assert asked(node.handle(2, ev.MoverReported(1, "g", "prefetches have no effect"))) == {1: GIB, 2: 2 * GIB}
+    assert asked(node.handle(3, ev.LimitSet("run/1", 5 * GIB))) == {2: 0}
+    assert asked(node.handle(4, ev.LimitSet("run/1", 2 * GIB))) == {2: 2 * GIB}
+    assert asked(node.handle(5, ev.MoverReported(1, "g", ""))) == {1: 2 * GIB}

@@ -118,6 +118,24 @@ def test_the_program_and_the_scheduler_may_say_that_memory_stays(tmp_path: Path,
         assert is_told or "is told to keep" not in card.daemon.log.text
 
 
+def test_who_moves_no_memory_is_not_asked_and_another_of_the_same_limit_is(tmp_path: Path) -> None:
+    with Card(tmp_path, touch="stream") as card:
+        run = {"NVSHARE_RUN_ID": "0123456789abcdef" * 2}
+        big = card.program(NVSHARE_PREFETCH="0", **run)
+        memory = allocated(big, 3 * GIB)
+        big.do(f"touch {memory} {3 * GIB} 1")
+        wait_until(lambda: [one["not_moving"] != "" for one in card.clients()] == [True], "it has said so")
+        card.limit("2Gi")
+        wait_until(lambda: "1.00Gi above its limit stay on the card: switched off" in card.daemon.ctl("status"), "why")
+        assert "is told to keep" not in card.daemon.log.text
+        card.limit("5Gi")
+        small = card.program(**run)
+        other = allocated(small, 2 * GIB)
+        small.do(f"touch {other} {2 * GIB} 1")
+        card.limit("4Gi")
+        wait_until(lambda: card.on_host() == [0, GIB], "the other one keeps the excess")
+
+
 def test_a_new_scheduler_learns_what_is_on_the_host_and_can_bring_it_back(tmp_path: Path) -> None:
     with Card(tmp_path, touch="stream") as card:
         two_arrays(card)

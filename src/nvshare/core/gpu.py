@@ -33,7 +33,7 @@ from nvshare.core.stated_sizes import StatedSizes
 from nvshare.core.thrashing import Thrashing
 from nvshare.core.turns import Turns
 
-REPORTS = (MemoryMoved, WorkingSetReported, WorkSlowed, MoverReported)
+REPORTS = (MemoryMoved, WorkingSetReported, WorkSlowed)
 
 
 class Gpu:
@@ -106,7 +106,7 @@ class Gpu:
         self.turns.reports.host_measured(seat, room)
         self._is_measured = True
 
-    def note(self, event: MemoryMoved | WorkingSetReported | WorkSlowed | MoverReported) -> None:
+    def note(self, event: MemoryMoved | WorkingSetReported | WorkSlowed) -> None:
         """What a client says about its memory and its work (REPORTS)."""
         seat = self.turns.seats[event.client]
         match event:
@@ -115,10 +115,13 @@ class Gpu:
                 self.turns.mode.memory_moved(event)
             case WorkingSetReported():
                 self.turns.reports.working_set_reported(seat, event.used)
-            case WorkSlowed():
-                self._thrashing.slowed(seat, event.factor)
             case _:
-                seat.not_moving, seat.moves_memory = event.not_moving, not event.not_moving
+                self._thrashing.slowed(seat, event.factor)
+
+    def note_mover(self, event: MoverReported) -> None:
+        """A client says whether it moves memory."""
+        seat = self.turns.seats[event.client]
+        seat.not_moving, seat.moves_memory = event.not_moving, not event.not_moving
 
     def work_resumed(self, now: int, event: WorkResumed) -> None:
         self.turns.work_resumed(now, self.turns.seats[event.client])

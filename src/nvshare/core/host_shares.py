@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from nvshare.core.seat import Seat
 
 
+def _most(seat: Seat) -> int:
+    """What it can keep: all that can move, or if it moves no memory, what it keeps already."""
+    return seat.reported.swappable if seat.holds_memory else min(seat.held, seat.reported.swappable)
+
+
 class HostShares:
     """Sorted lists, changed by one member at a time: a step costs the same for ten members and for a thousand."""
 
@@ -19,7 +24,7 @@ class HostShares:
         self._keeping: list[tuple[int, int]] = []
         """The same of those who keep something."""
         self._above: dict[int, Seat] = {}
-        """Those who were asked to keep more than they have."""
+        """Those who were asked to keep more than they can."""
 
     def __len__(self) -> int:
         return len(self._seats)
@@ -30,15 +35,15 @@ class HostShares:
     def put(self, seat: Seat) -> None:
         """A new member, or one that has other memory or was asked to keep another amount."""
         self.remove(seat)
-        swappable, keep = seat.reported.swappable, seat.keep_asked
+        swappable, keep, most = seat.reported.swappable, seat.keep_asked, _most(seat)
         key = (-swappable, seat.client)
         self._seats[seat.client] = seat, key, keep
         self.kept += keep
         if keep:
             insort(self._keeping, key)
-        if seat.holds_memory and keep < swappable:
+        if seat.holds_memory and keep < most:
             insort(self._able, key)
-        if keep > swappable:
+        if keep > most:
             self._above[seat.client] = seat
 
     def remove(self, seat: Seat) -> None:
@@ -56,7 +61,7 @@ class HostShares:
     def next_change(self, wanted: int) -> tuple[Seat, int] | None:
         """Whom to ask next, and how much it should keep, so that all keep `wanted`; None if they do, or cannot."""
         for seat in self._above.values():
-            return seat, seat.reported.swappable
+            return seat, _most(seat)
         if self.kept < wanted and self._able:
             seat = self._seats[self._able[0][1]][0]
             return seat, min(seat.reported.swappable, seat.keep_asked + wanted - self.kept)

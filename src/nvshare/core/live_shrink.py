@@ -1,7 +1,7 @@
 """A limit that was lowered below use takes effect on what is there: the excess is kept on the host.
 
     over(group, GPU)    max(0, Σ used - limit)
-    keep(client)        its part of over, at most its swappable memory
+    keep(client)        its part of over, at most its swappable memory; at most what it keeps if it moves no memory
     over grows          those with most swappable memory keep more, one after the other
     over shrinks        those with least swappable memory keep less, one after the other
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from nvshare.core.actions import Action, KeepOnHost
 from nvshare.core.client import Client
-from nvshare.core.events import MemoryHeld
+from nvshare.core.events import MemoryHeld, MoverReported
 from nvshare.core.gpu import Gpu
 from nvshare.core.host_shares import HostShares
 from nvshare.core.limits.memory_limits import MemoryLimits
@@ -60,6 +60,13 @@ class LiveShrink:
         seat = client.seats[event.gpu]
         seat.keep_asked, seat.held = seat.keep_asked or event.held, event.held
         self._count(event.gpu, seat)
+        self.note_memory(client.group.limits[event.gpu], seat)
+
+    def note_mover(self, event: MoverReported) -> None:
+        """A client that moves no memory cannot keep more than it does: the others are asked."""
+        client = self._clients[event.client]
+        seat = client.seats[event.gpu]
+        seat.holds_memory = not event.not_moving
         self.note_memory(client.group.limits[event.gpu], seat)
 
     def note_left(self, shared: SharedLimit, seat: Seat) -> None:

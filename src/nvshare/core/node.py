@@ -69,6 +69,7 @@ class Node:
             ev.LockReleased: self._note_released,
             ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
             **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(event)),
+            ev.MoverReported: self._note_mover,
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.CollectivesUsed: lambda now, event, out: self._decisions.note_collectives(event.client),
             ev.LetFinished: lambda now, event, out: self.gangs.let_finished(now, *self._at(event.client, event.gpu)),
@@ -200,6 +201,10 @@ class Node:
             self._live_shrink.note_left(client.group.limits[uuid], seat)
         self.gangs.left(client)
         self._limits.left(client)
+
+    def _note_mover(self, now: int, event: ev.MoverReported, out: list[Action]) -> None:
+        self._at(event.client, event.gpu)[0].note_mover(event)
+        self._live_shrink.note_mover(event)
 
     # Turns.
 

@@ -209,8 +209,8 @@ def unshared_notes(node: Snapshot) -> list[str]:
 
 
 def memory_notes(node: Snapshot) -> list[str]:
-    """What the tables have no column for: memory that is on the host by limit, that the host cannot take, or that only
-    page faults move."""
+    """What the tables have no column for: memory that is on the host by limit or should be, that the host cannot
+    take, or that only page faults move."""
     kept = [
         f"{admin.client_name(client.id)}: {size(seat.on_host)} on the host by limit."
         for client, seat in in_order(node)
@@ -221,6 +221,11 @@ def memory_notes(node: Snapshot) -> list[str]:
         if seat.not_moving:
             by_faults.setdefault(seat.not_moving, []).append(admin.client_name(client.id))
     kept += [f"{', '.join(names)}: no bulk moves: {reason}." for reason, names in by_faults.items()]
+    kept += [
+        f"{admin.client_name(client.id)}: {size(above)} above its limit stay on the card: {seat.not_moving}."
+        for client, seat in in_order(node)
+        if seat.not_moving and seat.limit and (above := seat.memory_allocated - seat.on_host - seat.limit) > 0
+    ]
     return kept + [
         f"{admin.client_name(client.id)}: the host has no room for {size(seat.host_shortfall)} of its GPU memory;"
         " others wait. Raise its memory limit."
