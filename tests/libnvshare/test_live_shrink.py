@@ -151,7 +151,7 @@ def test_a_new_scheduler_learns_what_is_on_the_host_and_can_bring_it_back(tmp_pa
 
 def test_a_limit_that_is_removed_frees_memory_also_while_prefetches_have_no_effect(tmp_path: Path) -> None:
     options = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
-    with Card(tmp_path, *options, prefetch="ignored", scale=0.2) as card:
+    with Card(tmp_path, *options, prefetch="ignored", scale=1) as card:
         both = [card.program() for _ in range(2)]
         for one in both:
             one.say(f"touch {allocated(one, 5 * GIB)} {5 * GIB} 1000000")  # they take turns

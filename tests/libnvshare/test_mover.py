@@ -225,7 +225,7 @@ def test_memory_that_the_program_advises_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_prefetch_that_does_nothing_is_noticed_and_said_once(tmp_path: Path) -> None:
-    with machine_of(tmp_path, prefetch="ignored", scale=0.2) as machine:
+    with machine_of(tmp_path, prefetch="ignored", scale=1) as machine:
         both = two_that_take_turns(machine)
         said = "prefetching memory has no effect here; page faults move it instead"
         wait_until(lambda: all(said in one.said() for one in both), "it is said", 60)

@@ -257,6 +257,18 @@ static void prefetches_are_off_after_several_moves_in_a_row_that_took_no_time(vo
     EQUAL(nvs_effect_moved(&effect, 21 + NVS_NO_EFFECT_NS, GIB, 0), false); /* it begins again */
 }
 
+static void a_move_over_the_fastest_link_counts_as_a_move(void)
+{
+    EQUAL(nvs_effect_took(64 * MIB, 5.4, 0.01), NVS_TOOK_TIME);     /* PCIe 3: 12 GB/s */
+    EQUAL(nvs_effect_took(64 * MIB, 0.15, 0.01), NVS_TOOK_TIME);    /* NVLink-C2C: 450 GB/s */
+    EQUAL(nvs_effect_took(64 * MIB, 0.01, 0.01), NVS_TOOK_NO_TIME); /* the calls alone */
+    EQUAL(nvs_effect_took(64 * MIB, 0, 0.01), NVS_TOOK_NO_TIME);
+    EQUAL(nvs_effect_took(64 * MIB, 0.3, 0.3), NVS_TOOK_NO_TIME);   /* our thread was delayed between the calls */
+    EQUAL(nvs_effect_took(64 * MIB, 5.4, 5.4), NVS_TOOK_UNKNOWN);   /* for long, or the driver moved it before the call returned */
+    CHECK(nvs_effect_was_slow(64 * MIB, 1.2));                      /* PCIe 5 */
+    CHECK(!nvs_effect_was_slow(64 * MIB, 0.15));                    /* it may have been there */
+}
+
 int main(void)
 {
     if (!nvs_usage_setup(&usage))
@@ -277,5 +289,6 @@ int main(void)
     parts_of_chunks_and_what_the_program_advises_are_not_held();
     if_launches_are_not_seen_unused_memory_may_be_in_use();
     prefetches_are_off_after_several_moves_in_a_row_that_took_no_time();
+    a_move_over_the_fastest_link_counts_as_a_move();
     return DONE();
 }

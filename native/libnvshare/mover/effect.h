@@ -17,6 +17,14 @@ struct nvs_effect {
     int64_t off_until_ns;
 };
 
+enum nvs_took { NVS_TOOK_NO_TIME, NVS_TOOK_TIME, NVS_TOOK_UNKNOWN };
+
+/* Whether a slice took as long as PCIe 5 needs: then it was moved, wherever it was before. Faster links move more than is reported. */
+bool nvs_effect_was_slow(uint64_t bytes, double ms);
+/* What the time of a slice that had to move says. It was moved unless no link is as fast: to take a prefetch without effect for a move
+ * costs some calls, the reverse costs all moves. On a stream without work the time has the delays of our thread between its calls
+ * (`submit_ms` from the first to the last) in it: so much does not count, and if it is long, the time says nothing. */
+enum nvs_took nvs_effect_took(uint64_t bytes, double ms, double submit_ms);
 /* A move has ended: so many bytes had to move, and so many of them took time. True: prefetches are off from now on. */
 bool nvs_effect_moved(struct nvs_effect *effect, int64_t now, uint64_t asked_bytes, uint64_t moved_bytes);
 bool nvs_effect_is_off(const struct nvs_effect *effect, int64_t now);

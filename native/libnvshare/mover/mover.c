@@ -15,14 +15,11 @@
 
 enum { IN_FLIGHT = 4, MOST_SLICES = 1 << 16, MOST_BLOCKS = 1 << 16 };
 #define LOOK_NS (NVS_MS / 5)
-/* A slice that takes less time than at this rate was there already. No link is as fast as the first; the second is that of
- * PCIe 5, for slices of which we do not know where they were. */
-#define LINK_MOST_BYTES_PER_MS 200e6
-#define PCIE_MOST_BYTES_PER_MS 64e6
 
 struct flight {
     CUevent begin, end;
     uint64_t address, bytes;
+    int64_t submit_ns; /* how long its submission took */
     bool is_sure; /* we know that it has to move */
 };
 
@@ -32,7 +29,7 @@ static struct mover {
     uint64_t next_bytes;
     struct nvs_slice *slices;
     size_t count, at;
-    uint64_t asked_bytes, sure_bytes; /* what had to move, and what of it took its time */
+    uint64_t asked_bytes, sure_bytes; /* what had to move and whose time says whether it did, and what of it took its time */
     uint64_t moved_bytes;
     int64_t began_ns;
     struct nvs_effect effect;
@@ -143,6 +140,7 @@ static CUresult submit(struct mover *mover, CUdevice gpu)
     if (!nvs_mover_has(slice))
         return CUDA_SUCCESS;
     struct flight *flight = &mover->flights[(mover->first + mover->flying) % IN_FLIGHT];
+    int64_t began_ns = nvs_now_ns();
     CUresult result = nvs_real.cuEventRecord(flight->begin, mover->stream);
     if (result == CUDA_SUCCESS)
         result = nvs_mover_prefetch(slice, mover->to_host, gpu, mover->stream);
@@ -152,6 +150,7 @@ static CUresult submit(struct mover *mover, CUdevice gpu)
         return result;
     flight->address = slice->address;
     flight->bytes = slice->bytes;
+    flight->submit_ns = nvs_now_ns() - began_ns;
     flight->is_sure = slice->is_away != mover->to_host;
     mover->flying++;
     return CUDA_SUCCESS;
@@ -170,10 +169,11 @@ static void land(struct mover *mover)
         mover->flying--;
         if (result != CUDA_SUCCESS || nvs_real.cuEventElapsedTime(&ms, flight->begin, flight->end) != CUDA_SUCCESS)
             continue;
-        bool took_time = (double)ms * (flight->is_sure ? LINK_MOST_BYTES_PER_MS : PCIE_MOST_BYTES_PER_MS) >= (double)flight->bytes;
-        mover->asked_bytes += flight->is_sure ? flight->bytes : 0;
-        mover->sure_bytes += flight->is_sure && took_time ? flight->bytes : 0;
-        mover->moved_bytes += took_time ? flight->bytes : 0;
+        double submit_ms = (double)flight->submit_ns / NVS_MS;
+        enum nvs_took took = flight->is_sure ? nvs_effect_took(flight->bytes, (double)ms, submit_ms) : NVS_TOOK_UNKNOWN;
+        mover->asked_bytes += took != NVS_TOOK_UNKNOWN ? flight->bytes : 0;
+        mover->sure_bytes += took == NVS_TOOK_TIME ? flight->bytes : 0;
+        mover->moved_bytes += took == NVS_TOOK_TIME || nvs_effect_was_slow(flight->bytes, (double)ms) ? flight->bytes : 0;
         nvs_usage_moved(&nvs_evidence, flight->address, flight->bytes, mover->to_host);
     }
 }
