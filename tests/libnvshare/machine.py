@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from libnvshare.programs import CHECKS, GIB, Program, Programs
+from libnvshare.programs import CHECKS, GIB, MIB, Program, Programs
 from nvshare.simgpu.config import SimGpu
 from nvshare.simgpu.trace import Kind, Overlap, ProcessTrace, overlaps, read_traces
 from support.daemon import Daemon
@@ -57,6 +57,23 @@ class Machine(Programs):
         self.daemon.kill()
 
 
+class Looked(Machine):
+    """A machine with one card, and a program that looks at it: how much is on a card is what the card itself says to a
+    program without the library."""
+
+    CONTEXT = 256 * MIB
+
+    def __init__(self, directory: Path, *options: str, **settings: Any) -> None:
+        super().__init__(directory, *options, **settings)
+        self._looker = self.start(CHECKS / "simgpu_worker", LD_PRELOAD="")
+        assert self._looker.answer() == ["ready"]
+
+    def used(self, programs: int = 1) -> int:
+        """By so many programs, without contexts."""
+        free, total = map(int, self._looker.ask("info"))
+        return total - free - (programs + 1) * self.CONTEXT
+
+
 def turns(traces: list[ProcessTrace], uuid: str) -> Iterator[tuple[str, int, int]]:
     """Who had the card from when to when, in order: work of one process with nobody else's in between."""
     work = sorted(
@@ -75,4 +92,4 @@ def turns(traces: list[ProcessTrace], uuid: str) -> Iterator[tuple[str, int, int
         yield work[-1][2], current[0][0], max(until for _, until in current)
 
 
-__all__ = ["GIB", "Machine", "turns"]
+__all__ = ["GIB", "Looked", "Machine", "turns"]

@@ -8,28 +8,20 @@ from typing import Any
 
 import pytest
 
-from libnvshare.machine import Machine
+from libnvshare.machine import Looked
 from libnvshare.programs import CHECKS, GIB, MIB, Program
 from nvshare.simgpu.trace import Kind
 from support.waiting import wait_until
 
-CONTEXTS = 2 * 256 * MIB
 STAMP_S = 2.5
 """After this time, memory that is used is younger than what was used before (helper/reports.c)."""
 
 
-class Card(Machine):
-    """A machine with one card of 8 GiB and a program that looks at it."""
+class Card(Looked):
+    """A machine with one card of 8 GiB."""
 
     def __init__(self, directory: Path, *options: str, **settings: Any) -> None:
         super().__init__(directory, *options, memory="8Gi", **settings)
-        self._looker = self.start(CHECKS / "simgpu_worker", LD_PRELOAD="")
-        assert self._looker.answer() == ["ready"]
-
-    def used(self) -> int:
-        """By programs, without contexts."""
-        free, total = map(int, self._looker.ask("info"))
-        return total - free - CONTEXTS
 
     def program(self, **environment: str) -> Program:
         program = self.start(CHECKS / "lib_mover", **environment)
@@ -116,6 +108,17 @@ def test_the_program_and_the_scheduler_may_say_that_memory_stays(tmp_path: Path,
         assert program.ask(f"alloc {64 * MIB}")[0] == "2", "nothing more may be allocated"
         assert (card.on_host(), card.used()) == ([0], 4 * GIB)
         assert is_told or "is told to keep" not in card.daemon.log.text
+
+
+def test_flags_that_are_not_understood_are_said_once_each_and_change_nothing(tmp_path: Path) -> None:
+    with Card(tmp_path, touch="stream") as card:
+        program, _, _ = two_arrays(card, NVSHARE_PREFETCH="maybe", NVSHARE_LIVE_SHRINK="2")
+        card.limit("3Gi")
+        wait_until(lambda: card.on_host() == [GIB], "the excess is on the host")
+        assert [line for line in program.said().splitlines() if "not understood" in line] == [
+            '[NVSHARE][WARN]: NVSHARE_PREFETCH="maybe" is not understood and is ignored; allowed: 0 or 1',
+            '[NVSHARE][WARN]: NVSHARE_LIVE_SHRINK="2" is not understood and is ignored; allowed: 0 or 1',
+        ]
 
 
 def test_who_moves_no_memory_is_not_asked_and_another_of_the_same_limit_is(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,6 +108,24 @@ static const struct option {
     OPTION("NVSHARE_ASK_MS", parse_number, ask_ms, 1, 60000),
 };
 
+static void refuse(const struct option *option, const char *text)
+{
+    static const struct {
+        bool (*parse)(const char *text, void *field);
+        const char *allowed;
+    } kinds[] = {{parse_flag, "0 or 1"},
+                 {parse_mode, "managed or native"},
+                 {parse_memory, "a size such as 4Gi or 512Mi"},
+                 {parse_path, "a path of at most 107 characters"},
+                 {parse_run, "32 hexadecimal digits"}};
+    char allowed[64];
+    snprintf(allowed, sizeof allowed, "a number from %lld to %lld", (long long)option->least, (long long)option->most);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (option->parse == kinds[i].parse)
+            snprintf(allowed, sizeof allowed, "%s", kinds[i].allowed);
+    nvs_warn("%s=\"%.64s\" is not understood and is ignored; allowed: %s", option->name, text, allowed);
+}
+
 static void own_name(char *name, size_t size)
 {
     int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
@@ -130,7 +149,7 @@ static void apply(const struct option *option, struct nvs_options *into)
     if (good)
         *into = trial;
     else
-        nvs_warn("%s=\"%.64s\" is not understood and is ignored", option->name, text);
+        refuse(option, text);
 }
 
 const struct nvs_options *nvs_options(void)
