@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from libnvshare.machine import Machine
+from libnvshare.machine import Looked, Machine
 from libnvshare.programs import CHECKS, GIB, MIB, Program
 from nvshare.simgpu.trace import Kind
 from support.waiting import wait_until
@@ -12,11 +12,15 @@ ARENA = 12 * GIB
 USED = 2 * GIB
 
 
-def arena(machine: Machine, **environment: str) -> tuple[Program, int]:
-    """A program that has allocated an arena; its address."""
+def program_with(machine: Machine, size: int, **environment: str) -> tuple[Program, int]:
+    """A program with one allocation; its address."""
     started = machine.start(CHECKS / "lib_mover", **environment)
     started.do("init")
-    return started, int(started.do(f"alloc {ARENA}")[0])
+    return started, int(started.do(f"alloc {size}")[0])
+
+
+def arena(machine: Machine, **environment: str) -> tuple[Program, int]:
+    return program_with(machine, ARENA, **environment)
 
 
 def working_sets(machine: Machine) -> list[int | None]:
@@ -90,6 +94,30 @@ def test_two_arenas_of_which_little_is_used_run_side_by_side_and_nothing_moves(t
         assert states(machine) == ["running"] * 2
         assert [client["turns"] for client in machine.clients()] == turns
         assert [trace.of_kind(Kind.PREFETCH) for trace in machine.traces()] == [[], []]
+
+
+def test_an_arena_of_which_little_is_used_costs_little_on_the_card_and_on_the_host(tmp_path: Path) -> None:
+    """Two others need more than the card has, so that as much as possible moves out at each switch. If the arena took
+    more than was used of it on the host, its program would be killed."""
+    size, others, host = 15 * GIB, 20 * GIB, USED + 64 * MIB
+    with Looked(tmp_path, *OPTIONS, memory="24Gi", touch="stream") as machine:
+        one, address = program_with(machine, size, NVSHARE_SIM_HOST_MEMORY=str(host))
+        one.do(f"set {address} {USED}", timeout=60)
+        one.say(f"touch {address} {USED} {FOREVER}")
+        big = [program_with(machine, others) for _ in range(2)]
+        for other, there in big:
+            other.say(f"touch {there} {others} {FOREVER}")
+        moved = lambda: machine.clients()[0]["moved"]  # noqa: E731
+        wait_until(lambda: min(moved()["out_bytes"], moved()["in_bytes"]) >= 2 * USED, "it moved out and in, twice", 60)
+        for other, _ in big:
+            other.process.kill()
+        wait_until(lambda: [client["state"] for client in machine.clients()] == ["running"], "it is alone", 60)
+        wait_until(lambda: machine.used() == USED, "the card has what it uses", 60)
+        assert one.process.poll() is None, one.said()
+        (trace,) = (trace for trace in machine.traces() if trace.pid == one.process.pid)
+        touched = {record.address for record in trace.of_kind(Kind.PREFETCH)}
+        assert min(touched) >= address
+        assert max(touched) < address + USED
 
 
 def test_when_both_begin_to_use_all_of_it_they_take_turns(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
  *   burst ADDRESS N TIMES   the same, without a wait between them
  *   spin US TIMES   kernels without a pointer; they touch all memory of the process
  *   advise ADDRESS N
+ *   prefetch ADDRESS N  to the GPU
  *   extra ADDRESS N     a kernel that touches N bytes, its parameters in a buffer
  *   kernel ADDRESS N    a kernel of a library that touches N bytes
  *   shaped ADDRESS N    a copy of N bytes as rows, from the second half of them to the first
@@ -34,6 +35,7 @@ static CUstream stream;
 static CUresult (*load_library)(CUlibrary *, const void *, void *, void *, unsigned, void *, void *, unsigned);
 static CUresult (*get_kernel)(CUkernel *, CUlibrary, const char *);
 static CUresult (*advise)(CUdeviceptr, size_t, CUmem_advise, CUdevice);
+static CUresult (*prefetch)(CUdeviceptr, size_t, CUdevice, CUstream);
 static CUresult (*copy_2d)(const CUDA_MEMCPY2D *, CUstream);
 static CUresult (*copy_batch)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream);
 static CUresult (*copy_peer)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream);
@@ -218,6 +220,7 @@ static CUresult obey(const char *word, uint64_t a, uint64_t b, uint64_t c, CUdev
     if (!strcmp(word, "burst")) return burst(a, b, c);
     if (!strcmp(word, "spin")) return launch(spin_kernel, a, 0, b);
     if (!strcmp(word, "advise")) return advise(a, b, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 0);
+    if (!strcmp(word, "prefetch")) return finished(prefetch(a, b, 0, NULL));
     if (!strcmp(word, "extra")) return extra(a, b);
     if (!strcmp(word, "kernel")) return of_library(a, b);
     if (!strcmp(word, "shaped")) return shaped(a, b);
@@ -234,6 +237,7 @@ int main(void)
         return 1;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     *(void **)&advise = dlsym(driver, "cuMemAdvise");
+    *(void **)&prefetch = dlsym(driver, "cuMemPrefetchAsync");
     *(void **)&load_library = dlsym(driver, "cuLibraryLoadData");
     *(void **)&get_kernel = dlsym(driver, "cuLibraryGetKernel");
     *(void **)&copy_2d = dlsym(driver, "cuMemcpy2DAsync_v2");
