@@ -1,4 +1,5 @@
-"""All benchmarks: one table, build/bench.json, build/bench.svg. `python -m bench NAME…` runs only some.
+"""All benchmarks: one table, build/bench.json, build/bench.svg. `python -m bench NAME…` runs only some; `--record`
+also writes the rows to bench/results.json: all of it, or the parts that were run.
 
 The exit code is 1 if a figure exceeds its bound (`ok False`), which is a multiple of a floor measured in the same
 run, or if a part could not be measured (no compiler, a program that was not built). A goal that is missed is only
@@ -6,8 +7,10 @@ reported (verdict.py). A part that needs root is a row that says so; nothing is 
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib
+import itertools
 import json
 import os
 import platform
@@ -20,6 +23,7 @@ from typing import Any
 from bench import curves
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results.json"
 Row = dict[str, Any]
 
 
@@ -72,23 +76,47 @@ def show(row: Row) -> str:
     return head + "  ".join(f"{name} {value}" for name, value in row.items() if name != "bench")
 
 
+def record(path: Path, here: Row, rows: dict[str, list[Row]]) -> None:
+    """All parts: the file has this run only. Some: each of them has an entry of its own, beside the last full run."""
+    if set(rows) == set(PARTS):
+        kept: Row = {"machine": here, "rows": list(itertools.chain(*rows.values()))}
+    else:
+        kept = json.loads(path.read_text())
+        kept["later"] = kept.get("later", {}) | {name: {"machine": here, "rows": found} for name, found in rows.items()}
+    path.write_text(as_json(kept))
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--record", action="store_true", help="write the rows to bench/results.json")
+    parser.add_argument("parts", nargs="*", metavar="NAME", help=", ".join(PARTS))
+    given = parser.parse_args()
+    if unknown := [name for name in given.parts if name not in PARTS]:
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return given
+
+
 def main() -> int:
-    names = sys.argv[1:] or list(PARTS)
-    unknown = [name for name in names if name not in PARTS]
-    if unknown:
-        print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)
-        return 2
+    given = arguments()
+    names = given.parts or list(PARTS)
     here = machine()
     print("  ".join(f"{name} {value}" for name, value in here.items()))
-    found: list[Row] = []
+    rows: dict[str, list[Row]] = {}
     for name in names:
-        for row in measure(name):
-            found.append(row)
+        rows[name] = measure(name)
+        for row in rows[name]:
             print(show(row), flush=True)
+    found = list(itertools.chain(*rows.values()))
     build = ROOT / "build"
     build.mkdir(exist_ok=True)
-    (build / "bench.json").write_text(json.dumps({"machine": here, "rows": found}, indent=1, ensure_ascii=False) + "\n")
+    (build / "bench.json").write_text(as_json({"machine": here, "rows": found}))
     (build / "bench.svg").write_text(curves.draw(found))
+    if given.record:
+        record(RESULTS, here, rows)
     exceeded = [row for row in found if row.get("ok") is False]
     failed = [row for row in found if "failed" in row]
     missed = [row for row in found if row.get("goal") == "missed"]

@@ -4,9 +4,8 @@ simulated P100 (16 GiB, link 12 GB/s each way, page faults 2.9 GB/s).
     make -C native bench
     python -m bench switches
 
-A switch costs the time in which the card does not compute: from the end of the last kernel of the one program to
-the first kernel of the other, and the time for which that one's kernels wait for memory during its turn. Both are in
-the card's own trace, in seconds of the card, and the median over the switches counts.
+A switch costs the time in which the card does not compute (nvshare.simgpu.switches). It is in the card's own trace, in
+seconds of the card, and the median over the switches counts.
 
 | row | figure | floor of the same run |
 |---|---|---|
@@ -16,7 +15,6 @@ the card's own trace, in seconds of the card, and the median over the switches c
 
 from __future__ import annotations
 
-import itertools
 import os
 import statistics
 import subprocess
@@ -31,7 +29,8 @@ from bench.scheduler import scheduler
 from bench.verdict import bounded
 from nvshare.cli.run.native_files import demo_program, library
 from nvshare.simgpu.config import SimGpu
-from nvshare.simgpu.trace import ProcessTrace, Record, read_traces
+from nvshare.simgpu.switches import switch_costs
+from nvshare.simgpu.trace import read_traces
 
 ROOT = Path(__file__).resolve().parents[1]
 GIB = 1 << 30
@@ -71,9 +70,7 @@ class Card:
 
     def switches(self) -> list[float]:
         """The cost of each switch so far, in seconds of the card."""
-        found = list(_turns(read_traces(self.directory / "card")))
-        costs = [_cost(before, after) for before, after in itertools.pairwise(found)]
-        return [cost / self.scale for cost in costs[FIRST_SWITCHES:-1]]  # the last turn has not ended
+        return switch_costs(read_traces(self.directory / "card"))[FIRST_SWITCHES:-1]  # the last turn has not ended
 
 
 @contextmanager
@@ -87,19 +84,6 @@ def _worker(environment: dict[str, str], bursts: int) -> Iterator[subprocess.Pop
             yield process
         finally:
             process.kill()
-
-
-def _turns(traces: list[ProcessTrace]) -> Iterator[list[Record]]:
-    """The kernels of each turn, in order."""
-    kernels = ((kernel, trace.process) for trace in traces for kernel in trace.kernels() if kernel.end_ns is not None)
-    in_order = sorted(kernels, key=lambda one: one[0].begin_ns)
-    for _, turn in itertools.groupby(in_order, key=lambda one: one[1]):
-        yield [kernel for kernel, _ in turn]
-
-
-def _cost(before: list[Record], after: list[Record]) -> float:
-    gap = after[0].begin_ns - max(kernel.known_end_ns for kernel in before)
-    return (gap + sum(kernel.page_in_ns for kernel in after)) / 1e9
 
 
 def median_switch(count: int, quantum_s: int, scale: float, settings: dict[str, Any], **environment: str) -> float:

@@ -17,8 +17,9 @@ PLAN = plan.simulated()
 SECONDS = {
     "steady-serial": 10.0, "steady-plain": 0.5, "steady-unified": 8.0, "steady-faults": 13.0,
     "steady-shared": 10.5, "bursty-serial": 16.0,
-    "bursty-shared": 11.0, "small-serial": 10.0, "small-shared": 4.0,
+    "bursty-shared": 11.0, "small-serial": 10.0, "small-shared": 4.0, "slow-faults": 12.0, "slow-shared": 8.0,
 }  # fmt: skip
+SWITCH_S = {"steady-shared": 0.3, "slow-faults": 20.0, "slow-shared": 0.3}
 
 
 def results(**seconds: float) -> dict[str, PhaseResult]:
@@ -36,12 +37,30 @@ def test_what_was_stopped_is_projected_by_how_far_it_came() -> None:
     assert results()["steady-unified"].projected_s == 800
 
 
+def found(switch_s: dict[str, float] | None = None, **seconds: float) -> list[str]:
+    shown = report.verdicts(PLAN, results(**seconds), SWITCH_S | (switch_s or {}))
+    return sorted(verdict.result for verdict in shown)
+
+
 def test_a_figure_below_the_usual_is_reported_and_fails_nothing() -> None:
-    assert {verdict.result for verdict in report.verdicts(results())} == {"ok"}
-    bads = ("steady_shared", 11.6), ("steady_faults", 10.2), ("bursty_shared", 17.0), ("small_shared", 11.0)
+    assert found() == ["ok"] * 7
+    bads = ("steady_shared", 11.1), ("steady_faults", 10.2), ("bursty_shared", 17.0), ("small_shared", 11.0)
     for key, took in (*bads, ("steady_unified", 0.2)):
-        found = sorted(verdict.result for verdict in report.verdicts(results(**{key: took})))
-        assert found == ["ok", "ok", "ok", "ok", "slow"], key
+        assert found(**{key: took}) == ["ok"] * 6 + ["slow"], key
+    for key, cost in ("steady-shared", 0.35), ("slow-faults", 1.4):
+        assert found({key: cost}) == ["ok"] * 6 + ["slow"], key
+
+
+def test_a_part_that_was_run_alone_has_its_verdicts() -> None:
+    made = {key: result for key, result in results().items() if key.startswith("slow")}
+    (verdict,) = report.verdicts(PLAN, made, {"slow-faults": 20.0, "slow-shared": 0.25})
+    assert verdict.text == (
+        "a switch with page faults of 500MB/s: by page faults 20.0 s, in bulk 0.25 s, 80x less (usual: at least 5x)"
+    )
+
+
+def test_the_link_needs_a_quarter_of_a_second_for_what_must_move() -> None:
+    assert round(PLAN.link_s, 2) == 0.25
 
 
 def test_a_program_that_fails_under_nvshare_is_named_with_its_reason() -> None:
@@ -50,7 +69,7 @@ def test_a_program_that_fails_under_nvshare_is_named_with_its_reason() -> None:
     first, second = broken.jobs
     jobs = (replace(first, done=0.5, error="CUDA_ERROR_UNKNOWN"), replace(second, done=0.25))
     made["steady-shared"] = replace(broken, jobs=jobs)
-    assert report.verdicts(made) == [
+    assert report.verdicts(PLAN, made, {}) == [
         report.Verdict("train A, at once, nvshare, in bulk: CUDA_ERROR_UNKNOWN", "FAIL"),
         report.Verdict("train B, at once, nvshare, in bulk: ended after 25% of its work", "FAIL"),
     ]

@@ -16,19 +16,19 @@ from nvshare.cli.errors import CommandError
 @click.option(
     "--real", is_flag=True, help="Use the first GPU of this machine instead of a simulated one; takes longer."
 )
-@click.option("--only", type=click.Choice(["steady", "bursty", "small", "limit"]), help="Run only this part.")
+@click.option("--only", type=click.Choice(["steady", "bursty", "small", "slow", "limit"]), help="Run only this part.")
 def demo(out: Path, real: bool, only: str | None) -> None:
     """Show how programs share a GPU although they do not fit on it together, with and without nvshare.
 
-    The scheduler, the library and the CUDA programs are real; the GPU is simulated (16 GiB, with the paging costs
-    of a real one). The times are seconds of the simulated card, measured in this run.
+    The scheduler, the library and the CUDA programs are real; the GPU is simulated (a P100 of 16 GiB, with the
+    paging costs of the real one). The times are seconds of the simulated card, measured in this run.
 
     \b
     1. one after another
     2. at once, plain CUDA        the second program gets no memory
     3. at once, unified memory    both programs run, and thrash
     4. at once, with nvshare      they take turns, and memory moves in bulk at a switch (once by page faults,
-                                  to compare); small programs run side by side
+                                  to compare, also with slow page faults); small programs run side by side
     5. a limit is raised and lowered while its program runs
     """
     from nvshare import admin

@@ -10,8 +10,8 @@ from rich.text import Text
 from nvshare.cli.demo.drawing import svg, write_png
 from nvshare.cli.demo.limit import LimitStep, limit_story
 from nvshare.cli.demo.picture import draw
-from nvshare.cli.demo.plan import Phase, Plan
-from nvshare.cli.demo.report import Line, Verdict, lines, panels, verdicts
+from nvshare.cli.demo.plan import CARD, Phase, Plan
+from nvshare.cli.demo.report import Line, Verdict, lines, panels, switches, verdicts
 from nvshare.cli.demo.testbed import PhaseResult, Testbed, run_phase
 from nvshare.cli.run.cleanup import temporary_directory
 from nvshare.core.model import GIB
@@ -47,10 +47,11 @@ class Demonstration:
                 self._console.print()
                 self._console.print(_table(lines(self._plan, self._results)))
                 self._draw()
-        return self._print_verdicts(steps)
+            shown = verdicts(self._plan, self._results, switches(self._results))
+        return self._print_verdicts(shown, steps)
 
     def _print_title(self) -> None:
-        card = "this machine's first GPU" if self._is_real else "a simulated GPU"
+        card = "this machine's first GPU" if self._is_real else f"a simulated {CARD.upper()}"
         speed = "" if self._is_real else f"; one second of the card takes {self._plan.scale * 1000:.0f} ms"
         self._console.print(f"nvshare demo on {card} of {self._plan.card / GIB:.3g} GiB{speed}\n")
 
@@ -74,8 +75,7 @@ class Demonstration:
         for path in paths:
             self._console.print(f"{TITLE}: {path.absolute()}", soft_wrap=True)
 
-    def _print_verdicts(self, steps: list[LimitStep]) -> bool:
-        shown = verdicts(self._results)
+    def _print_verdicts(self, shown: list[Verdict], steps: list[LimitStep]) -> bool:
         shown += [Verdict(f"{one.did}: {one.answer}", "ok" if one.is_as_promised else "FAIL") for one in steps]
         self._console.print()
         for verdict in shown:

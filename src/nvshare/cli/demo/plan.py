@@ -2,10 +2,21 @@
 
 from nvshare.core.model import GIB, MIB
 from nvshare.record import Record
+from nvshare.simgpu.cards import CARDS, CardFigures
 
 KERNEL = "nvshare_demo_pass"
 PIECES = 8
 """Kernels per pass: the number of pieces of the worker's memory."""
+
+
+CARD = "p100"
+"""The simulated card."""
+CONTEXT = 400 * MIB
+"""Of each program on the simulated card: as the scheduler assumes, which cannot measure it."""
+SLOW_FAULTS = "500M"
+"""Bytes per second: about as slow as page faults were seen on a card with other programs."""
+SLOW_QUANTA = 3
+"""How many quanta the quantum has there."""
 
 
 class Job(Record, frozen=True):
@@ -36,6 +47,8 @@ class Phase(Record, frozen=True):
     """Under nvshare, memory moves at a switch with prefetches, not with page faults alone."""
     is_managed: bool = False
     """The programs use unified memory by themselves."""
+    has_slow_faults: bool = False
+    """On a card with page faults of SLOW_FAULTS, and with a quantum in which they move all memory of a program."""
     stop_after_s: float | None = None
     stops_at_failure: bool = False
 
@@ -49,6 +62,16 @@ class Plan(Record, frozen=True):
     quantum_s: int
     move_s_per_gib: float
     phases: tuple[Phase, ...]
+    figures: CardFigures | None = None
+    """Of the simulated card; None: a real one."""
+
+    @property
+    def link_s(self) -> float:
+        """How long the link of the simulated card takes, one way, for what cannot be on it while both big programs
+        have their memory and contexts."""
+        assert self.figures is not None
+        jobs = next(phase.jobs for phase in self.phases if phase.key == "steady-shared")
+        return (sum(job.memory + CONTEXT for job in jobs) - self.card) / self.figures.link
 
 
 def simulated(memory: int = 16 * GIB) -> Plan:
@@ -59,9 +82,11 @@ def simulated(memory: int = 16 * GIB) -> Plan:
     scale, kernel_ms = 1 / 10, 12.5
     in_a_second = round(1000 / (kernel_ms * PIECES))
     big, small = memory * 9 // 16, memory * 3 // 16
+    slow = tuple(Job(name, big, bursts=4, passes=5 * in_a_second) for name in ("slow A", "slow B"))
     return Plan(
         card=memory,
         scale=scale,
+        figures=CARDS[CARD],
         kernel_ms=kernel_ms,
         quantum_s=round(10 * scale),
         move_s_per_gib=scale,
@@ -76,7 +101,8 @@ def simulated(memory: int = 16 * GIB) -> Plan:
                 for letter in "ABCD"
             ),
             stop_after_s=5.0,
-        ),
+        )
+        + _slow_phases(slow),
     )
 
 
@@ -112,3 +138,10 @@ def _phases(
         Phase("small-serial", "one after another", small, is_at_once=False),
         Phase("small-shared", "at once, with nvshare", small, is_shared=True),
     )
+
+
+def _slow_phases(jobs: tuple[Job, ...]) -> tuple[Phase, ...]:
+    faults = Phase(
+        "slow-faults", "nvshare, by page faults", jobs, is_shared=True, moves_in_bulk=False, has_slow_faults=True
+    )
+    return faults, Phase("slow-shared", "nvshare, in bulk", jobs, is_shared=True, has_slow_faults=True)

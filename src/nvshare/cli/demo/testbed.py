@@ -9,12 +9,13 @@ from pathlib import Path
 
 from msgspec import structs
 
-from nvshare.cli.demo.plan import KERNEL, PIECES, Job, Phase, Plan
+from nvshare.cli.demo.plan import CARD, CONTEXT, KERNEL, PIECES, SLOW_FAULTS, SLOW_QUANTA, Job, Phase, Plan
 from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.environment import ProgramSettings, shared
 from nvshare.cli.run.native_files import demo_program, library
 from nvshare.printable import last_line
 from nvshare.record import Record
+from nvshare.simgpu.cards import CARDS
 from nvshare.simgpu.config import SimGpu
 from nvshare.simgpu.trace import Kind, read_traces
 
@@ -65,19 +66,20 @@ class Testbed:
         self._count = 0
 
     @contextlib.contextmanager
-    def set_up(self, *, is_shared: bool) -> Iterator[tuple[dict[str, str], "Setup"]]:
+    def set_up(self, *, is_shared: bool, has_slow_faults: bool = False) -> Iterator[tuple[dict[str, str], "Setup"]]:
         """A new card, a scheduler if the programs share it, and the environment for the programs."""
         self._count += 1
         directory = self._folder / f"{self._count}"
         directory.mkdir(mode=0o700)
         environment = _without_nvshare(os.environ)
         if not self._is_real:
-            environment = self._card(directory / "card").environment(environment)
+            environment = self._card(directory / "card", has_slow_faults).environment(environment)
         if not is_shared:
             yield environment, Setup(None if self._is_real else directory / "card", None)
             return
         scheduler = private_scheduler.SchedulerPaths(str(directory))
-        options = ("--switch-time-mode", "fixed", "--switch-time-fixed", str(self._plan.quantum_s))
+        quantum_s = self._plan.quantum_s * (SLOW_QUANTA if has_slow_faults else 1)
+        options = ("--switch-time-mode", "fixed", "--switch-time-fixed", str(quantum_s))
         cost = ("--move-seconds-per-gib", str(self._plan.move_s_per_gib))
         descriptor = private_scheduler.join(scheduler, environment, (*options, *cost))
         try:
@@ -85,11 +87,14 @@ class Testbed:
         finally:
             private_scheduler.leave(scheduler, descriptor)
 
-    def _card(self, directory: Path) -> SimGpu:
+    def _card(self, directory: Path, has_slow_faults: bool) -> SimGpu:
         directory.mkdir(mode=0o700)
         return SimGpu().with_values(
             directory=directory,
             gpus=1,
+            card=CARD,
+            context_memory=CONTEXT,
+            fault_bandwidth=SLOW_FAULTS if has_slow_faults else int(CARDS[CARD].faults),
             memory=self._plan.card,
             scale=self._plan.scale,
             kernels={KERNEL: f"{self._plan.kernel_ms}ms"},
@@ -112,7 +117,8 @@ class Setup(Record, frozen=True):
 
 async def run_phase(phase: Phase, testbed: Testbed, report: Report) -> PhaseResult:
     """One phase, from the start of its first program to the end of its last one."""
-    with testbed.set_up(is_shared=phase.is_shared) as (environment, setup):
+    set_up = testbed.set_up(is_shared=phase.is_shared, has_slow_faults=phase.has_slow_faults)
+    with set_up as (environment, setup):
         if not phase.moves_in_bulk:
             environment["NVSHARE_PREFETCH"] = "0"
         began = time.monotonic()
