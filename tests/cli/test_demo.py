@@ -37,7 +37,7 @@ def test_what_was_stopped_is_projected_by_how_far_it_came() -> None:
     assert results()["steady-unified"].projected_s == 800
 
 
-def found(switch_s: dict[str, float] | None = None, **seconds: float) -> list[str]:
+def found(switch_s: dict[str, float] | None = None, /, **seconds: float) -> list[str]:
     shown = report.verdicts(PLAN, results(**seconds), SWITCH_S | (switch_s or {}))
     return sorted(verdict.result for verdict in shown)
 

@@ -34,6 +34,7 @@ UNDER_THREAD_ONLY = [
     "test_keepalive.py",
     "test_joining.py",
     "test_mover.py",
+    "test_mover_faults.py",
     "test_gangs.py",
     "test_cancellation.py",
 ]

@@ -4,61 +4,27 @@ What moved is read from the card's own records, so a busy machine changes nothin
 
 from itertools import pairwise, permutations
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from libnvshare.machine import Machine
-from libnvshare.programs import CHECKS, GIB, MIB, Program
+from libnvshare.movers import (
+    FOREVER,
+    OPTIONS,
+    SIZE,
+    SLICE,
+    machine_of,
+    moved,
+    pids_that_move_out,
+    prefetches,
+    program,
+    turns,
+    two_that_take_turns,
+    wait_for_moves,
+)
+from libnvshare.programs import GIB, MIB
 from nvshare.simgpu.trace import Kind, ProcessTrace, Record
 from support.waiting import wait_until
-
-FOREVER = 1_000_000
-SIZE, SLICE = 5 * GIB, 64 * MIB
-OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
-
-
-def machine_of(tmp_path: Path, **settings: Any) -> Machine:
-    return Machine(tmp_path, *OPTIONS, memory="8Gi", **settings)
-
-
-def program(machine: Machine, **environment: str) -> tuple[Program, int]:
-    """A program with one allocation; its address."""
-    started = machine.start(CHECKS / "lib_mover", **environment)
-    started.do("init")
-    return started, int(started.do(f"alloc {SIZE}")[0])
-
-
-def two_that_take_turns(machine: Machine, **environment: str) -> list[Program]:
-    """Each touches all of its memory, over and over; they do not fit together."""
-    both = [program(machine, **environment) for _ in range(2)]
-    for one, address in both:
-        one.say(f"touch {address} {SIZE} {FOREVER}")
-    return [one for one, _ in both]
-
-
-def moved(machine: Machine) -> list[dict[str, int]]:
-    return [client["moved"] for client in machine.clients()]
-
-
-def prefetches(trace: ProcessTrace) -> list[Record]:
-    return trace.of_kind(Kind.PREFETCH)
-
-
-def pids_that_move_out(machine: Machine) -> list[int]:
-    return [trace.pid for trace in machine.traces() if any(record.detail == 0 for record in prefetches(trace))]
-
-
-def turns(machine: Machine) -> int:
-    return min((client["turns"] for client in machine.clients()), default=0)
-
-
-def wait_for_moves(machine: Machine) -> None:
-    wait_until(
-        lambda: all(one["in_bytes"] and one["out_bytes"] for one in moved(machine)) and len(moved(machine)) == 2,
-        "both have moved memory both ways",
-        60,
-    )
 
 
 def test_at_a_switch_one_moves_out_what_the_other_needs(tmp_path: Path) -> None:
@@ -254,53 +220,3 @@ def test_programs_that_all_fit_move_nothing(tmp_path: Path) -> None:
         two_that_take_turns(machine)
         wait_until(lambda: [one["state"] for one in machine.clients()] == ["running"] * 2, "both run", 60)
         assert [prefetches(trace) for trace in machine.traces()] == [[], []]
-
-
-SLOW_OUT = {"evict_bandwidth": "400M", "scale": 1}
-"""A move of 3 GB to the host takes more than seven seconds."""
-
-
-def begun_out(machine: Machine, one: Program) -> int:
-    """Bytes of the slices to the host that have begun to move."""
-    (trace,) = (trace for trace in machine.traces() if trace.pid == one.process.pid)
-    return sum(record.bytes for record in prefetches(trace) if not record.detail)
-
-
-@pytest.mark.parametrize("order", ["free", "destroy"])
-def test_memory_can_be_freed_and_contexts_destroyed_while_it_moves(tmp_path: Path, order: str) -> None:
-    with machine_of(tmp_path, **SLOW_OUT) as machine:
-        one, address = program(machine)
-        one.do(f"touch {address} {SIZE} 1", timeout=60)
-        other, there = program(machine)
-        other.say(f"touch {there} {SIZE} {FOREVER}")  # the first one has paused: it moves out
-        wait_until(lambda: begun_out(machine, one), "the move has begun", 60)
-        one.do(f"free {address}" if order == "free" else "destroy")
-        assert 0 < begun_out(machine, one) < 2 * GIB, "the move was under way: 2.8 GiB were asked for"
-        if order == "free":
-            again = int(one.do(f"alloc {SIZE}")[0])
-            one.do(f"touch {again} {SIZE} 1", timeout=60)
-        one.finish()
-        assert other.process.poll() is None
-
-
-def test_a_program_that_is_killed_while_it_moves_leaves_the_gpu_to_the_others(tmp_path: Path) -> None:
-    with machine_of(tmp_path, **SLOW_OUT) as machine:
-        one, address = program(machine)
-        one.do(f"touch {address} {SIZE} 1", timeout=60)
-        other, there = program(machine)
-        other.say(f"touch {there} {SIZE} {FOREVER}")
-        wait_until(lambda: begun_out(machine, one), "the move has begun", 60)
-        one.process.kill()
-        one.process.wait(60)
-        assert 0 < begun_out(machine, one) < 2 * GIB, "the move was under way: 2.8 GiB were asked for"
-        wait_until(lambda: [one["state"] for one in machine.clients()] == ["running"], "the other runs alone", 60)
-
-
-def test_a_scheduler_that_dies_between_the_halves_of_a_switch_is_replaced_and_turns_go_on(tmp_path: Path) -> None:
-    with machine_of(tmp_path, evict_bandwidth="1G", scale=1) as machine:  # a move takes three seconds
-        both = two_that_take_turns(machine)
-        wait_until(lambda: any(begun_out(machine, one) for one in both), "one moves out", 60)
-        machine.daemon.kill()
-        assert max(begun_out(machine, one) for one in both) < 5 * GIB // 2, "it was killed before the end of the move"
-        machine.restart()
-        wait_for_moves(machine)

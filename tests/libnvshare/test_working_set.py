@@ -23,6 +23,11 @@ def arena(machine: Machine, **environment: str) -> tuple[Program, int]:
     return program_with(machine, ARENA, **environment)
 
 
+def moved(machine: Machine) -> list[tuple[int, int]]:
+    """Bytes that each client moved out and in."""
+    return [(one["moved"]["out_bytes"], one["moved"]["in_bytes"]) for one in machine.clients()]
+
+
 def working_sets(machine: Machine) -> list[int | None]:
     return [client["working_set_bytes"] for client in machine.clients()]
 
@@ -107,8 +112,7 @@ def test_an_arena_of_which_little_is_used_costs_little_on_the_card_and_on_the_ho
         big = [program_with(machine, others) for _ in range(2)]
         for other, there in big:
             other.say(f"touch {there} {others} {FOREVER}")
-        moved = lambda: machine.clients()[0]["moved"]  # noqa: E731
-        wait_until(lambda: min(moved()["out_bytes"], moved()["in_bytes"]) >= 2 * USED, "it moved out and in, twice", 60)
+        wait_until(lambda: min(moved(machine)[0]) >= 2 * USED, "it moved out and in, twice", 60)
         for other, _ in big:
             other.process.kill()
         wait_until(lambda: [client["state"] for client in machine.clients()] == ["running"], "it is alone", 60)
