@@ -194,6 +194,8 @@ class TodaysProgram:
     def say(self, message: wire.Message) -> None:
         if isinstance(message, wire.Budget) and message.ask:
             message = msgspec.structs.replace(message, ask=self._asks[message.ask])
+        if isinstance(message, wire.DropLock):
+            self.check_results()  # what it did with this lock then, it has done now
         self.peer.send(message)
 
     def expect(self, then: wire.Message) -> None:
