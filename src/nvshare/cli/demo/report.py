@@ -19,6 +19,8 @@ GAP_S = 0.6
 """Shorter gaps in a program's work are not drawn, in seconds of the card."""
 STALL_S = 0.2
 """Work that waits longer for memory is drawn by itself, in seconds of the card."""
+FIRST_SWITCHES = 2
+"""Not counted: each program touches its memory for the first time."""
 
 KINDS = {
     "steady": "GPU always busy",
@@ -60,7 +62,8 @@ def lines(plan: Plan, results: Mapping[str, PhaseResult]) -> list[Line]:
         outcome = "done"
         if not result.is_finished:
             came = sum(job.done for job in result.jobs) / len(result.jobs)
-            outcome = f"thrashes: {came:.2%} done in {result.seconds / plan.scale:.0f} s, then stopped"
+            how = "" if result.phase.is_shared else "thrashes: "
+            outcome = f"{how}{came:.2%} done in {result.seconds / plan.scale:.0f} s, then stopped"
         seconds = None if whole == float("inf") else whole / plan.scale
         compared = serial.seconds / whole if serial else None
         made.append(Line(_group(plan, result), result.phase.title, seconds, outcome, compared))
@@ -71,7 +74,7 @@ def switches(results: Mapping[str, PhaseResult]) -> dict[str, float]:
     """What a switch cost in each phase that has some, the median, in seconds of the simulated card."""
     shared = [(key, one.directory) for key, one in results.items() if one.phase.is_shared and one.directory]
     costs = {key: switch_costs(read_traces(directory)) for key, directory in shared}
-    return {key: statistics.median(found) for key, found in costs.items() if found}
+    return {key: statistics.median(found[FIRST_SWITCHES:] or found) for key, found in costs.items() if found}
 
 
 def verdicts(plan: Plan, results: Mapping[str, PhaseResult], switch_s: Mapping[str, float]) -> list[Verdict]:
@@ -135,7 +138,8 @@ def panels(plan: Plan, results: Mapping[str, PhaseResult]) -> tuple[Panel, ...]:
         if any(job.error for job in result.jobs) and result.phase.stops_at_failure:
             continue  # It failed before any work; the table says so.
         length = result.seconds / plan.scale
-        text = f"{length:.0f} s" if result.is_finished else "stopped while thrashing"
+        stopped = "stopped" if result.phase.is_shared else "stopped while thrashing"
+        text = f"{length:.0f} s" if result.is_finished else stopped
         title = f"{_group(plan, result)}: {result.phase.title}"
         made.append(Panel(title, text, length, _lanes(plan, result), is_cut=not result.is_finished))
     return tuple(made)
