@@ -71,12 +71,16 @@ def calm(tmp_path: Path) -> Iterator[Scheduler]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """With scroll bars, as people have them, if the module says so: the one that appears must not move anything."""
+    shown = ["--hide-scrollbars"] if getattr(request.module, "HAS_SCROLL_BARS", False) else []
     chromium = shutil.which("chromium")
     assert chromium, "the browser tests need chromium (apt-get install chromium), or NVSHARE_TEST_NO_BROWSER=1"
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS, timeout=60_000)
+        launched = playwright.chromium.launch(
+            executable_path=chromium, args=FLAGS, ignore_default_args=shown, timeout=60_000
+        )
         yield launched
         launched.close()

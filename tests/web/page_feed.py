@@ -110,7 +110,7 @@ def _seat(uuid: str, number: int, place: int, second: int) -> SeatSnapshot:
         budget=None,
         turns=second,
         held_ns=second * SECOND,
-        waited_ns=second * 7 * SECOND,
+        waited_ns=second * 7 * SECOND if number else 0,
         last_scheduled_ns=SECOND,
         is_idle=False,
         need=int(gib * GIB),

@@ -17,6 +17,7 @@ SHUT = os.environ.get("NVSHARE_TEST_NO_BROWSER") == "1"
 pytestmark = pytest.mark.skipif(SHUT, reason="NVSHARE_TEST_NO_BROWSER=1")
 WIDTHS = (320, 375, 768, 900, 1024, 1440, 2560)
 HEIGHT = 900
+HAS_SCROLL_BARS = True
 
 # What is wrong with the layout, in words.
 FAULTS = """() => {
@@ -35,6 +36,33 @@ FAULTS = """() => {
         if (box.bottom > innerHeight) faults.push(`not on the first screen: ${one.textContent}`);
     }
     return [...new Set(faults)];
+}"""
+# Texts whose contrast is less than 4.5, as WCAG 2 computes it.
+PALE = """() => {
+    const channel = (value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+    const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+    const ground = (one) => {
+        for (let at = one; at; at = at.parentElement) {
+            const colour = rgb(getComputedStyle(at).backgroundColor);
+            if (colour.length < 4 || colour[3] > 0) return colour;
+        }
+    };
+    const opacity = (one) => {
+        let all = 1;
+        for (let at = one; at; at = at.parentElement) all *= Number(getComputedStyle(at).opacity);
+        return all;
+    };
+    const pale = new Set();
+    for (const one of document.querySelectorAll("body *")) {
+        const hasText = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+        if (!hasText || !one.offsetParent) continue;
+        const [ink, paper] = [rgb(getComputedStyle(one).color), ground(one)];
+        const mixed = ink.slice(0, 3).map((value, at) => value * opacity(one) + paper[at] * (1 - opacity(one)));
+        const [low, high] = [light(mixed), light(paper)].sort((a, b) => a - b);
+        if ((high + 0.05) / (low + 0.05) < 4.5) pale.add(`${one.className}: ${one.textContent}`);
+    }
+    return [...pale];
 }"""
 COLOURS = "(() => { const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]; })()"
 
@@ -56,6 +84,7 @@ def test_nothing_is_cut_or_wider_than_the_window(browser: Any, cards: int, progr
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": HEIGHT})
             assert page.evaluate(FAULTS) == [], (width, scheme)
+        assert page.evaluate(PALE) == [], scheme
     page.close()
 
 
@@ -69,6 +98,15 @@ def test_nothing_moves_while_programs_take_turns(browser: Any, cards: int, progr
     # If something did move, it would be seen.
     page.evaluate("document.body.prepend(Object.assign(document.createElement('p'), { textContent: 'above all' }))")
     page.wait_for_function("window.shifts.length > 0")
+    page.close()
+
+
+def test_amounts_of_memory_are_in_gib_from_one_on(browser: Any) -> None:
+    page = open_page(browser)
+    sizes = page.evaluate(
+        "async () => { const { size } = await import('/words.js'); return [2**30 - 1, 2**29].map(size); }"
+    )
+    assert sizes == ["1.0 GiB", "512 MiB"]
     page.close()
 
 

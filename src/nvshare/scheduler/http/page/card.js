@@ -67,13 +67,13 @@ export class Card {
 
   _showAmounts(gpu) {
     const amounts = [
-      ["running", gpu.running_memory_usage], ["unswappable", gpu.unswappable_memory_bytes], ["others", gpu.foreign_memory_bytes],
-      ["free", gpu.available_memory], ["safe limit", gpu.safe_limit_bytes], ["card", gpu.total_memory],
-    ].map(([text, bytes]) => [`${text} `, size(bytes)]);
-    const line = amounts.map((pair) => pair.join("")).join(", ");
+      ["running", gpu.running_memory_usage], ["unswappable", gpu.unswappable_memory_bytes], ["others", gpu.foreign_memory_bytes, "foreign"],
+      ["free", gpu.available_memory], ["safe limit", gpu.safe_limit_bytes, "safe"], ["card", gpu.total_memory],
+    ].map(([text, bytes, key]) => [`${text} `, size(bytes), key]);
+    const line = amounts.map(([text, bytes]) => text + bytes).join(", ");
     if (this._bar.getAttribute("aria-label") === line) return;
     this._bar.setAttribute("aria-label", line);
-    this._amounts.replaceChildren(...amounts.map(([text, bytes]) => element("span", {}, text, element("b", { textContent: bytes }))));
+    this._amounts.replaceChildren(...amounts.map(([text, bytes, key]) => amountOf(text, bytes, key)));
   }
 
   _showRows(gpu) {
@@ -133,6 +133,12 @@ class Row {
     this._detail.title = why + who;
     this._detail.replaceChildren(element("span", { className: "why", textContent: why }), who);
   }
+}
+
+// An amount with the colour that it has in the memory bar, if it is one.
+function amountOf(text, bytes, key) {
+  const keys = key ? [element("i", { className: `key ${key}` })] : [];
+  return element("span", {}, ...keys, text, element("b", { textContent: bytes }));
 }
 
 function cellOf(head) {

@@ -4,7 +4,7 @@ const GIB = 2 ** 30;
 const MIB = 2 ** 20;
 
 export function size(bytes) {
-  return bytes >= GIB ? `${(bytes / GIB).toFixed(bytes >= 100 * GIB ? 0 : 1)} GiB` : `${Math.round(bytes / MIB)} MiB`;
+  return Math.round(bytes / MIB) >= 1024 ? `${(bytes / GIB).toFixed(bytes >= 100 * GIB ? 0 : 1)} GiB` : `${Math.round(bytes / MIB)} MiB`;
 }
 
 export function span(seconds) {
