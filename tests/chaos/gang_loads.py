@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.loads import QUANTUM_S, Load, Result, judge, until
+from libnvshare.held_turns import share_of_two, turns_of
 from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, Program
 
@@ -17,6 +18,7 @@ MAX_WAIT_S = (2 * GPUS + 1) * (2 * QUANTUM_S + GRACE_S)
 """The bound of core.modes.mode with gangs, policy fcfs and mode fixed."""
 LAST_JOB_S = 3
 PATIENCE_S = 120
+RUN_MS = 12_000
 
 
 def _job(machine: Machine, number: int) -> list[Program]:
@@ -80,4 +82,46 @@ def killed_members(place: Path, seconds: float) -> Result:
     )
 
 
-LOADS: dict[str, tuple[str, Load]] = {"15": ("killed processes of a job", killed_members)}
+def _three_on_two(place: Path, chance: Random) -> tuple[float, list[int], int]:
+    """One run: the share of the program on both GPUs, what each has done, and how many programs were no clients."""
+    place.mkdir()
+    journal = place / "journal"
+    with Machine(place, *OPTIONS, f"--journal-file={journal}", gpus=2) as machine:
+        kinds = [(0,), (1,), (0, 1)]
+        chance.shuffle(kinds)
+        running = {}
+        for gpus in kinds:
+            program = machine.client(10 * GIB, gpu=gpus[0])
+            for gpu in gpus[1:]:
+                program.do(f"init {gpu}")
+                program.do(f"alloc {10 * GIB}")
+            us = chance.randrange(50_000, 800_000)
+            program.say(f"alternate {us} {RUN_MS}" if len(gpus) == 2 else f"loop {us} {RUN_MS} 4")
+            running[gpus] = program
+            time.sleep(chance.uniform(0, 1.5 * QUANTUM_S))
+        pids = {client["pid"] for gpu in range(2) for client in machine.clients(gpu)}
+        unshared = sum(program.process.pid not in pids for program in running.values())
+        done = {gpus: int(program.answer(PATIENCE_S)[1]) for gpus, program in running.items()}
+    return share_of_two(turns_of(journal)), [done[gpus] for gpus in sorted(done)], unshared
+
+
+def three_on_two_gpus(place: Path, seconds: float) -> Result:
+    """16: a program on two GPUs beside one on each, started one after the other at random times. In every run the first
+    gets at least 80 % of its fair share, which is half of the time, and all three are clients."""
+    place.mkdir()
+    chance = Random(f"phases {seconds}")
+    runs = [_three_on_two(place / str(number), chance) for number in until(seconds)]
+    lowest = min(share for share, _, _ in runs)
+    least = min(min(done) for _, done, _ in runs)
+    return judge(
+        f"{len(runs)} runs; lowest share of the program on both GPUs {lowest:.2f} of the time, fewest rounds {least}",
+        it_gets_80_percent_of_its_share=lowest >= 0.4,
+        all_work=least > 0,
+        all_are_clients=not any(unshared for _, _, unshared in runs),
+    )
+
+
+LOADS: dict[str, tuple[str, Load]] = {
+    "15": ("killed processes of a job", killed_members),
+    "16": ("three programs on two GPUs", three_on_two_gpus),
+}

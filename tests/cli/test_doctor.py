@@ -1,11 +1,13 @@
 """`nvshare doctor`: what it finds on machines of all kinds."""
 
+import json
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
+from cli.conftest import Front
 from nvshare.cli.doctor import checks as checks
 from nvshare.cli.doctor.checks import CheckedMachine
 from nvshare.cli.doctor.clients import check_client
@@ -109,6 +111,14 @@ def test_a_card_without_concurrent_managed_access_has_no_bulk_moves(
     driver, device = found(checks.check_driver, machine(tmp_path, **card.environment({})))
     assert (driver.level, device.level) == ("ok", level)
     assert ("no bulk moves" in device.remedy) == (level == "warn")
+
+
+def test_mig_instances_and_whose_figure_of_memory_counts_are_named(tmp_path: Path, nvshare: Front) -> None:
+    """As on a MIG instance whose NVML answers Not Supported."""
+    card = SimGpu().with_values(directory=str(tmp_path), gpus=1, mig=1, nvml_memory=0)
+    texts = [one["text"] for one in json.loads(nvshare("doctor", "--json", **card.environment({})).stdout)["findings"]]
+    assert any("is a MIG instance: nvshare treats it as a card" in text for text in texts)
+    assert any("NVML does not report its memory; nvshare plans with what CUDA tells" in text for text in texts)
 
 
 def test_without_a_scheduler_a_private_one_is_promised(

@@ -129,3 +129,20 @@ def test_a_changed_limit_does_not_visit_the_clients_of_other_groups() -> None:
     node._limits._clients = visited
     node.handle(1, ev.LimitSet("run/a", GIB))
     assert set(visited.asked) == {1, 2}
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["client first", "GPU first"])
+def test_where_nvml_does_not_tell_the_size_what_clients_state_counts(is_first: bool) -> None:
+    """Until one states a size the machine's memory counts."""
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    found = ev.GpuFound("g0", 64 * GIB, is_assumed=True)
+    silent = ev.ClientRegistered(1, "run/1", "", "", (Claim("g0", 0),))
+    states = ev.ClientRegistered(2, "run/2", "", "", (Claim("g0", 10 * GIB),))
+    sizes = []
+    for event in (silent, states, found) if is_first else (found, silent, states):
+        node.handle(0, event)
+        sizes.append(snapshot(node, 0).gpus[0].total_memory)
+    node.handle(0, ev.ClientLeft(2))
+    sizes.append(snapshot(node, 0).gpus[0].total_memory)
+    first = [0, 10, 10, 10] if is_first else [64, 64, 10, 10]
+    assert sizes == [size * GIB for size in first]

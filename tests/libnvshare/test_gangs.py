@@ -2,47 +2,13 @@
 
 The scheduler's journal judges: who held which GPU from when to when."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
+from libnvshare.held_turns import share_of_two, turns_of
 from libnvshare.machine import Machine
 from libnvshare.programs import GIB
 
 FIXED_1S = ("--switch-time-mode=fixed", "--switch-time-fixed=1")
-Span = tuple[int, int]
-
-
-def steps(journal: Path) -> Iterator[tuple[int, str, dict[str, object]]]:
-    """(time, name, fields) of every action."""
-    for line in journal.read_bytes().splitlines():
-        step = msgspec.json.decode(line)
-        for action in step.get("actions", ()):
-            for name, fields in action.items():
-                yield step["now"], name, fields
-
-
-def turns_of(journal: Path) -> dict[tuple[int, str], list[Span]]:
-    """When each client held each GPU. A lock that is still held does not count."""
-    begun: dict[object, int] = {}
-    held: dict[tuple[int, str], list[Span]] = {}
-    for now, name, fields in steps(journal):
-        if name == "GiveLock":
-            begun[fields["lock"]] = now
-        elif name == "EndTurn":
-            key = int(str(fields["client"])), str(fields["gpu"])
-            held.setdefault(key, []).append((begun[fields["lock"]], now))
-    return held
-
-
-def common(one: list[Span], other: list[Span]) -> int:
-    """How long both lasted at the same time."""
-    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a in one for b in other)
-
-
-def within(spans: list[Span], whole: Span) -> int:
-    return common(spans, [whole])
 
 
 def test_a_process_on_two_gpus_gets_its_share_of_both_beside_one_on_each(tmp_path: Path) -> None:
@@ -60,9 +26,5 @@ def test_a_process_on_two_gpus_gets_its_share_of_both_beside_one_on_each(tmp_pat
         for program in (two, *others):
             assert program.answer(60)[0] == "0"
     held = turns_of(journal)
-    [client] = {client for client, _ in held if sum(one == client for one, _ in held) == 2}
-    first, second = (held[key] for key in sorted(held) if key[0] == client)
-    rivals = [spans for (one, _), spans in sorted(held.items()) if one != client]
-    both_work = max(spans[0][0] for spans in held.values()), min(spans[-1][1] for spans in rivals)
-    share = common(first, second) / (both_work[1] - both_work[0])
+    share = share_of_two(held)
     assert share > 0.4, (share, held)  # Half of the time is its share; without gangs it is nearly nothing.

@@ -46,6 +46,8 @@ class Gpu:
         self.turns = Turns(uuid, settings, numbers, self.memory, unheard)
         self._unheard = unheard
         self._stated_sizes = StatedSizes()
+        self._assumed_size = 0
+        """What counts as long as no client states a size."""
         self.index: int | None = None
         """NVML's, and in `name` the model; for people."""
         self.name = ""
@@ -78,10 +80,10 @@ class Gpu:
         return self.turns.mode.longest_gang_wait_ns(self.turns.ranking.horizon_ns, clients)
 
     def joined(self, client: int, stated_size: int) -> None:
-        self._set_size(self._stated_sizes.state(client, stated_size), measured=False)
+        self._set_size(self._stated_sizes.state(client, stated_size) or self._assumed_size, measured=False)
 
     def left(self, client: int) -> None:
-        self._set_size(self._stated_sizes.forget(client), measured=False)
+        self._set_size(self._stated_sizes.forget(client) or self._assumed_size, measured=False)
 
     def _set_size(self, size: int, *, measured: bool) -> None:
         before = self.memory.size
@@ -90,7 +92,11 @@ class Gpu:
             self.turns.reports.card_changed()
 
     def found(self, event: GpuFound) -> None:
-        self._set_size(event.size, measured=True)
+        if event.is_assumed:
+            self._assumed_size = event.size
+        stated = self._stated_sizes.size if event.is_assumed else 0
+        self._set_size(stated or event.size, measured=not event.is_assumed)
+        self.memory.is_known = True
         self.index, self.name = event.index, event.name
 
     def set_measured(self, event: MemoryMeasured) -> None:

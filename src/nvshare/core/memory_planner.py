@@ -100,7 +100,7 @@ class MemoryPlanner:
     def set_size(self, size: int, *, measured: bool) -> None:
         """NVML's figure counts; without it the one that clients state (core.stated_sizes)."""
         if measured:
-            self.size, self._size_is_measured, self.is_known = size, True, True
+            self.size, self._size_is_measured = size, True
         elif not self._size_is_measured:
             self.size = size
         self.safe_limit = self.size * (100 - self._reserve_percent) // 100

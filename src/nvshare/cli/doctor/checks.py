@@ -144,7 +144,8 @@ def check_nvml(machine: CheckedMachine) -> Iterator[Finding]:
                 if gpu.shares_host_memory:
                     yield Finding(
                         "info",
-                        f"{gpu.uuid}: NVML does not report its memory; nvshare plans with the memory of the machine",
+                        f"{gpu.uuid}: NVML does not report its memory; nvshare plans with what CUDA tells the programs"
+                        " on it, and until one runs with the memory of the machine",
                     )
                 if nvml.is_exclusive(gpu.uuid):
                     yield Finding(

@@ -15,6 +15,8 @@ class GpuFound(Event, frozen=True):
     size: int
     index: int | None = None
     name: str = ""
+    is_assumed: bool = False
+    """NVML does not tell the size. It is the machine's memory; what clients state, which CUDA told them, counts."""
 
 
 class MemoryMeasured(Event, frozen=True):

@@ -95,7 +95,9 @@ class NvmlPoll:
         """Report the GPUs to the core; returns their number."""
         gpus = self._nvml.discover()
         for gpu in gpus:
-            self._engine.post(GpuFound(gpu.uuid, gpu.total_bytes, gpu.index, gpu.name))
+            self._engine.post(
+                GpuFound(gpu.uuid, gpu.total_bytes, gpu.index, gpu.name, is_assumed=gpu.shares_host_memory)
+            )
         return len(gpus)
 
     def observe(self, step: Step) -> None:
