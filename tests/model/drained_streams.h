@@ -20,6 +20,7 @@ static struct nvs_stream streams[MOST_WORKERS];
 static _Atomic uint64_t work[MOST_WORKERS]; /* what the driver has of each stream */
 static int seen[MOST_WORKERS];              /* what the drain found in each stream */
 static bool is_list_locked;
+static uint64_t list_given_at;
 
 static bool is_list_free(const void *nothing) { return (void)nothing, !is_list_locked; }
 
@@ -27,15 +28,18 @@ void nvs_lock_take(struct nvs_lock *lock)
 {
     (void)lock;
     explore_await(is_list_free, NULL, "the list");
+    explore_acquire(list_given_at);
     is_list_locked = true;
 }
 
-void nvs_lock_give(struct nvs_lock *lock) { (void)lock, is_list_locked = false; }
+void nvs_lock_give(struct nvs_lock *lock) { (void)lock, is_list_locked = false, list_given_at = explore_now(); }
 
 /* Under the list's lock, as drain() is. */
 bool nvs_stream_note(const struct nvs_stream_use *use)
 {
     explore_await(is_list_free, NULL, "the list");
+    explore_acquire(list_given_at);
+    list_given_at = explore_now();
     streams[use->handle - FIRST_STREAM].is_noted = true;
     return true;
 }

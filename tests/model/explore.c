@@ -1,11 +1,12 @@
 #include "explore.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 
-enum { MOST_THREADS = 4, MOST_BUFFERED = 16, MOST_CHOICES = 4096, MOST_OPTIONS = 32, STACK = 64 << 10, TRACE = 4096 };
+#include "memory.h"
+#include "trace.h"
+
+enum { MOST_THREADS = 4, MOST_BUFFERED = 16, MOST_CHOICES = 4096, MOST_OPTIONS = 32, STACK = 64 << 10 };
 
 struct buffered { void *at; size_t size; uint64_t value; bool is_release; const char *name; };
 
@@ -24,35 +25,10 @@ static ucontext_t explorer;
 static int current;
 static struct { int chosen, count; } choices[MOST_CHOICES];
 static int depth, length; /* of the present run; of the prefix that it repeats */
-static struct { int thread; const char *what, *name; uint64_t value; } trace[TRACE];
-static int traced;
-
-static void note(int thread, const char *what, const char *name, uint64_t value)
-{
-    if (traced < TRACE)
-        trace[traced++] = (__typeof__(trace[0])){thread, what, name, value};
-}
-
-void explore_require(bool holds, const char *what)
-{
-    if (holds)
-        return;
-    for (int i = 0; i < traced; i++)
-        printf("%3d  thread %d  %-8s %s = %llu\n", i, trace[i].thread, trace[i].what, trace[i].name, (unsigned long long)trace[i].value);
-    printf("violated: %s\n", what);
-    exit(1);
-}
 
 /* ---- memory ---- */
 
-static uint64_t get(const void *at, size_t size)
-{
-    uint64_t value = 0;
-    memcpy(&value, at, size);
-    return value;
-}
-
-uint64_t explore_peek(const void *at, size_t size) { return get(at, size); }
+uint64_t explore_peek(const void *at, size_t size) { return memory_get(at, size); }
 
 static bool may_leave(const struct thread *thread, int index)
 {
@@ -67,8 +43,8 @@ static bool may_leave(const struct thread *thread, int index)
 static void leave(struct thread *thread, int index)
 {
     struct buffered store = thread->buffer[index];
-    memcpy(store.at, &store.value, store.size);
-    note((int)(thread - threads), "visible", store.name, store.value);
+    memory_set((int)(thread - threads), store.at, store.size, store.value);
+    trace_note((int)(thread - threads), "visible", store.name, store.value);
     thread->buffered--;
     memmove(thread->buffer + index, thread->buffer + index + 1, (size_t)(thread->buffered - index) * sizeof store);
 }
@@ -151,7 +127,7 @@ void explore_step(const char *name)
     if (current < 0)
         return; /* the set-up of a run */
     pick();
-    note(current, "step", name, 0);
+    trace_note(current, "step", name, 0);
 }
 
 void explore_await(bool (*is_true)(const void *), const void *argument, const char *name)
@@ -161,7 +137,7 @@ void explore_await(bool (*is_true)(const void *), const void *argument, const ch
     self->argument = argument;
     pick();
     self->awaits = NULL;
-    note(current, "awaited", name, 0);
+    trace_note(current, "awaited", name, 0);
 }
 
 /* ---- operations ---- */
@@ -172,27 +148,30 @@ static void before(void)
         pick();
 }
 
-uint64_t explore_load(void *at, size_t size, const char *name)
+uint64_t explore_load(void *at, size_t size, int order, const char *name)
 {
-    if (plan->is_constant(at))
-        return get(at, size);
+    if (current < 0 || plan->is_constant(at))
+        return memory_get(at, size);
     before();
-    uint64_t value = get(at, size);
-    for (int i = 0; current >= 0 && i < threads[current].buffered; i++)
-        if (threads[current].buffer[i].at == at)
-            value = threads[current].buffer[i].value;
-    note(current, "load", name, value);
+    const struct thread *self = &threads[current];
+    int own = self->buffered;
+    while (own && self->buffer[own - 1].at != at)
+        own--;
+    int count = own ? 1 : memory_choices(current, at, (enum memory_load)order);
+    int choice = count > 1 ? choose(count) : 0;
+    uint64_t value = own ? self->buffer[own - 1].value : memory_load(current, at, size, (enum memory_load)order, choice);
+    trace_note(current, choice ? "old load" : "load", name, value);
     return value;
 }
 
 void explore_store(void *at, size_t size, uint64_t value, bool is_release, bool is_seq_cst, const char *name)
 {
     before();
-    note(current, "store", name, value);
+    trace_note(current, "store", name, value);
     if (current < 0 || is_seq_cst) {
         if (current >= 0)
             empty(&threads[current]);
-        memcpy(at, &value, size);
+        memory_set_seq_cst(current, at, size, value);
         return;
     }
     struct thread *self = &threads[current];
@@ -200,35 +179,46 @@ void explore_store(void *at, size_t size, uint64_t value, bool is_release, bool 
     self->buffer[self->buffered++] = (struct buffered){at, size, value, is_release, name};
 }
 
-uint64_t explore_change(void *at, size_t size, char how, uint64_t operand, const char *name)
+static uint64_t find(void *at, size_t size)
 {
     before();
     if (current >= 0)
         empty(&threads[current]);
-    uint64_t old = get(at, size), new = how == '=' ? operand : how == '+' ? old + operand : how == '-' ? old - operand
-                                      : how == '|' ? old | operand : old & operand;
-    memcpy(at, &new, size);
-    note(current, "change", name, new);
+    return memory_find(current, at, size);
+}
+
+uint64_t explore_change(void *at, size_t size, char how, uint64_t operand, const char *name)
+{
+    uint64_t old = find(at, size), new = how == '=' ? operand : how == '+' ? old + operand : how == '-' ? old - operand
+                                       : how == '|' ? old | operand : old & operand;
+    memory_set_seq_cst(current, at, size, new);
+    trace_note(current, "change", name, new);
     return old;
 }
 
 bool explore_swap(void *at, size_t size, void *expected, uint64_t value, const char *name)
 {
-    before();
-    if (current >= 0)
-        empty(&threads[current]);
-    uint64_t old = get(at, size);
-    bool is_same = old == get(expected, size);
-    memcpy(is_same ? at : expected, is_same ? &value : &old, size);
-    note(current, is_same ? "swap" : "no swap", name, is_same ? value : old);
+    uint64_t old = find(at, size);
+    bool is_same = old == memory_get(expected, size);
+    if (is_same)
+        memory_set_seq_cst(current, at, size, value);
+    else
+        memcpy(expected, &old, size);
+    trace_note(current, is_same ? "swap" : "no swap", name, is_same ? value : old);
     return is_same;
 }
+
+uint64_t explore_now(void) { return memory_now(); }
+
+void explore_acquire(uint64_t since) { memory_refresh(current, since); }
 
 void explore_fence(void)
 {
     before();
-    if (current >= 0)
-        empty(&threads[current]);
+    if (current < 0)
+        return;
+    empty(&threads[current]);
+    memory_refresh(current, memory_now());
 }
 
 void explore_barrier(void)
@@ -236,6 +226,8 @@ void explore_barrier(void)
     before();
     for (int i = 0; i < plan->threads; i++)
         empty(&threads[i]);
+    for (int i = 0; i < plan->threads; i++)
+        memory_refresh(i, memory_now());
 }
 
 /* ---- runs ---- */
@@ -261,8 +253,10 @@ static void start(int number)
 
 static void run(void)
 {
-    traced = depth = 0;
+    trace_reset();
+    depth = 0;
     current = -1;
+    memory_reset(plan->reorders_loads);
     plan->reset();
     for (int i = 0; i < plan->threads; i++)
         start(i);

@@ -7,7 +7,7 @@
  * Memory: a store that is not sequentially consistent waits in the buffer of its thread. Stores to different places may leave the
  * buffer in any order, except that a release store leaves after all stores before it (partial store order with release). A
  * read-modify-write, a sequentially consistent store and a fence empty the buffer of the thread first; explore_barrier empties all of them
- * (membarrier). Loads are not reordered. */
+ * (membarrier). With `reorders_loads` a load may return an older value where memory.h allows it; an older one is a choice too. */
 #ifndef EXPLORE_H
 #define EXPLORE_H
 
@@ -15,12 +15,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-uint64_t explore_load(void *at, size_t size, const char *name);
+uint64_t explore_load(void *at, size_t size, int order, const char *name); /* order: of enum memory_load */
 void explore_store(void *at, size_t size, uint64_t value, bool is_release, bool is_seq_cst, const char *name);
 uint64_t explore_change(void *at, size_t size, char how, uint64_t operand, const char *name);
 bool explore_swap(void *at, size_t size, void *expected, uint64_t value, const char *name);
 void explore_fence(void);
 void explore_barrier(void);
+/* A lock is taken that was given back at that time (explore_now), or a system call with a barrier is made: later loads see what was visible then. */
+uint64_t explore_now(void);
+void explore_acquire(uint64_t since);
 
 /* The thread does not go on while the condition is false. It is asked again whenever memory has changed. */
 void explore_await(bool (*is_true)(const void *argument), const void *argument, const char *name);
@@ -37,6 +40,7 @@ struct explore_plan {
     void (*switched)(int from, int to);
     void (*ended)(void);         /* after each run */
     bool (*is_constant)(const void *at); /* nobody stores there: a load needs no choice */
+    bool reorders_loads;
     int threads;
     int most;                    /* choices other than going on; negative: any number */
     uint64_t most_runs;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "explore.h"
+#include "memory.h"
 
 typedef enum {
     memory_order_relaxed, memory_order_acquire, memory_order_release, memory_order_acq_rel, memory_order_seq_cst,
@@ -17,7 +18,8 @@ typedef enum {
 #define MODEL_VALUE(p, raw) ({ uint64_t raw_ = (raw); MODEL_TYPE(p) out_; memcpy(&out_, &raw_, sizeof out_); out_; })
 #define MODEL_RAW(p, value) ({ MODEL_TYPE(p) in_ = (value); uint64_t bits_ = 0; memcpy(&bits_, &in_, sizeof in_); bits_; })
 
-#define atomic_load_explicit(p, order) MODEL_VALUE(p, explore_load(MODEL_AT(p), #p))
+#define MODEL_LOAD(order) ((order) == memory_order_seq_cst ? MEMORY_SEQ_CST : (order) == memory_order_acquire ? MEMORY_ACQUIRE : MEMORY_RELAXED)
+#define atomic_load_explicit(p, order) MODEL_VALUE(p, explore_load(MODEL_AT(p), MODEL_LOAD(order), #p))
 #define atomic_load(p) atomic_load_explicit(p, memory_order_seq_cst)
 #define atomic_store_explicit(p, value, order) \
     explore_store(MODEL_AT(p), MODEL_RAW(p, value), (order) >= memory_order_release, (order) == memory_order_seq_cst, #p)

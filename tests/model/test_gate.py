@@ -1,4 +1,5 @@
-"""The gate of libnvshare under every interleaving within a bound, with store buffers; then with one line broken."""
+"""The gate of libnvshare under every interleaving within a bound, with store buffers and reordered loads; then with one
+line broken."""
 
 import shutil
 import subprocess
@@ -25,6 +26,18 @@ SCENARIOS = {
     "one thread on two GPUs at once": "several 1 2 3",
     "two threads on two GPUs at once": "several 2 1 3",
     "one thread on two GPUs at once, without membarrier": "several 1 2 3 fenced",
+    "reordered loads: one thread and a helper that closes": "close 1 2 3 weak",
+    "reordered loads: two threads and a helper that closes": "close 2 1 3 weak",
+    "reordered loads: the same without membarrier": "close 2 1 3 fenced,weak",
+    "reordered loads: one thread and a helper that watches": "watch 1 2 3 weak",
+    "reordered loads: two threads and a helper that watches": "watch 2 1 3 weak",
+    "reordered loads: one thread, watched without membarrier": "watch 1 2 3 fenced,weak",
+    "reordered loads: two threads, watched while the deputy closes": "deputy 2 1 3 weak",
+    "reordered loads: two threads of which one is let through": "let 2 1 3 weak",
+    "reordered loads: one thread, let through without membarrier": "let 1 2 3 fenced,weak",
+    "reordered loads: two threads and an offer that is withdrawn": "offer 2 1 3 weak",
+    "reordered loads: two threads on two GPUs at once": "several 2 1 3 weak",
+    "reordered loads: one thread on two GPUs at once, without membarrier": "several 1 2 3 fenced,weak",
 }
 
 RECHECK = "if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {"
@@ -43,7 +56,14 @@ CLEARED = """    for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_s
             at->is_noted = false;
 """
 SEVERAL = "if (!first_not_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)"
+OUTSIDE = "atomic_load_explicit(&at->inside, memory_order_acquire)"
 BROKEN = {
+    "reordered loads: a thread is found outside without acquire": (
+        "threads.c",
+        OUTSIDE,
+        OUTSIDE.replace("acquire", "relaxed"),
+        "close 1 2 3 weak",
+    ),
     "a list that is cleared before the generation changes": (
         "drain.c",
         GENERATION + CLEARED,
