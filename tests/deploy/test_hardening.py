@@ -5,6 +5,7 @@ that a pod does not meet is listed with the reason, and a listed one that it doe
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -99,6 +102,17 @@ def test_a_pod_has_a_read_only_root_and_a_memory_limit(name: str, pod: dict[str,
     for container in pod["containers"]:
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["resources"]["limits"]["memory"]
+
+
+@pytest.mark.parametrize(("clients", "limit"), [(4096, 65_536), (100_000, 200_192)])
+def test_the_scheduler_limits_its_own_descriptors_where_a_pod_cannot(
+    monkeypatch: pytest.MonkeyPatch, clients: int, limit: int
+) -> None:
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 1 << 30))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, both: limits.append(both))
+    ConnectionAdmission(max_connections=clients, max_per_account=1)
+    assert limits == [(limit, limit)]
 
 
 def test_every_pod_of_the_chart_is_checked() -> None:

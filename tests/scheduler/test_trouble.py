@@ -4,16 +4,12 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from nvshare import admin
-from nvshare.cli import operator_client
 from nvshare.core.events import ClientLeft, ClientRegistered, GpuFound
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
@@ -23,8 +19,8 @@ from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.sources import nvml_poll
 from nvshare.scheduler.sources.nvml_poll import NvmlPoll
 from nvshare.wire import messages as wire
-from support.client import WireClient, entry, registration
-from support.daemon import clean_environment
+from support.altered_scheduler import start
+from support.client import WireClient, entry
 from support.fixtures import StartDaemon
 from support.log import LogReader
 
@@ -44,19 +40,6 @@ def test_with_few_descriptors_fewer_clients_are_let_in_and_those_work(start_daem
     assert "Traceback" not in daemon.log.text
 
 
-PROGRAM = "import sys; from nvshare.scheduler.main import main; {0}; sys.exit(main(sys.argv[1:]))"
-
-
-def start(place: Path, prelude: str, stderr: Any = subprocess.PIPE, **environment: str) -> subprocess.Popen[bytes]:
-    """A scheduler with something done to it first."""
-    ways = ["--socket", f"{place}/run/s.sock", "--operator-socket", f"{place}/op/c.sock", "--kubernetes=off"]
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(prelude), *ways, "--nvml=off"],
-        stderr=stderr,
-        env=clean_environment(**environment),
-    )
-
-
 def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
     unread, stderr = os.pipe()
     fcntl.fcntl(stderr, fcntl.F_SETPIPE_SZ, 4096)
@@ -71,36 +54,6 @@ def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
                 client.wait_closed()
         process.terminate()
         assert process.wait(60) == 0
-
-
-def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(tmp_path: Path) -> None:
-    mistake = "import nvshare.core.turns as t; t.Turns.work_finished = lambda self, now, seat: 1 // 0"
-    process = start(tmp_path, mistake)
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
-    with WireClient(f"{tmp_path}/run/s.sock").register() as client:
-        client.take_lock()
-        client.send(wire.Idle(0))
-        client.wait_closed()
-    assert process.wait(60) == 70
-    log.wait_end()
-    log.wait_for(r"\[NVSHARE\]\[ERROR\]: internal error, ending: ZeroDivisionError")
-    assert "Traceback" in log.text
-    assert not (tmp_path / "run" / "s.sock").exists()
-
-
-def test_a_failure_of_the_core_ends_the_scheduler_even_if_an_operator_caused_it(tmp_path: Path) -> None:
-    mistake = "import nvshare.core.node as n; n.Node.handle = lambda *a: 1 // 0"
-    process = start(tmp_path, mistake)
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
-    with contextlib.suppress(operator_client.UnreachableError):
-        operator_client.ask(f"{tmp_path}/op/c.sock", admin.SetScheduling(on=False))
-    assert process.wait(60) == 70
-    log.wait_end()
-    log.wait_for(r"\[NVSHARE\]\[ERROR\]: internal error, ending: ZeroDivisionError")
 
 
 def test_a_start_that_takes_longer_than_the_settling_time_costs_nobody_its_lock(tmp_path: Path) -> None:
@@ -127,76 +80,6 @@ def test_a_start_that_takes_longer_than_the_settling_time_costs_nobody_its_lock(
         assert not [message for message in client.hear_all() if isinstance(message, (wire.LockOk, wire.DropLock))]
     second.terminate()
     assert second.wait(60) == 0
-
-
-FIRST_TIME_ONLY = (
-    "import itertools; from nvshare import translation as t; from nvshare.{0}; times = itertools.count(); "
-)
-DEFECTS = {
-    "a message": (
-        FIRST_TIME_ONLY.format("wire import messages as w")
-        + "right = t.EVENTS[w.ReqLock]; t.EVENTS[w.ReqLock] = lambda *a: right(*a) if next(times) else 1 // 0"
-    ),
-    "a registration": (
-        FIRST_TIME_ONLY.format("core import actions")
-        + "right = t.registration; t.registration = lambda *a: right(*a) if next(times) else 1 // 0"
-    ),
-    "a frame": (
-        FIRST_TIME_ONLY.format("core import actions as a")
-        + "right = t.FRAMES[a.GiveLock]; t.FRAMES[a.GiveLock] = lambda *a: right(*a) if next(times) else 1 // 0"
-    ),
-}
-
-
-@pytest.mark.parametrize("what", DEFECTS)
-def test_a_defect_in_translating_closes_that_connection_and_nobody_elses(tmp_path: Path, what: str) -> None:
-    process = start(tmp_path, DEFECTS[what])
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
-    with WireClient(f"{tmp_path}/run/s.sock") as unlucky:
-        unlucky.send(registration(entry()), wire.ReqLock(0, 1, GIB, 0))
-        unlucky.wait_closed()
-    log.wait_for(r"\[ERROR\]: A bug closed one client's connection, please report it: ZeroDivisionError")
-    with WireClient(f"{tmp_path}/run/s.sock").register() as next_one:
-        next_one.take_lock(15 * GIB)  # the first one has left nothing behind
-        status = operator_client.ask(f"{tmp_path}/op/c.sock", admin.GetStatus())
-        assert isinstance(status, admin.Status)
-        assert [client.id for client in status.node.clients] == [next_one.id]
-    process.terminate()
-    assert process.wait(60) == 0
-    log.wait_end()
-    assert "Traceback" in log.text
-
-
-OBSERVERS = {
-    "metrics": "import nvshare.scheduler.observe.metrics as m; m.Metrics.observe = lambda self, step: 1 // 0",
-    "log": "import nvshare.scheduler.observe.log as m; m.Log.observe = lambda self, step: 1 // 0",
-    "remembered limits": (
-        "import nvshare.scheduler.operator.remembered_limits as m;"
-        " m.RememberedLimits.observe = lambda self, step: 1 // 0"
-    ),
-}
-
-
-@pytest.mark.parametrize("what", OBSERVERS)
-def test_an_observer_that_fails_keeps_nobody_else_from_a_step(tmp_path: Path, what: str) -> None:
-    process = start(tmp_path, OBSERVERS[what])
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
-    with WireClient(f"{tmp_path}/run/s.sock").register(run=bytes(range(16))) as client:
-        operator_client.ask(f"{tmp_path}/op/c.sock", admin.SetLimit(f"{client.id:04x}", 4 * GIB))
-        client.release(client.take_lock())
-        client.take_lock()
-        last = operator_client.ask(f"{tmp_path}/op/c.sock", admin.GetEvents(last=1))
-        assert isinstance(last, admin.StepLine)
-        assert last.clients == (client.name,)
-    process.terminate()
-    assert process.wait(60) == 0
-    log.wait_end()
-    assert log.text.count("A bug kept") == 1
-    assert "Traceback" in log.text
 
 
 class FakeNvml:

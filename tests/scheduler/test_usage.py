@@ -170,7 +170,7 @@ def period_with(rows: int, start: int = BEGIN) -> Period:
 def start(place: Path) -> UsageFile:
     engine = Engine(Node(Settings(), epoch=1), asyncio.new_event_loop())
     file = UsageFile(engine, load(["--operator-socket", str(place / "control.sock")], {}))
-    file.start().close()
+    file.start()
     return file
 
 

@@ -27,7 +27,7 @@ async def cluster(
     admission = ConnectionAdmission(max_connections=10, max_per_account=10)
     kubernetes = Kubernetes(engine, Metrics(admission), claims, server.address, "node-1")
     engine.observers.append(kubernetes.observe)
-    tasks = kubernetes.start()
+    tasks = [asyncio.create_task(run()) for run in kubernetes.runs]
     try:
         yield engine, kubernetes
     finally:

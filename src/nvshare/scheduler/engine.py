@@ -4,7 +4,8 @@
 connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step.
 
 Failures. An exception of the core ends the daemon: its state may be wrong for everybody. If the frame of an action
-cannot be made, its client is disconnected. An observer that fails misses the step; the others see it."""
+cannot be made, its client is disconnected. An observer that fails misses the step; the others see it. The core gets an
+event even if what is called before it fails."""
 
 import asyncio
 import time
@@ -65,7 +66,7 @@ class Engine:
         """Called with an exception of the core before it is raised to whoever posted the event."""
         self.failure: Exception | None = None
         """The last exception of the core."""
-        self._complained_at: dict[Callable[[Step], None], int] = {}
+        self._complained_at: dict[Callable[..., None], int] = {}
         self._loop = loop
         self._clock = clock
         self._alarm: asyncio.TimerHandle | None = None
@@ -78,10 +79,13 @@ class Engine:
 
     def post(self, event: Event) -> Step:
         """Give one event to the core and perform its actions. A failure is reported, whoever posted the event."""
-        try:
-            now = self._clock()
-            if self.before is not None:
+        now = self._clock()
+        if self.before is not None:
+            try:
                 self.before(now, event)
+            except Exception as error:
+                self._outsider_failed(self.before, error)
+        try:
             actions = self.node.handle(now, event)
             self.perform(actions)
             deadline = self.node.next_deadline()
@@ -97,22 +101,22 @@ class Engine:
             try:
                 observe(step)
             except Exception as error:
-                self._observer_failed(observe, error)
+                self._outsider_failed(observe, error)
         for observe in self.observers_of.get(type(event), ()):
             try:
                 observe(step)
             except Exception as error:
-                self._observer_failed(observe, error)
+                self._outsider_failed(observe, error)
         return step
 
-    def _observer_failed(self, observe: Callable[[Step], None], error: Exception) -> None:
-        """Log it, at most once in COMPLAIN_NS for each observer, unless it posted an event and the core failed."""
+    def _outsider_failed(self, called: Callable[..., None], error: Exception) -> None:
+        """Log it, at most once in COMPLAIN_NS for each of them, unless it posted an event and the core failed."""
         if error is self.failure:
             raise error
         now = self._clock()
-        if now - self._complained_at.get(observe, -COMPLAIN_NS) >= COMPLAIN_NS:
-            self._complained_at[observe] = now
-            log.bug(f"kept {getattr(observe, '__qualname__', observe)} from a step", error)
+        if now - self._complained_at.get(called, -COMPLAIN_NS) >= COMPLAIN_NS:
+            self._complained_at[called] = now
+            log.bug(f"kept {getattr(called, '__qualname__', called)} from a step", error)
 
     def perform(self, actions: list[ac.Action]) -> None:
         """Put the frame of each action into its client's connection; a client that has left is skipped."""

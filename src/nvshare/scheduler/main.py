@@ -127,7 +127,8 @@ class Daemon:
 
     async def _start(self) -> None:
         self._observe()
-        self._shutdown.supervise(self._loop.create_task(self._usage.start()))
+        self._usage.start()
+        self._shutdown.keep_running(self._usage.run)
         RememberedLimits(self._engine, Path(self._config.operator_socket).parent).restore()
         await self._watch_cluster()
         await self._client_socket.open()
@@ -142,7 +143,7 @@ class Daemon:
             parts = self._config.http, self._engine, self._journal, self._metrics
             hosts = frozenset(self._config.http_hosts)
             self._servers.append(await serve_routes(*parts, machine=self._host, hosts=hosts))
-        self._watch_silence()
+        self._shutdown.keep_running(SilenceWatch(self._engine).run)
         self._start_nvml_poll()
         self._watch_host_memory()
         if self._config.exit_when_unused:
@@ -181,9 +182,6 @@ class Daemon:
             self._engine.observers.append(self._file.observe)
             self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
 
-    def _watch_silence(self) -> None:
-        self._shutdown.supervise(self._loop.create_task(SilenceWatch(self._engine).run()))
-
     def _connection(self) -> ClientConnection:
         grace_ms = self._settings.grace_ns // 1_000_000
         timeout_s = self._config.patience_seconds
@@ -221,8 +219,8 @@ class Daemon:
         names = self._config.node_name, self._config.resource_name
         self._kubernetes = Kubernetes(self._engine, self._metrics, self._claims, self._cluster, *names)
         self._engine.observers.append(self._kubernetes.observe)
-        for task in self._kubernetes.start():
-            self._shutdown.supervise(task)
+        for run in self._kubernetes.runs:
+            self._shutdown.keep_running(run)
         if self._claims.labels:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LONGEST_LIST_S):
@@ -245,7 +243,7 @@ class Daemon:
             return
         log.info(f"NVML reports {found} GPU(s)")
         self._engine.observers_of[ClientRegistered].append(nvml_poll.observe)
-        self._shutdown.supervise(self._loop.create_task(nvml_poll.run()))
+        self._shutdown.keep_running(nvml_poll.run)
 
     def _watch_host_memory(self) -> None:
         is_wanted = (
@@ -260,7 +258,7 @@ class Daemon:
         poll = HostMemoryPoll(self._engine, report=report, charge=charge, cgroup_root=cgroup_root)
         self._engine.observers.append(poll.observe)
         self._engine.before = poll.before
-        self._shutdown.supervise(self._loop.create_task(poll.run()))
+        self._shutdown.keep_running(poll.run)
 
     async def _close(self) -> None:
         for server in self._servers:

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from nvshare.journal import Step
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
@@ -13,10 +15,12 @@ from nvshare.scheduler.passed_descriptors import GuardedProtocol
 
 EXIT_INTERNAL_ERROR = 70
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+RESTART_S = 10.0
+"""A task that failed starts again after this time."""
 
 
 class Shutdown:
-    """Requested by a signal, by `request` or `fail`, or by a supervised task that ends."""
+    """Requested by a signal, by `request` or by `fail`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -56,24 +60,27 @@ class Shutdown:
         self._loop.default_exception_handler({"message": "a step failed", "exception": error})
         self.fail(f"internal error, ending: {error!r}; please report it with the lines above")
 
-    def supervise(self, task: asyncio.Task[None]) -> None:
-        """Fail if the task ends: it runs as long as the daemon does, and the daemon must not go on without it."""
-        self._tasks.append(task)
-        task.add_done_callback(self._task_ended)
+    def keep_running(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run it as long as the daemon runs. If it fails, the daemon goes on without it, and it starts again."""
+        self._tasks.append(self._loop.create_task(self._repeat(run)))
+
+    async def _repeat(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await run()
+                raise AssertionError("it ended by itself")
+            except Exception as error:
+                if error is self._reported:
+                    return  # the core's
+                log.bug(f"ended {getattr(run, '__qualname__', run)}, which starts again in {RESTART_S:g} s", error)
+            await asyncio.sleep(RESTART_S)
 
     async def cancel_tasks(self) -> None:
-        """The supervised ones; wait until they have ended."""
+        """Those that are kept running; wait until they have ended."""
         self.request()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and not self.is_requested:
-            error = task.exception()
-            self.fail(f"internal error, ending: {task.get_name()} ended with {error!r}; please report it")
-            if error is not None:
-                self._loop.default_exception_handler({"message": "a task has ended", "exception": error})
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """An exception that nobody handled is an internal error: end. Connections of viewers and operators handle

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable
 
 from nvshare.scheduler.clients.identity import Peer, group_of
 
+MOST_DESCRIPTORS = 65_536
+"""Of this process, unless more clients may connect than these suffice for; as in the systemd unit. A pod cannot state
+such a limit, and container runtimes give a million or no limit at all."""
 RESERVED_DESCRIPTORS = 192
 """Reserved for operators (at most 32), readers (32), HTTP (72) and OWN_DESCRIPTORS when clients use all others."""
 OWN_DESCRIPTORS = 56
@@ -93,7 +96,7 @@ class ConnectionAdmission:
     def __init__(self, *, max_connections: int, max_per_account: int) -> None:
         self.connections = 0
         self.rejected: Counter[str] = Counter()
-        self._max_connections = min(max_connections, _descriptor_limit())
+        self._max_connections = min(max_connections, _limit_descriptors(max_connections))
         self._max_per_account = max_per_account
         self._ids: dict[int, Account] = {}
         """The accounts of the registered clients."""
@@ -204,11 +207,13 @@ class ConnectionAdmission:
         del self._ids[client]
 
 
-def _descriptor_limit() -> int:
-    """How many clients the limit of open files allows; the soft limit is raised to the hard one."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(1, (hard - RESERVED_DESCRIPTORS) // DESCRIPTORS_PER_CLIENT)
+def _limit_descriptors(clients: int) -> int:
+    """Limit the open files of this process to what these clients need, but at least to MOST_DESCRIPTORS, and at most to
+    what it was given; how many clients that allows. It cannot be raised again."""
+    _, given = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = min(given, max(MOST_DESCRIPTORS, clients * DESCRIPTORS_PER_CLIENT + RESERVED_DESCRIPTORS))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return max(1, (most - RESERVED_DESCRIPTORS) // DESCRIPTORS_PER_CLIENT)
 
 
 def _account_name(peer: Peer) -> str:

@@ -8,7 +8,7 @@ the log says so once an hour, and the account goes on in memory."""
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -75,12 +75,11 @@ class UsageFile:
         self._thread = threading.Thread()
         self._complained_at = -COMPLAIN_S
 
-    def start(self) -> Coroutine[None, None, None]:
-        """Restore, and count from now on; run what it returns."""
+    def start(self) -> None:
+        """Restore, and count from now on."""
         self.restore()
         self._is_started = True
         self._engine.observers.append(self.usage.observe)
-        return self._run()
 
     def restore(self) -> None:
         try:
@@ -97,7 +96,7 @@ class UsageFile:
         if lost:
             log.warning(f"{lost} lines of the account of use in {self._path} cannot be read and are left out")
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
         while True:
             await asyncio.sleep(SAVE_S)
             self.save()

@@ -7,8 +7,9 @@ process that uses a shared GPU without the library, which no limit applies to.""
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from nvshare.admin import client_name
 from nvshare.core.actions import ReportLongWait
@@ -71,10 +72,10 @@ class Kubernetes:
         forwarder.setLevel(logging.INFO)
         forwarder.propagate = False
 
-    def start(self) -> list[asyncio.Task[None]]:
-        """The tasks that do the work."""
-        loop = asyncio.get_running_loop()
-        return [loop.create_task(self._watch.run()), loop.create_task(self._recorder.run())]
+    @property
+    def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """What does the work as long as it runs."""
+        return [self._watch.run, self._recorder.run]
 
     def observe(self, step: Step) -> None:
         """A long wait and a limit above the claim become Events on the pod."""
