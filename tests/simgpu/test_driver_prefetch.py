@@ -94,24 +94,6 @@ def test_faults_that_evict_can_be_made_slower(make_node: MakeNode, checks: Path)
         assert worker.simulated_s("pass 1") == pytest.approx(expected, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("name", "gib", "link"), [("p100", 16, 12e9), ("t4", 15, 12e9), ("a100", 40, 25e9), ("h100", 80, 50e9)]
-)
-def test_a_known_card_has_its_memory_and_its_link(
-    make_node: MakeNode, checks: Path, name: str, gib: int, link: float
-) -> None:
-    card = make_node(card=name, scale=0.01)
-    with Worker(card, checks) as worker:
-        assert worker.ask("info").split()[1] == str(gib * GIB)
-        touched(worker, 2)
-        assert worker.simulated_s("evict") == pytest.approx(2 * GIB / link, rel=0.02)
-
-
-def test_a_setting_has_precedence_over_the_known_card(make_node: MakeNode, checks: Path) -> None:
-    with Worker(make_node(card="h100", memory="8Gi"), checks) as worker:
-        assert worker.ask("info").split()[1] == str(8 * GIB)
-
-
 def test_a_prefetch_that_is_ignored_succeeds_and_moves_nothing(make_node: MakeNode, checks: Path) -> None:
     with Worker(make_node(prefetch="ignored", scale=0.01), checks) as worker:
         touched(worker, 2)
