@@ -41,12 +41,49 @@ def test_two_that_fit_get_a_little_more_done_than_one() -> None:
 
 
 def test_pages_come_over_the_bus_before_work_goes_on() -> None:
-    card = Card(MODEL)
+    card, took = switched(MODEL)
+    assert took == pytest.approx(60 / 10 + 1)
+    assert card.moved_bytes == pytest.approx(60)
+
+
+@pytest.mark.parametrize("model", [MODEL, replace(MODEL, first_touch=5.0, evict=20.0, link=40.0)])
+def test_the_first_touch_of_a_page_takes_time_and_is_no_transfer(model: CardModel) -> None:
+    card = Card(model)
     card.add(0, 80)
     card.begin(0, 0, 1.0)
     assert card.is_loading(0)
-    assert finish(card) == {0: pytest.approx(9.0)}
-    assert card.moved_bytes == pytest.approx(80)
+    assert finish(card) == {0: pytest.approx(80 / (model.first_touch or model.bus) + 1)}
+    assert card.moved_bytes == 0
+
+
+def test_pages_that_come_back_and_pages_that_are_created_are_told_apart() -> None:
+    """Half of the memory was touched, all of that has gone to the host, and then all of it is used."""
+    card = Card(MODEL)
+    card.add(0, 80)
+    card.begin(0, 0, 1.0)
+    card.advance(4 * SECOND)
+    card.pause(4 * SECOND, 0)
+    card.add(1, 100)
+    card.begin(4 * SECOND, 1, 1.0)
+    finish(card)
+    assert card.moved_bytes == 0
+    card.begin(card.now, 0, 1.0)
+    finish(card)
+    assert card.moved_bytes == pytest.approx(40)
+
+
+def test_memory_that_is_pushed_out_is_host_memory_of_its_owner_and_not_of_who_pushed_it() -> None:
+    card = Card(MODEL)
+    card.add(0, 80, host=59)
+    card.begin(0, 0, 1.0)
+    finish(card)
+    assert card.beyond_host() == [], "all of it is on the card"
+    card.add(1, 80, host=0)
+    card.begin(card.now, 1, 1.0)
+    finish(card)
+    assert card.beyond_host() == [0], "60 of it are on the host"
+    card.tenants[0].host = 60
+    assert card.beyond_host() == []
 
 
 def test_who_was_quiet_longest_loses_its_pages_first() -> None:
@@ -78,6 +115,26 @@ def test_whoever_stays_after_a_crowd_loads_what_it_lost() -> None:
 
 
 BULK = replace(MODEL, first_touch=5.0, link=40.0)
+
+
+def test_who_was_told_to_move_its_memory_out_makes_the_room_and_not_who_was_quiet_longest() -> None:
+    card = Card(BULK)
+    for key in range(2):
+        card.add(key, 40, is_loaded=True)
+    card.begin(0, 1, 1.0)
+    finish(card)
+    until = card.push_out(card.now, 1, 30)
+    assert until is not None
+    card.add(2, 50)
+    card.begin(card.now, 2, 20.0)
+    for when in iter(card.next_change, None):
+        if when >= until:
+            break
+        card.advance(when)
+    assert card.pushed_out(until, 1) == 30
+    assert card.tenants[1].resident == 10, "also what nobody needed yet"
+    finish(card)
+    assert [tenant.resident for tenant in card.tenants.values()] == [40, 10, 50]
 
 
 def switched(model: CardModel, *, first: int = 80, second: int = 80) -> tuple[Card, float]:

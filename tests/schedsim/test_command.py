@@ -47,7 +47,7 @@ def test_jobs_that_use_little_of_their_memory_do_not_take_turns() -> None:
 
 
 def makespan(*words: str) -> float:
-    jobs = ("-j", "12Gi:4/1x20", "-j", "12Gi:4/1x20")
+    jobs = ("-j", "12Gi:4/1x20", "-j", "12Gi:4/1x20", "--card", "16Gi", "--bus", "2.9")
     return float(json.loads(run("jobs", *jobs, "--mode", "fixed", "--quantum", "10", "--json", *words))["makespan_s"])
 
 
@@ -77,6 +77,8 @@ def test_mixes_with_bulk_moves_are_compared_with_page_faults(moves: tuple[str, s
     ("words", "said"),
     [
         (["-j", "12Gi"], "a job is MEMORY[/USED]:GPU/CPUxCOUNT"),
+        (["-j", "12Gi:1/1x2,host=x"], "the memory of the job '12Gi:1/1x2,host=x': 'x'"),
+        (["-j", "12Gi:1/1x2", "--preset", "t4", "--bus", "3", "--card", "8Gi"], "leave out --card and --bus"),
         (["-j", "12Gi/x:1/1x2"], "the memory of the job '12Gi/x:1/1x2': 'x'"),
         (["-j", "8Gi/9Gi:1/1x2"], "no more than it has"),
         (["-j", "8GB:1/1x2"], "the memory of the job '8GB:1/1x2': '8GB' has an unknown suffix"),

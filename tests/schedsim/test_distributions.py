@@ -89,7 +89,7 @@ def test_jobs_that_use_a_part_of_their_memory_run_side_by_side_once_that_is_know
     known, unknown = arenas(2 * GIB), arenas(None)
     assert known.switches <= 4
     assert known.switches < unknown.switches
-    assert known.moved_gb == pytest.approx(2 * 2 * GIB / 1e9, rel=0.01), "each brings in what it uses, once"
+    assert known.moved_gb == 0, "what each uses is created on the card, and stays there"
     assert known.longest_wait_s < unknown.longest_wait_s
 
 

@@ -123,6 +123,7 @@ class Account(ctypes.Structure):
     unswappable: int
     limit: int
     budget: int
+    contexts: int
     keep: int
     _fields_ = tuple(
         (name, c_uint64)

@@ -71,9 +71,15 @@ class ClientMachine:
     """One process's machine, its accounts, and what its threads have left for it."""
 
     def __init__(
-        self, now: int, gpus: Sequence[tuple[bytes, int]], surroundings: Effects, config: Config | None = None
+        self,
+        now: int,
+        gpus: Sequence[tuple[bytes, int]],
+        surroundings: Effects,
+        config: Config | None = None,
+        *,
+        oversubscribe: bool = True,
     ) -> None:
-        """`gpus`: of each its UUID and its size."""
+        """`gpus`: of each its UUID and its size. `oversubscribe`: it may allocate more than a card has for it."""
         config = config or Config()
         self._surroundings = surroundings
         self._client = Client()
@@ -85,7 +91,7 @@ class ClientMachine:
         count = len(gpus)
         self._seen_array = (Seen * count)()
         self.seen: list[Seen] = [self._seen_array[i] for i in range(count)]
-        self.accounts = [Account.of(size, config.own_limit) for _, size in gpus]
+        self.accounts = [Account.of(size, config.own_limit, oversubscribe=oversubscribe) for _, size in gpus]
         self.gpus: list[Gpu] = [self._client.gpus[i] for i in range(count)]
         self.turns: list[Turn] = [gpu.turn for gpu in self.gpus]
 
@@ -188,6 +194,7 @@ class ClientMachine:
     # What its threads do; `tick` afterwards.
 
     def reserve(self, gpu: int, size: int, *, swappable: bool = True) -> Verdict:
+        self.accounts[gpu].contexts = self.seen[gpu].contexts or 1
         verdict = self.accounts[gpu].reserve(size, swappable=swappable)
         if verdict is Verdict.ROOM:
             self._changed(gpu)

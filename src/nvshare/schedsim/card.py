@@ -9,8 +9,10 @@ those who have been quiet longest. Three rules give every speed:
     loading                  a tenant that lacks pages gets them first and computes nothing. Pages that it never had are
                              created by faults (`first_touch`). Others come by faults (`bus`), or in bulk (`link`). On a
                              full card others' pages go out: by faults before each page that comes in (`evict`), in bulk
-                             at the same time, or, on a link without duplex, alternately. What goes out of a tenant that
-                             was told to move memory to the host is its move (`push_out`).
+                             at the same time, or, on a link without duplex, alternately. Memory of a tenant that was
+                             told to move it to the host (`push_out`) goes first, and all of it in the end.
+                             What a tenant had on the card and has there no longer is host memory of its owner, whoever
+                             pushed it out. Pages that are created come from nowhere: they are no transfer.
     crowded                  the active ones together are larger than the card. Each sweeps over its memory again and
                              again, and of what it touches a part m comes by faults; all of it (m = 1) if they are
                              larger by `ramp`. This is the thrashing that nvshare exists to prevent.
@@ -57,10 +59,12 @@ class CardModel(Record, frozen=True):
 class Tenant:
     """One program's memory and work on a card."""
 
-    __slots__ = ("pushing", "resident", "size", "touched", "used_at", "work")
+    __slots__ = ("host", "pushing", "resident", "size", "touched", "used_at", "work")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, host: int | None) -> None:
         self.size = size
+        self.host = host
+        """The host memory that its owner has for it; None: enough."""
         self.resident = 0.0
         self.touched = 0.0
         """How much of it has been on the card; the rest has never existed."""
@@ -73,6 +77,22 @@ class Tenant:
     def is_loading(self) -> bool:
         return self.resident < self.size
 
+    @property
+    def to_push(self) -> float:
+        """What it is still to move to the host."""
+        return self.pushing[0] - (self.pushing[1] - self.resident) if self.pushing else 0.0
+
+    def evict(self, amount: float) -> float:
+        """Memory leaves the card; how much did."""
+        evicted = max(0.0, min(self.resident, amount))
+        self.resident -= evicted
+        return evicted
+
+    @property
+    def is_beyond_host(self) -> bool:
+        """More of it is on the host than its owner has memory for."""
+        return self.host is not None and self.touched - self.resident >= self.host + 1
+
 
 class Card:
     """Tenants by key, at a time that only moves forward."""
@@ -82,14 +102,15 @@ class Card:
         self.now = 0
         self.tenants: dict[int, Tenant] = {}
         self.moved_bytes = self.pushed_bytes = 0.0
+        """What came to the card over the bus, and what went to the host in bulk."""
         self.busy_s = 0.0
         """GPU seconds of work done for all tenants."""
         self._active: list[Tenant] = []
         self._crowd_speed = 0.0
         """Of each active tenant while they do not fit together; 0: they do."""
 
-    def add(self, key: int, size: int, *, is_loaded: bool = False) -> None:
-        tenant = self.tenants[key] = Tenant(size)
+    def add(self, key: int, size: int, *, host: int | None = None, is_loaded: bool = False) -> None:
+        tenant = self.tenants[key] = Tenant(size, host)
         if is_loaded:
             tenant.resident = tenant.touched = float(size)
 
@@ -120,14 +141,14 @@ class Card:
         return ceil(size / (link if self.model.is_duplex else link / 2) * SECOND)
 
     def pushed_out(self, now: int, key: int) -> float:
-        """A move to the host ends; how much it was. 0: nobody needed the room, or work has begun since."""
+        """A move to the host ends; how much it was. 0: work has begun since."""
         self.advance(now)
         tenant = self.tenants[key]
         if tenant.pushing is None:
             return 0.0
-        amount, before = tenant.pushing
+        moved = tenant.pushing[0]
+        tenant.evict(tenant.to_push)
         tenant.pushing = None
-        moved = min(amount, before - tenant.resident)
         self.pushed_bytes += moved
         return moved
 
@@ -145,6 +166,10 @@ class Card:
     def finished(self) -> list[int]:
         """Who has no work left that had some."""
         return [key for key, tenant in self.tenants.items() if tenant.work is not None and tenant.work <= DONE]
+
+    def beyond_host(self) -> list[int]:
+        """Whose memory on the host is more than its owner has."""
+        return [key for key, tenant in self.tenants.items() if tenant.is_beyond_host]
 
     def next_change(self) -> int | None:
         """When some tenant has its pages or has finished, if nothing else happens before."""
@@ -240,16 +265,14 @@ class Card:
 
     def _load(self, tenant: Tenant, loaded: float) -> None:
         loaded = min(loaded, tenant.size - tenant.resident)
+        self.moved_bytes += min(loaded, max(0.0, tenant.touched - tenant.resident))
         tenant.resident += loaded
         if tenant.size - tenant.resident < 1:
             tenant.resident = float(tenant.size)
         tenant.touched = max(tenant.touched, tenant.resident)
-        self.moved_bytes += loaded
         excess = sum(other.resident for other in self.tenants.values()) - self.model.size
-        for other in sorted(self.tenants.values(), key=lambda other: other.used_at):
-            if excess <= 0:
-                return
-            if other.work is None:
-                evicted = min(other.resident, excess)
-                other.resident -= evicted
-                excess -= evicted
+        quiet = sorted((one for one in self.tenants.values() if one.work is None), key=lambda one: one.used_at)
+        for other in quiet:
+            excess -= other.evict(min(excess, other.to_push))
+        for other in quiet:
+            excess -= other.evict(excess)

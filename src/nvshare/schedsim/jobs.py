@@ -21,6 +21,8 @@ class Job(Record, frozen=True):
     more_gpus: tuple[str, ...] = ()
     working_set: int | None = None
     """What it uses of its memory, as its library finds out; None: all of it."""
+    host_memory: int | None = None
+    """What it may have on the host of the memory of each card (the memory limit of its pod); None: enough."""
 
     @property
     def gpus(self) -> tuple[str, ...]:

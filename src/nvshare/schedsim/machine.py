@@ -17,7 +17,7 @@ from nvshare.record import Record
 from nvshare.schedsim.card import Card, CardModel
 from nvshare.schedsim.gates import GateName
 from nvshare.schedsim.jobs import Job
-from nvshare.schedsim.program import Doing, Program
+from nvshare.schedsim.program import Doing, End, Program
 
 MAX_STEPS = 20_000_000
 """A simulation that takes more has lost its way."""
@@ -43,6 +43,9 @@ class Ended(Record, frozen=True):
     turns: int
     responses_s: tuple[float, ...] = ()
     """Of each burst of an interactive job."""
+    end: End = "finished"
+    blocked_by: str = ""
+    """The job of whose memory the host could not take a part, so that this one had to wait."""
 
     @property
     def slowdown(self) -> float:
@@ -74,8 +77,14 @@ class Machine:
         *,
         gate: GateName,
         is_plain: bool = False,
+        may_oversubscribe: bool = True,
+        is_host_counted: bool = True,
     ) -> None:
+        """Without `may_oversubscribe`, a job whose memory is more than the card has for it is refused, as libnvshare
+        does by default."""
         self.now = 0
+        self.may_oversubscribe = may_oversubscribe
+        self.is_host_counted = is_host_counted and gate == "nvshare"
         if gate != "nvshare":  # only our library moves memory in bulk
             cards = {name: replace(model, link=None) for name, model in cards.items()}
         self.cards = {name: Card(model) for name, model in cards.items()}
@@ -140,6 +149,9 @@ class Machine:
             card.advance(self.now)
             for key in card.finished():
                 self.programs[key].finish(card)
+            for key in card.beyond_host():
+                if self.programs[key].end is None:
+                    self.programs[key].leave("killed")
         self._note_loaded()
         while self._calls and self._calls[0][0] <= self.now:
             key, method = heapq.heappop(self._calls)[2]
@@ -151,8 +163,8 @@ class Machine:
     def _call(self, program: Program, method: str) -> None:
         if method == "start":
             for card in program.cards:
-                card.add(program.key, program.job.used, is_loaded=self._is_plain)
-        if not program.is_finished:
+                card.add(program.key, program.job.used, host=program.job.host_memory, is_loaded=self._is_plain)
+        if program.end is None:
             getattr(program if hasattr(program, method) else program.gate, method)()
 
     def talk(self) -> None:
@@ -167,7 +179,7 @@ class Machine:
                 observe(self.now, actions)
             for action in actions:
                 client: Any = getattr(action, "client", None)
-                if client is not None and not self.programs[client].is_finished:
+                if client is not None and self.programs[client].end is None:
                     self.programs[client].hear(action)
 
     def _note_loaded(self) -> None:
@@ -185,6 +197,8 @@ class Machine:
                 longest_wait_s=program.longest_wait / SECOND,
                 turns=program.turns,
                 responses_s=tuple(response / SECOND for response in program.responses),
+                end=program.end or "finished",
+                blocked_by=self.programs[program.blocked.holder].name if program.blocked is not None else "",
             )
             for key, program in self.programs.items()
         )

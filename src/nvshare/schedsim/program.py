@@ -5,16 +5,25 @@ from typing import Literal, Protocol
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import SECOND
+from nvshare.core.model import SECOND, UNLIMITED, HostRoom
 from nvshare.schedsim.card import Card
-from nvshare.schedsim.gates import GATES, GateName, Simulation
+from nvshare.schedsim.gate import Simulation
+from nvshare.schedsim.gates import GATES, GateName
 from nvshare.schedsim.jobs import Job
 
 Doing = Literal["starting", "computing", "loading", "waiting", "thinking"]
+End = Literal["finished", "refused", "killed"]
+"""It did all its work; its allocation was refused (CUDA's out of memory); more of its memory was on the host than its
+owner may have there."""
 
 
 class ObservedSimulation(Simulation, Protocol):
     """What a program needs of the simulation that it is part of."""
+
+    may_oversubscribe: bool
+    """Programs may allocate more than a card has for them."""
+    is_host_counted: bool
+    """The scheduler measures what the host can take of programs' memory."""
 
     def note_doing(self, key: int, doing: Doing | None) -> None:
         """What a program does from now on; None: it has ended."""
@@ -33,8 +42,11 @@ class Program:
         self.memory = job.memory
         self.working_set = job.working_set
         self.card_sizes = [card.model.size for card in self.cards]
+        self.may_oversubscribe = machine.may_oversubscribe
         self.priority, self.weight = job.priority, job.weight
-        self.is_finished = False
+        self.end: End | None = None
+        self.blocked: ac.ReportBlocked | None = None
+        """The last time that it waited because the host could not take memory of another one."""
         self.longest_wait = 0
         self.turns = 0
         self.responses: list[int] = []
@@ -48,7 +60,8 @@ class Program:
         self._work: list[float | None] = [None] * len(places)
         """What is left of the present GPU phase at each card; None: nothing."""
         self._computes = [False] * len(places)
-        self._waits_since = self._wanted_at = 0
+        self._waits_since: int | None = None
+        self._wanted_at = 0
         self._loads: list[tuple[int, float] | None] = [None] * len(places)
         """When the memory that is brought back in bulk began to come, and how much of it was on the card then."""
 
@@ -60,7 +73,14 @@ class Program:
     def start(self) -> None:
         self.gate.start()
         self._machine.note_doing(self.key, "starting")
-        self._later(self.job.startup_s, "compute")
+        # A nanosecond later at the earliest: its registration is answered before it allocates.
+        self._later(max(self.job.startup_s, 1 / SECOND), "allocate")
+
+    def allocate(self) -> None:
+        if self.gate.allocate():
+            self.compute()
+        else:
+            self.leave("refused")
 
     def compute(self) -> None:
         """The next GPU phase begins."""
@@ -91,13 +111,27 @@ class Program:
         if self._phases:
             self.compute()
             return
-        self.is_finished = True
+        self.leave("finished")
+
+    def leave(self, end: End) -> None:
+        self.end = end
         self._machine.note_doing(self.key, None)
         self._machine.post(ev.ClientLeft(self.key))
 
     def hear(self, action: ac.Action) -> None:
-        self.turns += isinstance(action, ac.GiveLock)
+        if isinstance(action, ac.GiveLock):
+            self.turns += 1
+            self._measure_host(action.gpu)
+        elif isinstance(action, ac.ReportBlocked):
+            self.blocked = action
         self.gate.hear(action)
+
+    def _measure_host(self, gpu: str) -> None:
+        """It has memory on the card from its first turn on; the scheduler then looks what the host can take of it."""
+        room = self.job.host_memory
+        if room is not None and self._machine.is_host_counted:
+            room = UNLIMITED if room >= self.memory else room
+            self._machine.post(ev.HostMemoryMeasured((HostRoom(self.key, gpu, room),)))
 
     def look_at_loads(self) -> None:
         """Whether all its memory is on a card whose memory was not."""
@@ -156,10 +190,10 @@ class Program:
 
     def _note_wait(self) -> None:
         if self.stands_at is not None:
-            self._waits_since = self._waits_since or self._machine.now
-        elif self._waits_since:
+            self._waits_since = self._machine.now if self._waits_since is None else self._waits_since
+        elif self._waits_since is not None:
             self.longest_wait = max(self.longest_wait, self._machine.now - self._waits_since)
-            self._waits_since = 0
+            self._waits_since = None
 
     def _note_doing(self) -> None:
         computes: Doing = "loading" if self._is_loading else "computing"

@@ -10,8 +10,8 @@ from nvshare.cli.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nvshare.cli.options import SIZE
 from nvshare.cli.simulate import formats
 from nvshare.cli.simulate.mixes_command import mixes_command
-from nvshare.cli.simulate.options import POSITIVE, Moves, moves_options, print_json, settings_options
-from nvshare.core.model import Settings
+from nvshare.cli.simulate.options import POSITIVE, Fit, Moves, fit_options, moves_options, print_json, settings_options
+from nvshare.core.model import GIB, Settings
 from nvshare.journal import JournalError
 from nvshare.schedsim import picture, thesis
 from nvshare.schedsim.card import CardModel
@@ -20,7 +20,10 @@ from nvshare.schedsim.machine import Machine, Outcome
 from nvshare.schedsim.presets import PRESETS
 from nvshare.schedsim.replay import replay
 
-JOB_HELP = "A job: memory (and what it uses of it), seconds on the GPU and on the CPU, repetitions, arrival in seconds."
+JOB_HELP = (
+    "A job: memory (and what it uses of it), seconds on the GPU and on the CPU, repetitions, arrival in seconds, and"
+    " how much of its memory may be on the host."
+)
 
 
 @click.group(short_help="Simulate scheduling on simulated cards.")
@@ -62,47 +65,52 @@ def thesis_command(
 
 
 @simulate.command("jobs")
-@click.option(
-    "--job", "-j", "texts", multiple=True, required=True, metavar="MEMORY[/USED]:GPU/CPUxCOUNT[@ARRIVAL]", help=JOB_HELP
-)
-@click.option("--card", "card_size", type=SIZE, default="16Gi", show_default=True, help="Memory of the card.")
-@click.option("--bus", type=POSITIVE, default=5.4, show_default=True, help="Bandwidth of page faults in GB/s.")
-@click.option(
-    "--gain", type=POSITIVE, default=1.19, show_default=True, help="Work of two jobs at the same time, relative to one."
-)
+@click.option("--job", "-j", "texts", multiple=True, required=True, metavar=formats.SYNTAX, help=JOB_HELP)
 @click.option(
     "--preset",
     type=click.Choice(sorted(PRESETS)),
-    help="A known card, with bulk moves and costs of eviction, instead of --card, --bus and --gain.",
+    help="A known card, with bulk moves and costs of eviction. Default: p100, unless --card, --bus or --gain is given.",
 )
+@click.option("--card", "card_size", type=SIZE, help="Memory of a card as in the thesis. Default: 16Gi.")
+@click.option("--bus", type=POSITIVE, help="Bandwidth of its page faults in GB/s. Default: 5.4.")
+@click.option("--gain", type=POSITIVE, help="Work of two jobs at the same time on it, relative to one. Default: 1.19.")
 @moves_options
+@fit_options
 @click.option("--gate", type=click.Choice(["nvshare", "classic", "none"]), default="nvshare", show_default=True)
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path))
 @settings_options
 def jobs_command(
     texts: tuple[str, ...],
-    card_size: int,
-    bus: float,
-    gain: float,
     preset: str | None,
+    card_size: int | None,
+    bus: float | None,
+    gain: float | None,
     moves: Moves,
+    fit: Fit,
     gate: GateName,
     as_json: bool,
     svg: Path | None,
     settings: Settings,
 ) -> None:
     """Simulate your own jobs on one card."""
-    if not card_size:
-        raise CommandError("--card must be larger than 0", EXIT_USAGE)
     try:
         jobs = [formats.parse_job(index, text) for index, text in enumerate(texts, 1)]
     except ValueError as error:
         raise CommandError(str(error), EXIT_USAGE) from None
-    model = PRESETS[preset] if preset else CardModel(card_size, bus * thesis.GB, gain, thesis.FITTED.sweep_s)
+    model = _card(preset, card_size, bus, gain)
     model = replace(model, link=moves.link or model.link, is_duplex=moves.is_duplex)
     settings = thesis.default_settings(model, settings)
-    outcome = Machine({"gpu0": model}, jobs, settings, gate=gate).run()
+    settings = replace(settings, card_reserve=fit.card_reserve)
+    machine = Machine(
+        {"gpu0": model},
+        jobs,
+        settings,
+        gate=gate,
+        may_oversubscribe=fit.may_oversubscribe,
+        is_host_counted=fit.is_host_counted,
+    )
+    outcome = machine.run()
     if svg is not None:
         _draw(svg, [(f"{gate}, {settings.quantum.mode}", outcome)])
     if as_json:
@@ -110,6 +118,20 @@ def jobs_command(
         return
     for line in [*formats.outcome_lines(outcome), "", *picture.lanes(outcome)]:
         click.echo(line)
+
+
+def _card(preset: str | None, size: int | None, bus: float | None, gain: float | None) -> CardModel:
+    """A known card, or one as the thesis has it: one speed for all moves, eviction is free, full thrashing."""
+    given = [name for name, value in (("--card", size), ("--bus", bus), ("--gain", gain)) if value is not None]
+    if preset is not None and given:
+        raise CommandError(f"--preset has its own figures: leave out {' and '.join(given)}", EXIT_USAGE)
+    if size == 0:
+        raise CommandError("--card must be larger than 0", EXIT_USAGE)
+    if not given:
+        return PRESETS[preset or "p100"]
+    size = 16 * GIB if size is None else size
+    bus, gain = 5.4 if bus is None else bus, thesis.FITTED.gain if gain is None else gain
+    return CardModel(size, bus * thesis.GB, gain, thesis.FITTED.sweep_s)
 
 
 @simulate.command("replay", short_help="Replay a scheduler's journal.")

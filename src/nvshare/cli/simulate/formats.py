@@ -9,11 +9,12 @@ from msgspec.structs import asdict, replace
 from nvshare.quantity import QuantityError, parse_bytes
 from nvshare.schedsim import mixes, picture, thesis
 from nvshare.schedsim.jobs import Job
-from nvshare.schedsim.machine import Outcome
+from nvshare.schedsim.machine import Ended, Outcome
 from nvshare.schedsim.merits import Merits, merits
 from nvshare.schedsim.replay import Replayed
 
-JOB = re.compile(r"([^:/]+)(?:/([^:/]+))?:([\d.]+)/([\d.]+)x(\d+)(?:@([\d.]+))?")
+JOB = re.compile(r"([^:/]+)(?:/([^:/]+))?:([\d.]+)/([\d.]+)x(\d+)(?:@([\d.]+))?(?:,host=(.+))?")
+SYNTAX = "MEMORY[/USED]:GPU/CPUxCOUNT[@ARRIVAL][,host=SIZE]"
 MAX_COUNT = 100_000
 """Repetitions of one job: a simulation of more takes minutes."""
 BEST = (1772, 1128, 2043, 1380)
@@ -21,11 +22,11 @@ BEST = (1772, 1128, 2043, 1380)
 
 
 def parse_job(index: int, text: str) -> Job:
-    """`12Gi:16/2x40@30`, or `12Gi/2Gi:16/2x40` if it uses 2Gi of them."""
+    """`12Gi:16/2x40@30`, or `12Gi/2Gi:16/2x40` if it uses 2Gi of them, or `12Gi:16/2x40,host=4Gi`."""
     match = JOB.fullmatch(text)
     if match is None:
-        raise ValueError(f"a job is MEMORY[/USED]:GPU/CPUxCOUNT[@ARRIVAL], like 12Gi:16/2x40, not {text!r}")
-    memory, part, gpu, cpu, count, arrives = match.groups()
+        raise ValueError(f"a job is {SYNTAX}, like 12Gi:16/2x40, not {text!r}")
+    memory, part, gpu, cpu, count, arrives, host = match.groups()
     size = _memory_of_job(memory, text)
     used = _memory_of_job(part, text) if part else None
     if used is not None and not 0 < used <= size:
@@ -35,7 +36,9 @@ def parse_job(index: int, text: str) -> Job:
     if int(count) > MAX_COUNT:
         raise ValueError(f"a job has at most {MAX_COUNT} repetitions, not {count}: {text!r}")
     phases = ((float(gpu), float(cpu)),) * int(count)
-    return Job(f"job{index}", size, 0.0, phases, arrives_s=float(arrives or 0), working_set=used)
+    host_memory = _memory_of_job(host, text) if host else None
+    arrives_s = float(arrives or 0)
+    return Job(f"job{index}", size, 0.0, phases, arrives_s=arrives_s, working_set=used, host_memory=host_memory)
 
 
 def _memory_of_job(memory: str, text: str) -> int:
@@ -94,13 +97,21 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     lines = [f"{'job':12s}{'finished':>10s}{'alone':>10s}{'slowdown':>10s}{'longest wait':>14s}{'turns':>7s}"]
     lines += [
         f"{job.name:12s}{job.finished_s:8.0f} s{job.alone_s:8.0f} s{job.slowdown:10.2f}"
-        f"{job.longest_wait_s:12.1f} s{job.turns:7d}"
+        f"{job.longest_wait_s:12.1f} s{job.turns:7d}{_remark(job)}"
         for job in outcome.jobs
     ]
     moved = (
         f"{outcome.moved_gb:.0f} GB moved in, {outcome.pushed_gb:.0f} GB out in bulk, GPU busy {outcome.gpu_busy:.0%}"
     )
     return [*lines, f"all done after {outcome.makespan_s:.0f} s; {moved}"]
+
+
+def _remark(job: Ended) -> str:
+    if job.end == "refused":
+        return "  refused: the card has less memory for it"
+    if job.end == "killed":
+        return "  killed: more of its memory was on the host than it may have there"
+    return f"  waited: the host cannot take all memory of {job.blocked_by}" if job.blocked_by else ""
 
 
 def mix_line(one: mixes.Comparison, pairs: Sequence[tuple[str, str]]) -> str:

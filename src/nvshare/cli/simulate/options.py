@@ -7,6 +7,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
+from nvshare.cli.options import SIZE
 from nvshare.core.model import SECOND, ModeName, QuantumRule, Settings
 from nvshare.core.policies import POLICIES
 from nvshare.record import Record
@@ -21,6 +22,15 @@ class Moves(Record, frozen=True):
 
     link: float | None
     is_duplex: bool
+
+
+class Fit(Record, frozen=True):
+    """What keeps programs within the card and the host."""
+
+    card_reserve: int | None
+    """None: as the scheduler has it by default."""
+    may_oversubscribe: bool
+    is_host_counted: bool
 
 
 def settings_options(command: Command) -> Command:
@@ -53,6 +63,25 @@ def moves_options(command: Command) -> Command:
     def wrapped(*args: Any, link: float | None, half_duplex: bool, **kwargs: Any) -> Any:
         moves = Moves(None if link is None else link * thesis.GB, is_duplex=not half_duplex)
         return command(*args, moves=moves, **kwargs)
+
+    return wrapped
+
+
+def fit_options(command: Command) -> Command:
+    """Options that say what keeps programs within the card and the host, given to the command as `fit`."""
+
+    @click.option("--card-reserve", type=SIZE, help="What no job may allocate. Default: 1Gi, or 5 % of a larger card.")
+    @click.option("--oversubscribe", is_flag=True, help="A job may allocate more than the card has for it.")
+    @click.option(
+        "--host-memory",
+        type=click.Choice(["on", "off"]),
+        default="on",
+        show_default=True,
+        help="Whether the scheduler counts the host memory of jobs.",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, card_reserve: int | None, oversubscribe: bool, host_memory: str, **kwargs: Any) -> Any:
+        return command(*args, fit=Fit(card_reserve, oversubscribe, host_memory == "on"), **kwargs)
 
     return wrapped
 
