@@ -21,13 +21,14 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src"), str(ROOT)]
 import chaos.allocations as sharing  # type: ignore[import-not-found]  # noqa: E402
 import chaos.gang_loads as gang_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.loads as loads  # type: ignore[import-not-found]  # noqa: E402
+import chaos.move_loads as move_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.other_loads as other_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.program_loads as program_loads  # type: ignore[import-not-found]  # noqa: E402
 from chaos.start_together import start_together  # type: ignore[import-not-found]  # noqa: E402
 from chaos.storm import Plan, Storm, few_descriptors  # type: ignore[import-not-found]  # noqa: E402
 
 STARTS = {"2b": ("processes that start together", start_together)}
-LOADS = {**loads.LOADS, **program_loads.LOADS, **other_loads.LOADS, **gang_loads.LOADS, **STARTS}
+LOADS = {**loads.LOADS, **program_loads.LOADS, **other_loads.LOADS, **gang_loads.LOADS, **move_loads.LOADS, **STARTS}
 Row = tuple[str, str, list[str]]
 """The name of a load, what was measured, and what was wrong."""
 
