@@ -222,6 +222,7 @@ class Naive(NaiveOrders, MemoryNotes):
         seat.state, seat.deadline = "dropping", now + self.settings.grace_ns
 
     def _EndTurn(self, now: int, action: ac.EndTurn, node: Node) -> None:  # noqa: N802 - the same
+        self.gpus[action.gpu].note_end(now, action.client)
         if action.end == "revoked":
             seat = self.seat(action.client, action.gpu)
             assert (seat.state, seat.lock) == ("dropping", action.lock)

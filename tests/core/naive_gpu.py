@@ -24,6 +24,8 @@ class NaiveSeat:
     since: int = 0
     arrived: int = 0
     """When it began to wait. `since` is later if it was blocked or silent in between: it kept its rank."""
+    ended: int = 0
+    """When its last turn did."""
     order: int = 0
     passes: int = 0
     rank: int | None = None
@@ -121,6 +123,12 @@ class NaiveGpu:
         beyond_half = max(0, others - self.size // 2)
         return others > 0 and self.taken() - beyond_half + self.swappable(seat) > self.size - self.card_reserve
 
+    def is_on_card(self, seat: NaiveSeat) -> bool:
+        """Those whose memory cannot move and who ran after it leave it on the card."""
+        later = [other for other in self.seats.values() if self.pinned(other) and other.ended > seat.ended]
+        free = self.size - self.card_reserve - self.taken() + sum(self.pinned(other) for other in self.seats.values())
+        return self.pinned(seat) > 0 and (not later or sum(self.on_card(other) for other in [seat, *later]) <= free)
+
     @property
     def card_reserve(self) -> int:
         return min(max(1 << 30, self.size // 20), self.size // 8)
@@ -177,12 +185,17 @@ class NaiveGpu:
         assert action.pinned == self.pinned(holder) == max(others)
         seat.state, seat.rank = "blocked", rank
 
+    def note_end(self, now: int, client: int) -> None:
+        if client in self.seats:
+            self.seats[client].ended = now
+
     def unblock(self, now: int, real: Turns, last_order: int) -> int:
         """Those whom the core no longer blocks wait again, behind all of the same rank; the time so far does not
         count. The last order that was given."""
         unblocked = [seat for seat in self.named("blocked") if real.seats[seat.client].state != "blocked"]
         for order, seat in enumerate(sorted(unblocked, key=lambda seat: real.seats[seat.client].ticket), 1):
-            assert self.pinned(seat) or not self.must_wait(seat), "who is blocked waits until the host has room"
+            may_run = self.is_on_card(seat) or not self.must_wait(seat)
+            assert may_run, "who is blocked waits until the host has room, or runs if it evicts nothing"
             seat.state, seat.order = "waiting", last_order + order
             for other in self.seats.values():
                 other.allowance += now - seat.since

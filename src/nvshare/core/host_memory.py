@@ -7,8 +7,9 @@ from others and keeps its rank. It waits until the others have less memory or mo
 
 A paused client is blocked until the operator resumes it. It drops the lock that it has.
 
-Clients may block each other, if the room on the host became less after they had their turns. Then the first of those
-whose own memory is pinned runs: nobody is blocked for ever by somebody who is blocked too."""
+Clients may block each other, if the room on the host became less after they had their turns. The memory of those who
+ran last is on the card: the first of them who waits may run, because its turn evicts nothing. So nobody is blocked for
+ever by somebody who is blocked too. The others wait even if those who ran last want no turn: their memory cannot move."""
 
 from heapq import nlargest
 
@@ -69,5 +70,18 @@ class HostMemory:
         may_run = [seat for seat in waiting if not self._memory.must_wait(seat)]
         if may_run or not turns.is_empty:
             return may_run
-        pinned = [seat for seat in waiting if seat.pinned]
-        return [min(pinned, key=_order)] if pinned else []
+        on_card = self._on_card()
+        return sorted((seat for seat in waiting if seat in on_card), key=_order)[:1]
+
+    def _on_card(self) -> list[Seat]:
+        """Of those with pinned memory the ones who ran last, as many as the card holds together."""
+        memory = self._memory
+        room = memory.size - memory.card_reserve - (memory.fixed_bytes - memory.pinned)
+        pinned = [seat for seat in self._turns.seats.values() if seat.pinned]
+        found: list[Seat] = []
+        for seat in sorted(pinned, key=lambda seat: seat.last_ran, reverse=True):
+            room -= seat.pinned + seat.memory.swappable
+            if found and room < 0:
+                break
+            found.append(seat)
+        return found

@@ -77,13 +77,15 @@ class Seat:
     won_rank: int | None
     """With which its turn began; `outranked_rank` is the same if its lock is taken for a higher priority."""
     outranked_rank: int | None
+    last_ran: int
+    """When its last turn ended."""
 
     __slots__ = (
         "asked_out", "client", "crowded_when_left", "distrusts", "drop_deadline", "first_passed", "fixed", "follows",
         "gang", "group", "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room",
-        "idle_since", "is_trusted", "keep_asked", "kept_rank", "lacking", "last_scheduled", "last_turns", "limit",
-        "lock", "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes",
-        "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket",
+        "idle_since", "is_trusted", "keep_asked", "kept_rank", "lacking", "last_ran", "last_scheduled", "last_turns",
+        "limit", "lock", "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank",
+        "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket",
         "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
@@ -112,7 +114,7 @@ class Seat:
         self.revoked = 0
         """The number of a lock that was revoked and has not been released since."""
         self.rank = self.kept_rank = self.won_rank = self.outranked_rank = self.crowded_when_left = None
-        self.ticket = self.waited_since = self.passes = self.first_passed = 0
+        self.ticket = self.waited_since = self.passes = self.first_passed = self.last_ran = 0
         self.idle_since: int | None = None
         """When the work of a staying client had all finished; None while it works. It outlasts the
         lock: the pause ends when the client works again or asks for a lock."""

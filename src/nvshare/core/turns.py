@@ -283,6 +283,7 @@ class Turns:
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
         held = now - seat.held_since
+        seat.last_ran = now
         seat.turn_ended(held)
         self.ranking.shares.turn_ended(now, seat)
         self.mode.turn_ended(now, seat)
