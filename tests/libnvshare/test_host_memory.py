@@ -71,6 +71,33 @@ def test_a_program_with_too_little_host_memory_is_killed_when_others_run_and_not
             assert first.process.wait(60) == -signal.SIGKILL
 
 
+def test_if_the_room_falls_while_a_lock_is_dropped_nobody_is_killed(tmp_path: Path) -> None:
+    """Neither by moving out what it was asked for before, nor by the turn of the other."""
+    host = HostLimit(tmp_path / "cgroup")
+    host.set(8 * GIB)
+    size, room = 3 * GIB // 2, (600 * MIB - USED - MARGIN) // 2
+    options = ("--host-memory=on", f"--cgroup-root={host.root}", "--grace-seconds=600")
+    with Machine(tmp_path, *options, *FIXED_1S, memory="3Gi") as machine:
+        first, second = machine.client(), machine.client(NVSHARE_SIM_HOST_MEMORY=str(300 * MIB))
+        there, here = (int(one.do(f"alloc {size}")[0]) for one in (first, second))
+        first.do(f"touch {there} {size}")
+        second.do(f"touch {here} {size}", timeout=60)
+        second.do("hold")
+        first.say(f"touch {there} {size}")
+        wait_until(lambda: machine.clients()[1]["state"] == "dropping", "the lock is dropped", 60)
+        host.set(600 * MIB)
+        wait_until(lambda: machine.clients()[0]["state"] == "blocked", "the other is blocked", 60)
+        second.do("flag 1")
+        ended = lambda: second.process.poll() is not None or machine.clients()[1]["moved"]["out_bytes"]  # noqa: E731
+        wait_until(ended, "it has moved out what the host can take", 60)
+        assert second.process.poll() is None
+        assert machine.clients()[1]["moved"]["out_bytes"] <= room
+        assert [client["state"] for client in machine.clients()] == ["blocked", "idle"]
+        second.do(f"touch {here} {size}", timeout=60)  # its memory is on the card: it may run
+        second.finish()
+        assert first.answer(60)[0] == "0"
+
+
 def test_with_card_and_host_full_an_allocation_is_refused_and_nobody_ends(tmp_path: Path) -> None:
     host = HostLimit(tmp_path / "cgroup")
     host.set(600 * MIB)

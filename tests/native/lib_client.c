@@ -377,6 +377,13 @@ static CUresult special(const char *kernel, CUstream stream, void **params)
     return result == CUDA_SUCCESS ? cu.LaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL) : result;
 }
 
+/* A kernel that gets an address and touches so many bytes from there on. */
+static CUresult touch(uint64_t address, uint64_t bytes)
+{
+    void *params[] = {&address, &bytes};
+    return special("sim_touch", NULL, params);
+}
+
 static CUresult hold(CUstream stream)
 {
     uint64_t *at = &flag, one = 1;
@@ -577,10 +584,17 @@ static bool context_command(const char *word, unsigned long long a)
     return true;
 }
 
+static bool range_command(const char *word, unsigned long long a, unsigned long long b)
+{
+    if (!strcmp(word, "preferred")) preferred(a, b);
+    else if (!strcmp(word, "touch")) printf("%d\n", touch(a, b));
+    else return false;
+    return true;
+}
+
 static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
 {
-    if (context_command(word, a) || unseen_command(word, a)) return;
-    if (!strcmp(word, "preferred")) { preferred(a, b); return; }
+    if (context_command(word, a) || unseen_command(word, a) || range_command(word, a, b)) return;
     if (!strcmp(word, "free")) printf("%d\n", cu.MemFree(a));
     else if (!strcmp(word, "freeasync")) printf("%d\n", cu.MemFreeAsync(a, NULL));
     else if (!strcmp(word, "release")) printf("%d\n", cu.MemRelease(a));

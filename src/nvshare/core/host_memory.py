@@ -9,7 +9,10 @@ A paused client is blocked until the operator resumes it. It drops the lock that
 
 Clients may block each other, if the room on the host became less after they had their turns. The memory of those who
 ran last is on the card: the first of them who waits may run, because its turn evicts nothing. So nobody is blocked for
-ever by somebody who is blocked too. The others wait even if those who ran last want no turn: their memory cannot move."""
+ever by somebody who is blocked too. The others wait even if those who ran last want no turn: their memory cannot move.
+
+The room may also become less while a client drops its lock. What it was asked to move out is then reduced to what the
+host can still take (core.moves)."""
 
 from heapq import nlargest
 
@@ -50,6 +53,7 @@ class HostMemory:
             return False
         for seat in [seat for seat in turns.staying.values() if seat.client in turns.paused]:
             turns.preempt(now, seat, "operator", out)
+        turns.moves.ask_less(turns.dropping.values(), out)
         may_run = set(self._who_may_run())
         leaving = [seat for seat in turns.queue if seat not in may_run]
         coming = sorted((seat for seat in turns.blocked.values() if seat in may_run), key=_order)

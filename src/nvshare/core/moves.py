@@ -1,7 +1,8 @@
 """What clients are asked to move in bulk at a switch. They move it themselves (docs/decisions/0012-mover.md).
 
     away    max(0, need(all clients) + fixed - size): what cannot be on the card
-    out     min(need of the first in the queue, away + margin), less what other leaving clients were asked for
+    out     min(need of the first in the queue, away + margin), less what other leaving clients were asked for, and at
+            most what the host can take of it
     in      need(client), at most what the other running clients leave of the card; 0 if none of it can be away
 
 Memory of a client can be away if not all fit now, if not all fitted at some time since its last turn, or if it was
@@ -10,7 +11,7 @@ asked to move it out. So a client also brings its memory when those for whom it 
 The margin is 1/128 of the card. If a prefetch finds the card full by a few bytes, the driver evicts the oldest memory,
 which may be the client's own, and then much more has to move."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nvshare.core.actions import Action, MoveIn, MoveOut
 from nvshare.core.memory_planner import MemoryPlanner
@@ -29,6 +30,11 @@ class Moves:
         self._crowded_steps = 0
         """Steps in which not all fitted."""
 
+    @staticmethod
+    def _movable(seat: Seat) -> int:
+        """What the host can take of it, also if not all that it cannot take counts (core.memory_reports)."""
+        return min(seat.memory.swappable, max(0, seat.host_room - seat.kept))
+
     @property
     def _away(self) -> int:
         return max(0, self._memory.needed - self._memory.capacity)
@@ -41,9 +47,16 @@ class Moves:
         need = first.need if first is not None else self._memory.size
         asked = sum(other.asked_out for other in dropping.values())
         need = min(need, self._away + self._memory.size // MARGIN) - asked
-        seat.asked_out = max(0, min(need, seat.memory.swappable))
+        seat.asked_out = max(0, min(need, self._movable(seat)))
         if seat.asked_out:
             out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
+
+    def ask_less(self, dropping: Iterable[Seat], out: list[Action]) -> None:
+        """Of those who were asked for more than the host can take now (core.host_memory)."""
+        for seat in dropping:
+            if seat.asked_out > self._movable(seat):
+                seat.asked_out = self._movable(seat)
+                out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
 
     def look(self) -> None:
         """In each step, before clients are told that they were let in."""
