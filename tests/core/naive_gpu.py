@@ -117,11 +117,14 @@ class NaiveGpu:
         share = min(self.size // 2, max(self.size // 2 // clients, self.context))
         return min(self.lacking(seat), share)
 
+    def protected(self, seat: NaiveSeat) -> int:
+        return min(self.lacking(seat), self.size // 2)
+
     def must_wait(self, seat: NaiveSeat) -> bool:
         """Its turn would evict memory of others that the host cannot take."""
-        others = sum(self.pinned(other) for other in self.seats.values() if other is not seat)
-        beyond_half = max(0, others - self.size // 2)
-        return others > 0 and self.taken() - beyond_half + self.swappable(seat) > self.size - self.card_reserve
+        others = sum(self.protected(other) for other in self.seats.values() if other is not seat)
+        taken = self.taken() - sum(self.pinned(other) for other in self.seats.values()) + min(others, self.size // 2)
+        return others > 0 and taken + self.on_card(seat) > self.size - self.card_reserve
 
     def is_on_card(self, seat: NaiveSeat) -> bool:
         """Those whose memory cannot move and who ran after it leave it on the card."""
@@ -181,8 +184,8 @@ class NaiveGpu:
     def block(self, action: ac.ReportBlocked, rank: int | None) -> None:
         seat, holder = self.seats[action.client], self.seats[action.holder]
         assert (seat.state, self.must_wait(seat)) == ("waiting", True), "who could run is not blocked"
-        others = [self.pinned(other) for other in self.seats.values() if other is not seat]
-        assert action.pinned == self.pinned(holder) == max(others)
+        others = [self.protected(other) for other in self.seats.values() if other is not seat]
+        assert action.pinned == self.protected(holder) == max(others)
         seat.state, seat.rank = "blocked", rank
 
     def note_end(self, now: int, client: int) -> None:

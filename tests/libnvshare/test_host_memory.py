@@ -75,7 +75,7 @@ def test_if_the_room_falls_while_a_lock_is_dropped_nobody_is_killed(tmp_path: Pa
     """Neither by moving out what it was asked for before, nor by the turn of the other."""
     host = HostLimit(tmp_path / "cgroup")
     host.set(8 * GIB)
-    size, room = 3 * GIB // 2, (600 * MIB - USED - MARGIN) // 2
+    size, room = 3 * GIB // 2, (600 * MIB - HostLimit.USED - MARGIN) // 2
     options = ("--host-memory=on", f"--cgroup-root={host.root}", "--grace-seconds=600")
     with Machine(tmp_path, *options, *FIXED_1S, memory="3Gi") as machine:
         first, second = machine.client(), machine.client(NVSHARE_SIM_HOST_MEMORY=str(300 * MIB))

@@ -31,7 +31,7 @@ def _order(seat: Seat) -> tuple[int, int]:
 
 def most_pinned(turns: Turns) -> list[Seat]:
     """The two clients with the most memory that the host cannot take."""
-    return nlargest(2, turns.seats.values(), key=lambda seat: seat.pinned)
+    return nlargest(2, turns.seats.values(), key=lambda seat: seat.protected)
 
 
 def who_blocks(most: list[Seat], blocked: Seat) -> Seat:
@@ -62,7 +62,7 @@ class HostMemory:
             turns.block(seat)
             if seat.client not in turns.paused:
                 holder = who_blocks(most, seat)
-                out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.pinned))
+                out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.protected))
         for seat in coming:
             turns.unblock(seat)
         return bool(leaving or coming)

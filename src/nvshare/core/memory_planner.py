@@ -41,6 +41,8 @@ class MemoryPlanner:
         """What the dropping clients need."""
         self.pinned = 0
         """The part of `unswappable` that could move if the host had room for it."""
+        self.protected = 0
+        """The same, not divided among the clients that have some: who would evict it waits."""
         self._contexts = 0
         self._reserve_percent = settings.reserve_percent
         self._card_reserve = settings.card_reserve
@@ -74,12 +76,13 @@ class MemoryPlanner:
 
     def must_wait(self, seat: Seat) -> bool:
         """True if a turn of this client would evict memory of others that the host cannot take. At most half of the
-        card counts as such: nobody who needs less is stopped by what others say, however many they are."""
-        others = self.pinned - seat.pinned
+        card counts as such: nobody who needs less is stopped by what others say, however many they are. Here it is not
+        divided among them: one with much is protected up to half of the card, whoever else has some."""
+        others = self.protected - seat.protected
         if others <= 0:
             return False
-        fixed = self.fixed_bytes - max(0, others - self.size // 2)
-        return fixed + seat.memory.swappable > self.size - self.card_reserve
+        fixed = self.fixed_bytes - self.pinned + min(others, self.size // 2)
+        return fixed + seat.pinned + seat.memory.swappable > self.size - self.card_reserve
 
     def fits(self, need: int) -> bool:
         """True if a client with this need fits beside the running ones."""
@@ -127,10 +130,12 @@ class MemoryPlanner:
             self.dropping_bytes += growth
         seat.memory, seat.need = memory, need
 
-    def pin(self, seat: Seat, pinned: int) -> None:
-        """So much of the client's unswappable memory is swappable memory that the host cannot take."""
+    def pin(self, seat: Seat, pinned: int, protected: int) -> None:
+        """So much of the client's unswappable memory is swappable memory that the host cannot take, and so much of that
+        is protected."""
         self.pinned += pinned - seat.pinned
-        seat.pinned = pinned
+        self.protected += protected - seat.protected
+        seat.pinned, seat.protected = pinned, protected
 
     def start(self, seat: Seat) -> None:
         """A turn begins: the seat is staying from now on."""
@@ -156,8 +161,10 @@ class MemoryPlanner:
             expected.swappable += memory.swappable
             expected._contexts += memory.contexts
             expected.pinned += seat.pinned
+            expected.protected += seat.protected
             expected.unswappable += memory.unswappable + memory.contexts * self.context_bytes
             expected.staying_bytes += seat.need * (seat.state == "staying")
             expected.dropping_bytes += seat.need * (seat.state == "dropping")
-        for name in ("swappable", "needed", "unswappable", "pinned", "_contexts", "staying_bytes", "dropping_bytes"):
+        sums = ("swappable", "needed", "unswappable", "pinned", "protected", "_contexts")
+        for name in (*sums, "staying_bytes", "dropping_bytes"):
             assert getattr(self, name) == getattr(expected, name), name

@@ -25,8 +25,11 @@ an honest client of that size would. If that is too little for an honest one, mo
 evicts swappable memory, which costs time, and no allocation fails.
 
 NVML is no help for pinned memory: what it says of a process is compared with unswappable memory only. So all who have
-some share half of the card: one client that states the truth is protected up to that, however many others there are,
-and many that lie leave the other half (core.memory_planner)."""
+some share half of the card, and many that lie leave the other half. Who must wait is decided by what is protected:
+
+    protected       what the host cannot take, at most half of the card and the limit of the group
+
+It is not divided, but all of it together counts as half of the card at most (core.memory_planner)."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
@@ -106,10 +109,11 @@ class MemoryReports:
         return Memory(on_card.swappable - pinned, on_card.unswappable + pinned, on_card.contexts)
 
     def _pinned(self, seat: Seat) -> int:
-        if not seat.lacking:
-            return 0
-        most = self._pinned_share(len(self._by_lacking))
-        return min(seat.lacking, most, seat.limit) if seat.limit else min(seat.lacking, most)
+        return min(self._protected(seat), self._pinned_share(len(self._by_lacking)))
+
+    def _protected(self, seat: Seat) -> int:
+        most = min(seat.lacking, self._memory.size // 2)
+        return min(most, seat.limit) if seat.limit else most
 
     def _pinned_share(self, clients: int) -> int:
         half = self._memory.size // 2
@@ -145,7 +149,7 @@ class MemoryReports:
     def _count_again(self, seat: Seat) -> None:
         """The same report, but perhaps other bounds."""
         counted = self.counted(seat)
-        self._memory.pin(seat, self._pinned(seat))
+        self._memory.pin(seat, self._pinned(seat), self._protected(seat))
         if counted != seat.memory:
             self._set_counted(seat, counted)
 

@@ -85,8 +85,9 @@ class Seat:
         "gang", "group", "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room",
         "idle_since", "is_trusted", "keep_asked", "kept_rank", "lacking", "last_ran", "last_scheduled", "last_turns",
         "limit", "lock", "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank",
-        "passes", "pauses", "pinned", "priority", "rank", "reported", "revoked", "siblings", "state", "tag", "ticket",
-        "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
+        "passes", "pauses", "pinned", "priority", "protected", "rank", "reported", "revoked", "siblings", "state",
+        "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank",
+        "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -103,8 +104,8 @@ class Seat:
         """What it says it has of unswappable memory with contexts; its group's limit when that last changed."""
         self.measured: ProcessMemory | None = None
         self.memory = NO_MEMORY
-        self.host_room, self.lacking, self.pinned = UNLIMITED, 0, 0
-        """How much of its memory the host can take and cannot; how much therefore counts as unswappable."""
+        self.host_room, self.lacking, self.pinned, self.protected = UNLIMITED, 0, 0, 0
+        """How much of its memory the host can take and cannot; how much counts as unswappable, and is protected."""
         self.working_set, self.is_trusted, self.distrusts, self.need = None, True, 0, 0
         """How much it says that it uses of its memory; if that counts, how often it did not; what it needs."""
         self.told_room: tuple[int, int] | None = None
