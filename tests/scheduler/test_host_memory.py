@@ -58,8 +58,30 @@ def test_v1_and_its_number_for_no_limit(tmp_path: Path) -> None:
     assert (found.limit, found.room) == (None, None)
 
 
-def test_a_kernel_that_does_not_tell_its_memory_gives_no_figure(tmp_path: Path) -> None:
-    write_v2(tmp_path / "a", limit=GIB, current=0, kernel=None)
+@pytest.mark.parametrize(
+    ("current", "stat", "kernel", "is_estimated"),
+    [
+        (3000, {"anon": 300, "file": 200, "kernel": 2400, "sock": 7, "inactive_file": 150}, 2400, False),
+        (3000, {"anon": 300, "file": 200, "sock": 7, "slab": 90, "inactive_file": 150}, 2493, True),
+        (400, {"anon": 300, "file": 200, "sock": 7, "slab": 90, "inactive_file": 150}, 0, True),
+        (3000, {"anon": 300, "file": 200, "inactive_file": 150}, 0, True),
+        (3000, {"inactive_file": 150}, 0, True),
+    ],
+    ids=["5.18", "5.15", "figures of different moments", "without sockets", "without anything"],
+)
+def test_kernel_memory_is_what_no_other_figure_has_if_it_is_not_shown(
+    tmp_path: Path, current: int, stat: dict[str, int], kernel: int, is_estimated: bool
+) -> None:
+    write_v2(tmp_path / "a", limit=4000 * MIB, current=current * MIB)
+    (tmp_path / "a/memory.stat").write_text("".join(f"{name} {value * MIB}\n" for name, value in stat.items()))
+    (found,) = levels(tmp_path, "0::/a\n", nowhere)
+    assert (found.kernel, found.is_estimated) == (kernel * MIB, is_estimated)
+    assert found.room == (4000 - (current - 150) + kernel) * MIB - MARGIN
+
+
+def test_a_cgroup_without_the_figure_of_its_cache_gives_none(tmp_path: Path) -> None:
+    write_v2(tmp_path / "a", limit=GIB, current=0)
+    (tmp_path / "a/memory.stat").write_text("kernel 0\n")
     assert levels(tmp_path, "0::/a\n", nowhere) == []
 
 

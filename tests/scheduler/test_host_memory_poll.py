@@ -14,6 +14,7 @@ from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.story import summary_of
 from nvshare.scheduler.sources.cgroup_memory import MARGIN
 from nvshare.scheduler.sources.host_memory import SLICE, HostMemoryPoll
@@ -92,6 +93,21 @@ def test_a_pod_whose_memory_limit_is_too_small_is_not_evicted(tmp_path: Path) ->
     write_v2(tmp_path / "cgroup" / "1", limit=13 * GIB, current=GIB // 2)
     bench.poll.look()
     assert bench.states() == {"p1": "running", "p2": "waiting"}
+
+
+def test_on_a_kernel_that_does_not_show_kernel_memory_it_is_estimated_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(log, "info", said.append)
+    bench = Bench(tmp_path)
+    bench.join(1, limit=4 * GIB)
+    (tmp_path / "cgroup/1/memory.stat").write_text(f"anon {GIB // 4}\nfile 0\nsock 0\ninactive_file 0\n")
+    bench.engine.post(ev.LockRequested(1, "g", Memory(12 * GIB)))
+    bench.poll.look()
+    bench.poll.look()
+    assert bench.steps[-1].event == ev.HostMemoryMeasured((HostRoom(1, "g", 4 * GIB - GIB // 4 - MARGIN),))
+    assert [text.endswith("it is estimated") for text in said] == [True]
 
 
 def test_who_never_ran_or_has_ended_is_not_measured(tmp_path: Path) -> None:

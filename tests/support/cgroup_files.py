@@ -8,12 +8,11 @@ from nvshare.core.model import MIB
 from nvshare.scheduler.sources.cgroup_memory import memory_cgroup
 
 
-def write_v2(directory: Path, *, limit: int | None, current: int, kernel: int | None = 0, cache: int = 0) -> None:
+def write_v2(directory: Path, *, limit: int | None, current: int, kernel: int = 0, cache: int = 0) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "memory.max").write_text(f"{'max' if limit is None else limit}\n")
     (directory / "memory.current").write_text(f"{current}\n")
-    kernel_line = "" if kernel is None else f"kernel {kernel}\n"
-    (directory / "memory.stat").write_text(f"anon 1\nfile {cache}\n{kernel_line}inactive_file {cache}\n")
+    (directory / "memory.stat").write_text(f"anon 1\nfile {cache}\nkernel {kernel}\ninactive_file {cache}\n")
 
 
 class HostLimit:

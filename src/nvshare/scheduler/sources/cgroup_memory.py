@@ -4,8 +4,11 @@
 
 The pages of evicted GPU memory are kernel memory of the cgroup of the process that owns them. So kernel memory is not
 subtracted: what is on the host already needs no more room, and the figure is the same before and after an eviction. The
-rest of it (stacks, slabs) is small; MARGIN covers that. A kernel that does not tell it (v2 before 5.18) gives no
-figure."""
+rest of it (stacks, slabs) is small; MARGIN covers that.
+
+cgroup v2 shows kernel memory since Linux 5.18. Before, it is what remains of the usage without the memory of programs,
+files and sockets. If these are not shown either, nothing is taken for kernel memory: then evicted memory seems to need
+its room twice, and clients wait longer than they must, but nobody is killed."""
 
 import contextlib
 import os
@@ -28,6 +31,8 @@ class Cgroup(Record, frozen=True):
     limit: int | None
     usage: int
     kernel: int
+    is_estimated: bool = False
+    """The kernel does not show `kernel`."""
 
     @property
     def room(self) -> int | None:
@@ -53,18 +58,24 @@ def read_cgroup(directory: Path, is_v2: bool) -> Cgroup | None:
         if is_v2:
             limit_text, usage = _text(directory / "memory.max"), int(_text(directory / "memory.current"))
             stat = _stat(_text(directory / "memory.stat"))
-            kernel, cache = stat["kernel"], stat["inactive_file"]
+            is_estimated, cache = "kernel" not in stat, stat["inactive_file"]
+            kernel = _kernel_memory(stat, usage) if is_estimated else stat["kernel"]
         else:
             limit_text, usage = (
                 _text(directory / "memory.limit_in_bytes"),
                 int(_text(directory / "memory.usage_in_bytes")),
             )
-            kernel = int(_text(directory / "memory.kmem.usage_in_bytes"))
+            is_estimated, kernel = False, int(_text(directory / "memory.kmem.usage_in_bytes"))
             cache = _stat(_text(directory / "memory.stat"))["total_inactive_file"]
         limit = None if limit_text == "max" or int(limit_text) >= _UNLIMITED_V1 else int(limit_text)
     except (OSError, ValueError, KeyError):
         return None
-    return Cgroup(str(directory), limit, max(0, usage - cache), kernel)
+    return Cgroup(str(directory), limit, max(0, usage - cache), kernel, is_estimated)
+
+
+def _kernel_memory(stat: dict[str, int], usage: int) -> int:
+    others = [stat.get(name) for name in ("anon", "file", "sock")]
+    return max(0, usage - sum(one or 0 for one in others)) if None not in others else 0
 
 
 def levels(

@@ -162,6 +162,7 @@ class HostMemoryPoll:
         self._limited: set[Key] = set()
         """Whose room did not suffice."""
         self._told: dict[int, str] = {}
+        self._told_estimate = False
         self._own_parts: dict[Path, list[str]] = {}
 
     def observe(self, step: Step) -> None:
@@ -223,6 +224,7 @@ class HostMemoryPoll:
             self._engine.post(HostMemoryMeasured(tuple(news)))
             took += self._charged(began, [(room.client, room.gpu) for room in news])
         self._tell(short)
+        self._tell_estimate(cgroups.values())
         self._took = took
 
     def _chains(self) -> Callable[[int], list[Cgroup]]:
@@ -261,6 +263,11 @@ class HostMemoryPoll:
             log.warning(f"Host memory too small for client {client:04x}: {told[client]}")
             self._report(client, told[client])
         self._told = told
+
+    def _tell_estimate(self, cgroups: Iterable[list[Cgroup]]) -> None:
+        if not self._told_estimate and any(one.is_estimated for found in cgroups for one in found):
+            self._told_estimate = True
+            log.info("This kernel does not show the kernel memory of cgroups (Linux 5.18 does): it is estimated")
 
     def _own(self, base: Path) -> list[str]:
         if base not in self._own_parts:
