@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from chaos.loads import FAST, Load, Result, judge
 from libnvshare.machine import Machine
@@ -16,7 +17,7 @@ from nvshare.simgpu.trace import Kind
 from support.waiting import wait_until
 
 SIZE = 2560 * MIB
-CARD = {"memory": "4Gi", "scale": 1, "evict_bandwidth": "300M"}
+CARD: dict[str, Any] = {"memory": "4Gi", "scale": 1, "evict_bandwidth": "300M"}
 ASKED = 2 * SIZE - 4096 * MIB
 """What must leave at least, so that the other one's memory fits. It takes more than three seconds."""
 UNDER_WAY = ASKED - 256 * MIB
