@@ -282,8 +282,7 @@ class Turns:
         self.ranking.shares.turn_began(now, seat)
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
-        held = now - seat.held_since
-        seat.last_ran = now
+        held, seat.last_ran = now - seat.held_since, now
         seat.turn_ended(held)
         self.ranking.shares.turn_ended(now, seat)
         self.mode.turn_ended(now, seat)
