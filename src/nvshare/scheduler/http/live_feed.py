@@ -55,7 +55,7 @@ class Feed:
         self._engine = engine
         self._journal = journal
         self._host = host
-        self._names = Names(journal.programs, engine.node.gpus)
+        self._names = Names(journal.programs, engine.node.gpus, engine.node.groups)
         self._started = engine.wall(engine.now())
 
     def document_pieces(self) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from nvshare.admin import client_name
 from nvshare.core.gpu import Gpu
+from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB
 from nvshare.core.snapshot import GpuSnapshot
 
@@ -23,6 +24,10 @@ class Ids:
     def gpu(self, uuid: str) -> str:
         return uuid
 
+    def group(self, key: str) -> str:
+        """A pod, container or run."""
+        return key
+
     def limit(self, limit: int) -> str:
         return f"{limit} bytes ({limit / GIB:.2f} GiB)"
 
@@ -32,11 +37,13 @@ class Ids:
 
 
 class Names(Ids):
-    """Clients by name and id, GPUs by index. `programs` are the names of clients, also of some that have left."""
+    """Clients by name and id, GPUs by index, groups by label. `programs` are the names of clients, also of some that
+    have left."""
 
-    def __init__(self, programs: Mapping[int, str], gpus: Mapping[str, Gpu]) -> None:
+    def __init__(self, programs: Mapping[int, str], gpus: Mapping[str, Gpu], groups: Mapping[str, Group]) -> None:
         self._programs = programs
         self._gpus = gpus
+        self._groups = groups
 
     def client(self, client: int) -> str:
         return called(client, self._programs.get(client, ""))
@@ -44,6 +51,10 @@ class Names(Ids):
     def gpu(self, uuid: str) -> str:
         gpu = self._gpus.get(uuid)
         return uuid[:SHORT_UUID] if gpu is None or gpu.index is None else f"GPU {gpu.index}"
+
+    def group(self, key: str) -> str:
+        group = self._groups.get(key)
+        return group.label if group is not None and group.label else key
 
     def limit(self, limit: int) -> str:
         return f"{limit / GIB:.2f} GiB" if limit else "none"

@@ -80,11 +80,12 @@ def _describe_order(event: ev.Event, names: Ids) -> list[str]:
         case ev.PolicySet():
             return [f"Policy set to {event.policy}"]
         case ev.WeightSet():
-            return [_ordered("Weight", event.group, event.weight)]
+            return [_ordered("Weight", names.group(event.group), event.weight)]
         case ev.PrioritySet():
-            return [_ordered("Priority", event.group, event.priority)]
+            return [_ordered("Priority", names.group(event.group), event.priority)]
         case ev.PauseSet():
-            what = f"The turns of {event.group}" if event.gpu is None else f"All turns on {names.gpu(event.gpu)}"
+            whose = f"on {names.gpu(event.gpu)}" if event.gpu else f"of {names.group(event.group or '')}"
+            what = f"{'All' if event.gpu else 'The'} turns {whose}"
             return [f"{what} were {'paused' if event.on else 'resumed'} by the operator"]
         case _:
             return []

@@ -52,7 +52,7 @@ class Control:
         self._host = host
         self._usage = usage or Usage()
         self._started = engine.wall(engine.now())
-        self._names = Names(journal.programs, engine.node.gpus)
+        self._names = Names(journal.programs, engine.node.gpus, engine.node.groups)
         self._operators = ConnectionLimit(MAX_OPERATORS)
         self._followers = ConnectionLimit(MAX_FOLLOWERS)
         self._answers: dict[type[admin.Request], Callable[..., admin.Answer]] = {

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from nvshare.core import events as ev
-from nvshare.core.actions import DropLock, NoteOrder
+from nvshare.core.actions import DropLock, KeepOnHost, NoteOrder
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
@@ -24,7 +24,8 @@ def effect_of(node: Node, step: Step, names: Ids) -> str:
         case ev.SchedulingSwitched():
             return f"Scheduling is off: {_clients(node)} may run at the same time."
         case ev.LimitSet():
-            return _limit(node, event, names)
+            moved = sum(action.keep for action in step.actions if isinstance(action, KeepOnHost))
+            return _limit(node, event, names, moved)
         case ev.YieldAsked():
             told = [names.client(action.client) for action in step.actions if isinstance(action, DropLock)]
             return f"{', '.join(told)} must give the lock back." if told else "Nobody waits for a lock that is held."
@@ -60,7 +61,7 @@ def _clients(node: Node) -> str:
     return f"{len(node.clients)} client{'' if len(node.clients) == 1 else 's'}"
 
 
-def _limit(node: Node, event: ev.LimitSet, names: Ids) -> str:
+def _limit(node: Node, event: ev.LimitSet, names: Ids, moved: int) -> str:
     group = node.groups.get(event.group)
     if group is None:  # nobody has it any more
         return "The limit is removed."
@@ -71,7 +72,7 @@ def _limit(node: Node, event: ev.LimitSet, names: Ids) -> str:
     if not event.limit:
         return f"{group.label}: no limit."
     lower = _claims(group, event.limit, names)
-    return f"{group.label}: limit {_gib(event.limit)} on each GPU{lower}; {_use(node, group, names)}."
+    return f"{group.label}: limit {_gib(event.limit)} on each GPU{lower}; {_use(node, group, names, moved)}."
 
 
 def _claims(group: Group, limit: int, names: Ids) -> str:
@@ -81,7 +82,7 @@ def _claims(group: Group, limit: int, names: Ids) -> str:
     return f", but {told}, because its ResourceClaims allow no more there" if told else ""
 
 
-def _use(node: Node, group: Group, names: Ids) -> str:
+def _use(node: Node, group: Group, names: Ids, moved: int) -> str:
     used: Counter[str] = Counter()
     for client in node.clients.values():
         if client.group is group:
@@ -91,10 +92,8 @@ def _use(node: Node, group: Group, names: Ids) -> str:
     told = ", ".join(f"{_gib(count)} on {names.gpu(gpu)}" for gpu, count in used.items())
     if all(count <= group.limit_on(gpu) for gpu, count in used.items()):
         return f"it uses {told}"
-    return (
-        f"it uses {told}, which is more: what it has allocated stays, and new allocations are refused until it uses"
-        " less than the limit"
-    )
+    now = f"{_gib(moved)} of it moves to the host and is used from there" if moved else "what it has allocated stays"
+    return f"it uses {told}, which is more: {now}, and new allocations are refused until it uses less than the limit"
 
 
 def _gib(count: int) -> str:
