@@ -6,8 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from msgspec.structs import replace
+from rich.console import Console
 
-from nvshare.cli.demo import plan, report
+from nvshare.cli.demo import demonstration, plan, report
 from nvshare.cli.demo.drawing import svg, write_png
 from nvshare.cli.demo.picture import Panel, PictureLane, Stretch, draw
 from nvshare.cli.demo.testbed import JobResult, PhaseResult
@@ -70,8 +71,8 @@ def test_a_program_that_fails_under_nvshare_is_named_with_its_reason() -> None:
     jobs = (replace(first, done=0.5, error="CUDA_ERROR_UNKNOWN"), replace(second, done=0.25))
     made["steady-shared"] = replace(broken, jobs=jobs)
     assert report.verdicts(PLAN, made, {}) == [
-        report.Verdict("train A, at once, nvshare, in bulk: CUDA_ERROR_UNKNOWN", "FAIL"),
-        report.Verdict("train B, at once, nvshare, in bulk: ended after 25% of its work", "FAIL"),
+        report.Verdict("train A, at the same time, with nvshare: CUDA_ERROR_UNKNOWN", "FAIL"),
+        report.Verdict("train B, at the same time, with nvshare: ended after 25% of its work", "FAIL"),
     ]
 
 
@@ -79,9 +80,33 @@ def test_the_table_tells_times_of_the_card_and_what_went_wrong() -> None:
     lines = {line.title + line.group: line for line in report.lines(PLAN, results())}
     big = "2 x 9 GiB on 16 GiB, GPU always busy"
     assert lines["one after another" + big].seconds == 10.0 / PLAN.scale
-    assert lines["at once, plain CUDA" + big].outcome == "train A: CUDA_ERROR_OUT_OF_MEMORY"
-    assert "1.00% done" in lines["at once, unified memory" + big].outcome
-    assert round(lines["at once, nvshare, in bulk" + big].compared or 0, 2) == 0.95
+    assert lines["at the same time, plain CUDA" + big].outcome == "train A: CUDA_ERROR_OUT_OF_MEMORY"
+    assert lines["at the same time, unified memory" + big].outcome.endswith(": 1.00 % done")
+    assert lines["at the same time, unified memory" + big].compared == "80.00 times as long"
+    assert lines["at the same time, with nvshare" + big].compared == "1.05 times as long"
+    half = "2 x 9 GiB on 16 GiB, GPU busy half of the time"
+    assert lines["at the same time, with nvshare" + half].compared == "1.45 times as fast"
+
+
+def test_the_table_fits_on_a_small_terminal_and_has_the_words_of_the_readme() -> None:
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(demonstration.table_of(report.lines(PLAN, results())))
+    shown = capture.get()
+    for line in report.lines(PLAN, results()):
+        for text in (line.title, line.compared, line.outcome):
+            assert text in shown  # Nothing is wrapped.
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    for word in ("one after another", "at the same time, with nvshare", "times as long", "times as fast"):
+        assert word in shown
+        assert word in readme
+
+
+def test_a_program_that_failed_says_why_beside_its_bar() -> None:
+    job = JobResult("train A", 1, 0, 1.0, 0.0, "CUDA_ERROR_OUT_OF_MEMORY")
+    assert report.progress_note(job) == "CUDA_ERROR_OUT_OF_MEMORY"
+    assert report.progress_note(replace(job, error="", done=0.0004)) == "0.04 % done, stopped"
+    assert report.progress_note(replace(job, error="", done=1.0)) == "done"
 
 
 def test_the_big_ones_do_not_fit_together_and_the_small_ones_do() -> None:

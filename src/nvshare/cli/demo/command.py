@@ -25,10 +25,13 @@ def demo(out: Path, real: bool, only: str | None) -> None:
 
     \b
     1. one after another
-    2. at once, plain CUDA        the second program gets no memory
-    3. at once, unified memory    both programs run, and thrash
-    4. at once, with nvshare      they take turns, and memory moves in bulk at a switch (once by page faults,
-                                  to compare, also with slow page faults); small programs run side by side
+    2. at the same time, plain CUDA      the second program gets no memory
+    3. at the same time, unified memory  both programs run, and thrash
+    4. at the same time, with nvshare    big programs take turns, and memory
+                                         moves in bulk at a switch (once by
+                                         page faults, to compare, also with
+                                         slow page faults); small programs
+                                         run side by side
     5. a limit is raised and lowered while its program runs
     """
     from nvshare import admin

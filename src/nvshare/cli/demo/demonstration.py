@@ -11,7 +11,7 @@ from nvshare.cli.demo.drawing import svg, write_png
 from nvshare.cli.demo.limit import LimitStep, limit_story
 from nvshare.cli.demo.picture import draw
 from nvshare.cli.demo.plan import CARD, Phase, Plan
-from nvshare.cli.demo.report import Line, Verdict, lines, panels, switches, verdicts
+from nvshare.cli.demo.report import Line, Verdict, lines, panels, progress_note, switches, verdicts
 from nvshare.cli.demo.testbed import PhaseResult, Testbed, run_phase
 from nvshare.cli.run.cleanup import temporary_directory
 from nvshare.core.model import GIB
@@ -45,7 +45,7 @@ class Demonstration:
             steps = await limit_story(testbed) if self._only in (None, "limit") else []
             if self._results:
                 self._console.print()
-                self._console.print(_table(lines(self._plan, self._results)))
+                self._console.print(table_of(lines(self._plan, self._results)))
                 self._draw()
             shown = verdicts(self._plan, self._results, switches(self._results))
         return self._print_verdicts(shown, steps)
@@ -60,11 +60,23 @@ class Demonstration:
         if not self._console.is_terminal:
             self._console.print(f"{many}, {phase.title} ...")
             return await run_phase(phase, testbed, lambda index, done: None)
-        columns = (TextColumn("{task.description}"), BarColumn(40), TextColumn("{task.percentage:>3.0f}%"))
-        with Progress(*columns, TimeElapsedColumn(), console=self._console) as progress:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=self._console) as progress:
             progress.console.print(Text(f"{many}, {phase.title}", style="bold"))
-            tasks = [progress.add_task(f"  {job.name}", total=1.0) for job in phase.jobs]
-            return await run_phase(phase, testbed, lambda index, done: progress.update(tasks[index], completed=done))
+            tasks = [progress.add_task(f"  {job.name}", total=1.0, note="") for job in phase.jobs]
+
+            def show(index: int, done: float) -> None:
+                progress.update(tasks[index], completed=done, note=f"{done:.0%}")
+
+            result = await run_phase(phase, testbed, show)
+            for task, job in zip(tasks, result.jobs, strict=True):
+                progress.update(task, note=progress_note(job))
+            return result
 
     def _draw(self) -> None:
         drawing = draw(TITLE, panels(self._plan, self._results))
@@ -85,29 +97,25 @@ class Demonstration:
         return all(verdict.result != "FAIL" for verdict in shown)
 
 
-def _table(rows: list[Line]) -> Table:
+def table_of(rows: list[Line]) -> Table:
+    """The times of all situations."""
     table = Table(title="Seconds of the card, measured in this run", title_justify="left", pad_edge=False)
-    table.add_column("situation")
+    table.add_column("programs")
     table.add_column("time", justify="right")
-    table.add_column("speed", justify="right")
-    table.add_column("result")
+    table.add_column("compared")
     group = ""
     for row in rows:
         if row.group != group:
             group = row.group
             table.add_section()
             table.add_row(Text(group, style="bold"))
-        table.add_row(f"  {row.title}", _seconds(row), _compared(row), row.outcome)
+        table.add_row(f"  {row.title}", _seconds(row), row.compared)
+        if row.outcome:
+            table.add_row(Text(f"    {row.outcome}", style="yellow"))
     return table
 
 
 def _seconds(row: Line) -> str:
     if row.seconds is None:
-        return "-"
-    return f"{row.seconds:.0f} s" if row.outcome == "done" else f"~{row.seconds:,.0f} s"
-
-
-def _compared(row: Line) -> str:
-    if row.compared is None:
-        return "-"
-    return f"{row.compared:.2f}x" if row.compared >= 0.1 else f"{row.compared:.3f}x"
+        return "failed"
+    return f"about {row.seconds:,.0f} s" if row.outcome else f"{row.seconds:.0f} s"

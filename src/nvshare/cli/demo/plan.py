@@ -131,19 +131,19 @@ def _phases(
 ) -> tuple[Phase, ...]:
     return (
         Phase("steady-serial", "one after another", steady, is_at_once=False),
-        Phase("steady-plain", "at once, plain CUDA", steady, stops_at_failure=True),
-        Phase("steady-unified", "at once, unified memory", steady, is_managed=True, stop_after_s=stop_after_s),
-        Phase("steady-faults", "at once, nvshare, by page faults", steady, is_shared=True, moves_in_bulk=False),
-        Phase("steady-shared", "at once, nvshare, in bulk", steady, is_shared=True),
+        Phase("steady-plain", "at the same time, plain CUDA", steady, stops_at_failure=True),
+        Phase("steady-unified", "at the same time, unified memory", steady, is_managed=True, stop_after_s=stop_after_s),
+        Phase("steady-faults", "with nvshare, by page faults alone", steady, is_shared=True, moves_in_bulk=False),
+        Phase("steady-shared", "at the same time, with nvshare", steady, is_shared=True),
         Phase("bursty-serial", "one after another", bursty, is_at_once=False),
-        Phase("bursty-shared", "at once, with nvshare", bursty, is_shared=True),
+        Phase("bursty-shared", "at the same time, with nvshare", bursty, is_shared=True),
         Phase("small-serial", "one after another", small, is_at_once=False),
-        Phase("small-shared", "at once, with nvshare", small, is_shared=True),
+        Phase("small-shared", "at the same time, with nvshare", small, is_shared=True),
     )
 
 
 def _slow_phases(jobs: tuple[Job, ...], stop_after_s: float) -> tuple[Phase, ...]:
-    in_bulk = Phase("slow-shared", "at once, nvshare, in bulk", jobs, is_shared=True, has_slow_faults=True)
-    title = "at once, nvshare, by page faults"
+    in_bulk = Phase("slow-shared", "at the same time, with nvshare", jobs, is_shared=True, has_slow_faults=True)
+    title = "with nvshare, by page faults alone"
     by_faults = structs.replace(in_bulk, key="slow-faults", title=title, moves_in_bulk=False, stop_after_s=stop_after_s)
     return by_faults, in_bulk

@@ -45,8 +45,9 @@ class Line(Record, frozen=True):
     seconds: float | None
     """None: it did not end, and the end cannot be estimated."""
     outcome: str
-    compared: float | None
-    """How many times as fast as one after another."""
+    """What went wrong; empty: all programs are done."""
+    compared: str
+    """With one after another."""
 
 
 def lines(plan: Plan, results: Mapping[str, PhaseResult]) -> list[Line]:
@@ -56,18 +57,28 @@ def lines(plan: Plan, results: Mapping[str, PhaseResult]) -> list[Line]:
         serial = results.get(f"{kind}-serial")
         failed = next((job for job in result.jobs if job.error), None)
         if failed is not None:
-            made.append(Line(_group(plan, result), result.phase.title, None, f"{failed.name}: {failed.error}", None))
+            made.append(Line(_group(plan, result), result.phase.title, None, f"{failed.name}: {failed.error}", ""))
             continue
         whole = result.projected_s
-        outcome = "done"
+        outcome = ""
         if not result.is_finished:
             came = sum(job.done for job in result.jobs) / len(result.jobs)
-            how = "" if result.phase.is_shared else "thrashes: "
-            outcome = f"{how}{came:.2%} done in {result.seconds / plan.scale:.0f} s, then stopped"
+            outcome = f"stopped after {result.seconds / plan.scale:.0f} s: {100 * came:.2f} % done"
         seconds = None if whole == float("inf") else whole / plan.scale
-        compared = serial.seconds / whole if serial else None
+        compared = _compared(serial.seconds, whole) if serial and seconds and serial is not result else ""
         made.append(Line(_group(plan, result), result.phase.title, seconds, outcome, compared))
     return made
+
+
+def _compared(serial_s: float, whole_s: float) -> str:
+    """A time against that of one after another, as the README says it."""
+    ratio = max(serial_s / whole_s, whole_s / serial_s)
+    return f"{ratio:{',.0f' if ratio >= 100 else '.2f'}} times as {'fast' if whole_s <= serial_s else 'long'}"
+
+
+def progress_note(job: JobResult) -> str:
+    """How far a program came in the end; a failed one says why."""
+    return job.error or ("done" if job.done >= 1 else f"{100 * job.done:.2f} % done, stopped")
 
 
 def switches(results: Mapping[str, PhaseResult]) -> dict[str, float]:
