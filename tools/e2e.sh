@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The cluster tests, from nothing: packages, Kubernetes, images, a one-node cluster, nvshare by its own manifests, the
-# stories of tests/e2e, and everything taken down again. Needs root and two cores. The stories take 13 minutes, and 27 with
-# a load average of 15. The first time, Kubernetes, containerd, etcd and helm are built into the cache (CLUSTER_CACHE);
-# Kubernetes takes 16 minutes of CPU time, or 1 minute if only the programs are gone and Go's own cache is there.
+# stories of tests/e2e, and everything taken down again. Needs root and two cores. The stories take up to 40 minutes, by
+# the load of the machine. The first time, Kubernetes, containerd, etcd and helm are built into the cache
+# (CLUSTER_CACHE); Kubernetes takes 16 minutes of CPU time, or 1 minute if only the programs are gone and Go's own cache
+# is there.
 #
 #   tools/e2e.sh [pytest arguments]       PYTHON names an interpreter with the development packages (.venv's)
 #   KUBERNETES=1.34 tools/e2e.sh          another release than the default; tools/cluster/settings.sh has the list

@@ -76,6 +76,16 @@ def driver_settings(**environment: str) -> Iterator[None]:
         kubectl("rollout", "status", *daemonset, "--timeout=120s")
 
 
+def is_refused(component: str, by: str) -> bool:
+    """Whether one of our DaemonSets has said that the other offers the GPUs, and what to do about it."""
+    selector = ("-n", SYSTEM, "-l", f"app.kubernetes.io/component={component}")
+    said = "".join(kubectl("logs", *selector, *flags, check=False) for flags in ((), ("--previous",)))
+    remedy = (
+        "exclude the node from one of the two DaemonSets (nodeSelector), or give each program its own GPUs (--gpus)"
+    )
+    return f"is offered by {by} on this node; {remedy}" in said
+
+
 def as_driver(*args: str, item: dict[str, Any] | None = None) -> str:
     """kubectl with the driver's own token; what it says about its failure."""
     bound = ("--bound-object-kind=Pod", f"--bound-object-name={system_pod('dra-driver')}")

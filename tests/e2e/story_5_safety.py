@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+from e2e.dra import MANIFESTS, devices, is_refused, needs_shared_claims
 from e2e.kit import (
     GIB,
     IMAGE,
     LIMIT,
     SYSTEM,
+    allocatable,
     clients,
     events_on,
     execute,
@@ -101,6 +103,19 @@ def test_our_pods_have_no_capabilities_and_nothing_writable_but_their_directorie
             assert context["readOnlyRootFilesystem"]
             assert not context["allowPrivilegeEscalation"]
             assert not context.get("privileged")
+
+
+@needs_shared_claims
+def test_the_dra_driver_does_not_offer_what_the_device_plugin_offers() -> None:
+    kubectl("apply", "-f", str(MANIFESTS / "dra"))
+    try:
+        wait_until(lambda: is_refused("dra-driver", "nvshare-device-plugin"), "the driver names the remedy", 60)
+        assert devices() == []
+        assert allocatable() == 20
+    finally:
+        kubectl("delete", "-f", str(MANIFESTS / "dra"), "--wait=true")
+        driver_pods = ("get", "pods", "-n", SYSTEM, "-l", "app.kubernetes.io/component=dra-driver", "-o", "name")
+        wait_until(lambda: not kubectl(*driver_pods), "the driver has ended", 60)
 
 
 def test_a_process_that_drops_the_library_is_seen_and_told() -> None:

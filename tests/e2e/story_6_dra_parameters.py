@@ -104,12 +104,19 @@ def test_weights_are_shares_of_gpu_time_and_the_annotation_overrides() -> None:
         background("pod-heavy", "workload", "run", "1000", "0", "11Gi"),
     ):
         wait_until(lambda: has_clients(2), "both are there")
-        wait_until(lambda: _client("default/pod-light")["turns"] >= 5, "the light one has had five turns", 120)
-        held = {client["label"]: client["held_seconds"] for client in clients()}
+        wait_until(lambda: _client("default/pod-heavy")["turns"] >= 1, "both compete: until then one was alone", 60)
+        began = _held()
+        turns = _client("default/pod-light")["turns"]
+        wait_until(lambda: _client("default/pod-light")["turns"] >= turns + 5, "the light one has had five turns", 120)
+        held = {label: seconds - began[label] for label, seconds in _held().items()}
         assert held["default/pod-heavy"] > 2 * held["default/pod-light"], held
         annotate("pod-light", "500", "nvshare.com/gpu-weight")
         wait_until(lambda: _client("default/pod-light")["weight"] == 500, "the annotation's weight counts")
         assert _client("default/pod-heavy")["weight"] == 300
+
+
+def _held() -> dict[str, float]:
+    return {client["label"]: client["held_seconds"] for client in clients()}
 
 
 @pytest.mark.parametrize(
