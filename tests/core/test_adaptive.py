@@ -229,10 +229,10 @@ def test_the_quantum_follows_the_queue() -> None:
         story.join(client)
     lock = story.ask(0, 1)
     gpu = story.node.gpus["g"].turns
-    assert gpu.quantum_ns == 10 * SECOND  # nobody waits: the least
+    assert gpu.timer.quantum_ns == 10 * SECOND  # nobody waits: the least
     story.ask(1, 2)
     assert gpu.queue.newcomers == 1
-    assert gpu.quantum_ns == 48 * SECOND  # forty times 1.2 s for a newcomer
+    assert gpu.timer.quantum_ns == 48 * SECOND  # forty times 1.2 s for a newcomer
     story.ask(2, 3)
     assert gpu.queue.newcomers == 2
     assert drops(story.tell(49, ev.AlarmRang())) == [1]
@@ -270,4 +270,4 @@ def test_the_mode_may_change_while_programs_run() -> None:
     story.tell(6, ev.LockReleased(1, "g", lock, again=True))
     story.tell(7, ev.ModeSet("auto"))
     assert turns.mode.rule.mode == "auto"
-    assert turns.quantum_ns == 40 * SECOND
+    assert turns.timer.quantum_ns == 40 * SECOND

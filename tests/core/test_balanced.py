@@ -151,6 +151,6 @@ def test_a_node_in_this_mode_hands_over_to_a_client_that_visits() -> None:
     node.handle(0, ev.LockRequested(1, "g", Memory(swappable=8 * GIB)))
     node.handle(SECOND, ev.LockRequested(2, "g", Memory(swappable=4 * GIB)))
     turns = node.gpus["g"].turns
-    assert turns.quantum_ns == pytest.approx(25 * 2 * 0.2 * SECOND)  # 2 GiB go for the newcomer
-    out = node.handle(turns.quantum_ns, ev.AlarmRang())
+    assert turns.timer.quantum_ns == pytest.approx(25 * 2 * 0.2 * SECOND)  # 2 GiB go for the newcomer
+    out = node.handle(turns.timer.quantum_ns, ev.AlarmRang())
     assert [action.client for action in out if isinstance(action, DropLock)] == [1]

@@ -26,22 +26,21 @@ class Admission:
 
     def admit(self, now: int) -> list[Seat]:
         """Let in all who may come in; they are returned in that order."""
-        turns, order = self._turns, self._turns.queue.order
+        turns, memory, queue, waits = self._turns, self._memory, self._turns.queue, self._turns.waits
         admitted: list[Seat] = []
         starts_timer = False
-        while order and not turns.waits.is_held:
+        while queue.order and not waits.is_held:
             is_empty = not turns.staying and not turns.dropping
-            if not is_empty and not self._memory.fits(turns.queue.least_need):
+            if not is_empty and not memory.fits(queue.least_need):
                 break  # Nobody fits.
-            first = turns.queue.first()
-            seat: Seat | None = first
+            seat = first = queue.first()
             if (
                 first is not None
                 and (first.gang is None or first.gang.may_enter)
-                and (is_empty or self._memory.fits(first.need))
+                and (is_empty or memory.fits(first.need))
             ):
-                starts_timer = starts_timer or turns.waits.is_switching
-                turns.waits.end_switch()
+                starts_timer = starts_timer or waits.is_switching
+                waits.is_switching = False
             elif first is not None and first.is_entering:
                 break  # Room is being made for it, here or at another GPU.
             else:
@@ -52,7 +51,7 @@ class Admission:
             turns.admit(now, seat)
             admitted.append(seat)
         if starts_timer:
-            turns.start_timer(now)
+            turns.timer.start(now)
         return admitted
 
     def _first_past_gangs(self) -> Seat | None:
@@ -73,7 +72,7 @@ class Admission:
         return next((seat for seat in turns.queue if not self._may_be_passed(now, seat)), None)
 
     def _may_be_passed(self, now: int, seat: Seat) -> bool:
-        is_overdue = seat.passes and now - seat.first_passed >= self._turns.quantum_ns
+        is_overdue = seat.passes and now - seat.first_passed >= self._turns.timer.quantum_ns
         return seat.passes < self._most_passes and not is_overdue
 
     def _passer(self, now: int) -> Seat | None:

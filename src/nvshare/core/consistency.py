@@ -21,7 +21,7 @@ def check(turns: Turns, unheard: set[int]) -> None:
     assert by_state["blocked"] == turns.blocked
     assert by_state["silent"].keys() <= unheard
     assert turns.idle == {key: seat for key, seat in turns.staying.items() if seat.idle_since is not None}
-    assert (turns.timer_ends is not None) == (not turns.is_empty)
+    assert (turns.timer.ends is not None) == (not turns.is_empty)
     assert not turns.waits.begun
     assert not turns.waits.late_claims
     assert turns.waits.unreported.keys() <= by_state["waiting"].keys() | turns.blocked.keys()

@@ -23,7 +23,7 @@ MOST = 16
 def expected_starts(turns: Turns, memory: MemoryPlanner, now: int) -> dict[int, int]:
     """How long from now each of the first clients in the queue will wait at most, probably; empty while nothing is
     timed."""
-    return {} if turns.timer_ends is None else _Forecast(turns, memory, now, turns.timer_ends).starts()
+    return {} if turns.timer.ends is None else _Forecast(turns, memory, now, turns.timer.ends).starts()
 
 
 class _Forecast:

@@ -30,6 +30,9 @@ LEAST_TURN_NS = 2 * SECOND
 class Shares:
     """What core.turns tells and asks. The answers here are those of policies that do not look at what clients had."""
 
+    are_kept = False
+    """Whether turns are counted; otherwise nothing follows from being told, and turns are not bounded."""
+
     def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
         """Called before the client is ranked."""
 
@@ -61,6 +64,8 @@ class Shares:
 
 class FairShares(Shares):
     """The tags of one GPU's clients. The sums are kept, so no question looks at every client."""
+
+    are_kept = True
 
     def __init__(self) -> None:
         self._members: dict[int, tuple[int, int]] = {}

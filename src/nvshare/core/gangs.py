@@ -285,9 +285,9 @@ class Gangs:
         for gang in self.all.values():
             if gang.may_enter:
                 began = [self._gpus[uuid].turns for uuid, seat in gang.seats.items() if seat.lock]
-                began = [turns for turns in began if turns.timer_started == now]
+                began = [turns for turns in began if turns.timer.started == now]
                 for turns in began:
-                    turns.set_least_quantum(max(turns.quantum_ns for turns in began))
+                    turns.timer.set_least(max(turns.timer.quantum_ns for turns in began))
 
     def open(self) -> None:
         """Which gangs come in: those that are first and find room at all GPUs."""

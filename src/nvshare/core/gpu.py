@@ -58,7 +58,7 @@ class Gpu:
         """In this step somebody was taken out of the queue or put back who neither came in nor left."""
         self._is_measured = False
         """Memory was measured in this step: everybody is told what it may use."""
-        self.deadline: int | None = None
+        self.deadline = NEVER
         """When something will follow from the passing of time alone."""
         self._idle_due = NEVER
         self._preemption = Preemption(self.turns, self.memory)
@@ -156,17 +156,21 @@ class Gpu:
             self._preemption.revoke(now, out)
         if len(turns.staying) > 1:
             self._preemption.shed(now, out)
-        self._thrashing.decide(now, out)
-        if self._host_memory.decide(now, out):
+        if self._thrashing.is_active:
+            self._thrashing.decide(now, out)
+        if (self.memory.pinned or turns.blocked or turns.paused) and self._host_memory.decide(now, out):
             self.is_reordered = True
         if not turns.queue.order:
+            return
+        if not turns.staying and not turns.dropping:
+            turns.waits.is_switching = False  # Nobody has to go.
             return
         self._adjust_timer()
         first = turns.queue.first()
         if first is None or (first.gang is not None and not first.is_entering):
-            turns.waits.end_switch()
+            turns.waits.is_switching = False
             return
-        if turns.waits.is_switching or (turns.timer_ends is not None and now >= turns.timer_ends):
+        if turns.waits.is_switching or (turns.timer.ends is not None and now >= turns.timer.ends):
             self._preemption.switch(now, first, out)
         elif self._preemption.is_outranked(now, first):
             self._preemption.switch(now, first, out, "priority")
@@ -184,30 +188,33 @@ class Gpu:
         admitted: list[Seat] = []
         due = NEVER
         if not is_settling:
-            due = min(self._idle_due, self._thrashing.deadline)
+            due = self._idle_due
             if turns.queue.order:
                 admitted = self._admission.admit(now)
                 if admitted and turns.idle and (first := self._lone_first()) is not None:
-                    due = min(self._preemption.idle_deadline(now, first), self._thrashing.deadline)
+                    due = self._preemption.idle_deadline(now, first)
             due = self._next_turn_change(due)
             assert len(turns.staying) <= 1 or self.memory.would_fit(0), f"{self.uuid} holds more than the safe limit"
         report_due = self.notices.tell(now, admitted, out)
         if report_due < due:
             due = report_due
-        self.deadline = due if due != NEVER else None
+        self.deadline = due
         return admitted
 
     def _next_turn_change(self, due: int) -> int:
-        """The earliest of `due`, the end of a grace time and, if somebody waits for it, the end of the quantum."""
-        turns = self.turns
+        """The earliest of `due`, the end of somebody's distrust, the end of a grace time and, if somebody waits for it,
+        the end of the quantum."""
+        turns, waits = self.turns, self.turns.waits
+        if self._thrashing.is_active and self._thrashing.deadline < due:
+            due = self._thrashing.deadline
         for first in turns.dropping.values():
             if first.drop_deadline < due:
                 due = first.drop_deadline
             break
-        is_switch_due = not turns.waits.is_switching and not turns.waits.is_held and self._lone_first() is not None
-        if turns.timer_ends is not None and turns.timer_ends < due and is_switch_due:
-            due = turns.timer_ends
-        return due
+        ends = turns.timer.ends
+        if ends is None or ends >= due or waits.is_switching or waits.is_held or self._lone_first() is None:
+            return due
+        return ends
 
     def _lone_first(self) -> Seat | None:
         """The first in the queue, if it comes in alone: for a gang core.gangs knows the time."""
@@ -216,11 +223,11 @@ class Gpu:
 
     def _adjust_timer(self) -> None:
         turns = self.turns
-        if turns.timer_ends is not None:
+        if turns.timer.ends is not None:
             if turns.mode.quantum_follows_queue:
-                turns.set_timer()
+                turns.timer.set()
             else:
-                turns.cap_timer()
+                turns.timer.cap()
 
     # For gangs (core.gangs): `seat` is a member that waits and is first here.
 
@@ -235,9 +242,9 @@ class Gpu:
         """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
         turns = self.turns
         self._adjust_timer()
-        if turns.timer_ends is None or turns.waits.is_switching or self.memory.would_fit(seat.need):
+        if turns.timer.ends is None or turns.waits.is_switching or self.memory.would_fit(seat.need):
             return now
-        return turns.timer_ends
+        return turns.timer.ends
 
     def available_time(self, now: int, seat: Seat) -> int:
         """As `switch_time`, but earlier if idle holders make room for it."""
@@ -248,4 +255,4 @@ class Gpu:
         """Preempt idle holders if they are enough, otherwise begin a switch."""
         if not self.has_room(seat):
             self._preemption.preempt_idle(now, seat, out)
-            self.turns.waits.begin_switch()
+            self.turns.waits.is_switching = True

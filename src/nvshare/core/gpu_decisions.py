@@ -22,10 +22,10 @@ class GpuDecisions:
         self._gpus = gpus
         self._clients = clients
         self._is_paranoid = is_paranoid
-        self._touched: dict[str, Gpu] = {}
+        self.touched: dict[str, Gpu] = {}
 
     def touch(self, gpu: Gpu) -> None:
-        self._touched[gpu.uuid] = gpu
+        self.touched[gpu.uuid] = gpu
 
     def note_request(self, client: Client) -> None:
         if len(client.seats) > 1 or client.uses_collectives:
@@ -36,63 +36,64 @@ class GpuDecisions:
         self.note_request(self._clients[client])
 
     def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
-        """Do what follows; the GPUs on which was decided."""
+        """Do what follows; those of the GPUs on which was decided that have no clients."""
         if self._asking is not None and self._asking.uses_collectives:
             self.gangs.look_at(now, self._asking)  # Before anybody comes in: its job has all locks or none.
-        decided = self._decide(now, out, is_settling=is_settling)
+        empty = self._decide(now, out, is_settling=is_settling)
         if self._asking is not None:
             if self.gangs.look_at(now, self._asking):
-                decided += self._decide(now, out, is_settling=is_settling)
+                empty += self._decide(now, out, is_settling=is_settling)
             self._asking = None
-        return decided
+        return empty
 
     def _decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
         if self.gangs.all and not is_settling:
             return self._decide_with_gangs(now, out)
-        decided: list[Gpu] = []
-        while self._touched:
-            touched, self._touched = self._touched, {}
+        empty: list[Gpu] = []
+        while self.touched:
+            touched, self.touched = self.touched, {}
             for gpu in touched.values():
                 for seat in gpu.decide(now, out, is_settling=is_settling):
-                    if len(seat.siblings) > 1 or seat.enters_with_gang:
+                    if len(seat.siblings) > 1 or seat.gang is not None:
                         self._note_admitted(now, seat)
                 if self._is_paranoid:
                     gpu.check()
-                decided.append(gpu)
-        return decided
+                if not gpu.turns.seats:
+                    empty.append(gpu)
+        return empty
 
     def _decide_with_gangs(self, now: int, out: list[Action]) -> list[Gpu]:
         self.gangs.decide(now, out)
-        decided: list[Gpu] = []
-        while self._touched:
+        empty: list[Gpu] = []
+        while self.touched:
             touched = self._make_room(now, out)
-            self._touched.clear()
+            self.touched.clear()
             is_changed = any(gpu.is_reordered for gpu in touched)
             for gpu in touched:
                 for seat in gpu.let_in(now, out, is_settling=False):
-                    if len(seat.siblings) > 1 or seat.enters_with_gang:
+                    if len(seat.siblings) > 1 or seat.gang is not None:
                         self._note_admitted(now, seat)
                     is_changed = True
                 if self._is_paranoid:
                     gpu.check()
-            decided += touched
+            empty += [gpu for gpu in touched if not gpu.turns.seats]
             if is_changed:  # Who came in may have been before a gang.
                 self.gangs.even_out_quanta(now)
                 self.gangs.decide(now, out)
-        return decided
+        return empty
 
     def _make_room(self, now: int, out: list[Action]) -> list[Gpu]:
         touched: dict[str, Gpu] = {}
-        while self._touched:
-            gpus = dict(sorted(self._touched.items()))
-            self._touched.clear()
+        while self.touched:
+            gpus = dict(sorted(self.touched.items()))
+            self.touched.clear()
             for gpu in gpus.values():
                 gpu.make_room(now, out)
             self.gangs.drop_together(now, out)
             touched |= gpus
             self.gangs.leave_jobs(now, out)  # A lock may have been revoked.
         self.gangs.open()
-        return [gpu for _, gpu in sorted((touched | self._touched).items())]
+        return [gpu for _, gpu in sorted((touched | self.touched).items())]
 
     def _note_admitted(self, now: int, seat: Seat) -> None:
         """A client of several GPUs no longer waits at one of them."""

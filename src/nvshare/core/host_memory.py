@@ -47,10 +47,9 @@ class HostMemory:
         self._memory = memory
 
     def decide(self, now: int, out: list[Action]) -> bool:
-        """Whether anybody was taken out of the queue or put back."""
-        turns, memory = self._turns, self._memory
-        if not memory.pinned and not turns.blocked and not turns.paused:
-            return False
+        """Whether anybody was taken out of the queue or put back. Call it while memory is pinned, or somebody is
+        blocked or paused; otherwise nothing is to be decided."""
+        turns = self._turns
         for seat in [seat for seat in turns.staying.values() if seat.client in turns.paused]:
             turns.preempt(now, seat, "operator", out)
         turns.moves.ask_less(turns.dropping.values(), out)

@@ -93,7 +93,9 @@ class Node:
 
     def handle(self, now: int, event: ev.Event) -> list[Action]:
         """What to do about an event. If `now` is earlier than in the last call, the time of that call counts."""
-        now = self._now = max(self._now, now)
+        if now < self._now:
+            now = self._now
+        self._now = now
         out: list[Action] = []
         if self._settles_at is not None and now >= self._settles_at:
             self._end_settling()
@@ -102,24 +104,30 @@ class Node:
             self._hear(now, event)
         if self._registering is not None:
             self._answer_registration(now, self._registering, out)
-        self._live_shrink.decide(out, is_settling=self.is_settling)
-        self._decide_on_gpus(now, out)
-        if self._limits.touched:
-            self._limits.decide(now, out, is_settling=self.is_settling)
+        is_settling = self._settles_at is not None
+        limits = self._limits
+        if limits.touched or limits.over:
+            self._live_shrink.decide(out, is_settling=is_settling)
+        for gpu in self._decisions.decide(now, out, is_settling=is_settling):
+            self._forget_unless_known(gpu)
+        if limits.touched:
+            limits.decide(now, out, is_settling=is_settling)
         return out
 
     def next_deadline(self) -> int | None:
         """When something will follow from the passing of time alone; None: never."""
         if self._live_shrink.has_more:
             return self._now
-        deadline = self._settles_at
-        if self.gangs.deadline != NEVER and (deadline is None or self.gangs.deadline < deadline):
-            deadline = self.gangs.deadline
+        deadline = self.gangs.deadline
         for gpu in self.gpus.values():
-            if gpu.deadline is not None and (deadline is None or gpu.deadline < deadline):
+            if gpu.deadline < deadline:
                 deadline = gpu.deadline
         alarm = self._limits.alarms.next
-        return alarm if deadline is None or (alarm is not None and alarm < deadline) else deadline
+        if alarm is not None and alarm < deadline:
+            deadline = alarm
+        if self._settles_at is not None and self._settles_at < deadline:
+            return self._settles_at
+        return deadline if deadline != NEVER else None
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -142,10 +150,10 @@ class Node:
         out[:0] = [*limits, AdmitClient(client.id, self.is_scheduling)]
         self._registering = None
 
-    def _decide_on_gpus(self, now: int, out: list[Action]) -> None:
-        for gpu in self._decisions.decide(now, out, is_settling=self.is_settling):
-            if not gpu.turns.seats and not gpu.memory.is_known and not self.orders.concern(gpu):
-                self.gpus.pop(gpu.uuid, None)
+    def _forget_unless_known(self, gpu: Gpu) -> None:
+        """It has no clients any more."""
+        if not gpu.memory.is_known and not self.orders.concern(gpu):
+            self.gpus.pop(gpu.uuid, None)
 
     def _end_settling(self) -> None:
         self._settles_at = None
@@ -163,7 +171,7 @@ class Node:
 
     def _at(self, client: int, uuid: str) -> tuple[Gpu, Seat]:
         """A client's seat, to be changed: the step ends with a decision on the GPU."""
-        self._touch(gpu := self.gpus[uuid])
+        gpu = self._decisions.touched[uuid] = self.gpus[uuid]
         return gpu, self.clients[client].seats[uuid]
 
     # Clients come and go.
@@ -288,6 +296,6 @@ class Node:
 
     def _note_alarm(self, now: int, event: ev.AlarmRang, out: list[Action]) -> None:
         for gpu in self.gpus.values():
-            if gpu.deadline is not None and gpu.deadline <= now:
+            if gpu.deadline <= now:
                 self._touch(gpu)
         self._limits.alarm_rang(now)

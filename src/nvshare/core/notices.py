@@ -41,30 +41,39 @@ class Notices:
     def tell(self, now: int, admitted: list[Seat], out: list[Action]) -> int:
         """Tell all there is to tell; when the next wait will have been long, or NEVER."""
         turns = self._turns
-        contended = bool(turns.queue.order) or (turns.mode.needs_early_reports and not self._memory.all_fit())
+        waits, order = turns.waits, turns.queue.order
+        contended = bool(order) or (turns.mode.needs_early_reports and not self._memory.all_fit())
         turns.moves.look()
         for seat in admitted:
             if seat.told_wait:
                 out.append(AnnounceRoom(seat.client, turns.uuid))
             out.append(GiveLock(seat.client, turns.uuid, seat.lock, contended, now - seat.waited_since))
-            turns.moves.ask_admitted(seat, out)
+            if seat.moves_memory:
+                turns.moves.ask_admitted(seat, out)
         if contended != turns.is_contended:
             turns.set_contended(contended)
             for seat in turns.staying.values():
                 if seat not in admitted:
                     out.append(TellContended(seat.client, turns.uuid, contended))
-        for seat, lock in turns.waits.take_late_claims():
-            turns.refuse_claim(seat, lock, out)
-        for seat in turns.waits.take_begun():
-            self._tell_wait(seat, out)
-        if turns.queue.order:
+        if waits.late_claims:
+            for seat, lock in waits.take_late_claims():
+                turns.refuse_claim(seat, lock, out)
+        if waits.begun:
+            for seat in waits.take_begun():
+                self._tell_wait(seat, out)
+        if order and order[0][2].gang is not None:
             self._tell_entering(out)
-        if long := turns.waits.take_long(now, self._long_wait_ns):
-            starts = expected_starts(turns, self._memory, now)
-            for seat in long:
-                self._tell_start(seat, starts.get(seat.client), out)
-                self._report_long_wait(now, seat, out)
-        return turns.waits.next_long(self._long_wait_ns)
+        due = waits.next_long(self._long_wait_ns)
+        return due if due > now else self._tell_long_waits(now, out)
+
+    def _tell_long_waits(self, now: int, out: list[Action]) -> int:
+        """When the next wait will have been long."""
+        waits = self._turns.waits
+        starts = expected_starts(self._turns, self._memory, now)
+        for seat in waits.take_long(now, self._long_wait_ns):
+            self._tell_start(seat, starts.get(seat.client), out)
+            self._report_long_wait(now, seat, out)
+        return waits.next_long(self._long_wait_ns)
 
     def _tell_wait(self, seat: Seat, out: list[Action]) -> None:
         seat.told_wait = True

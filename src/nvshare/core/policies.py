@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from nvshare.core.fair_shares import MAX_LEAD_NS, FairShares, Shares
 from nvshare.core.model import SECOND
+from nvshare.core.modes.mode import Mode
 from nvshare.core.seat import Seat
 from nvshare.record import Record
 
@@ -81,9 +82,15 @@ class Ranking:
         """By how much the policy moves the arrival of a client that waits."""
         return self._policy.rank(0, seat)
 
-    def rank(self, now: int, seat: Seat, lag_ns: int, *, from_rest: bool) -> int:
+    def rank(self, now: int, seat: Seat, mode: Mode, *, from_rest: bool) -> int:
         """Of a client that starts to wait. One that was outranked in its turn has at least the rank that it had."""
-        self.shares.wait_began(now, seat, from_rest=from_rest)
-        rank = self._policy.rank(now, seat) + (lag_ns if self._policy.adds_lag else 0)
-        kept, seat.outranked_rank = seat.outranked_rank, None
-        return rank if kept is None or from_rest else min(rank, kept)
+        policy, kept = self._policy, seat.outranked_rank
+        if self.shares.are_kept:
+            self.shares.wait_began(now, seat, from_rest=from_rest)
+        rank = policy.rank(now, seat)
+        if mode.learns and policy.adds_lag:
+            rank += mode.lag_ns(seat)
+        if kept is None:
+            return rank
+        seat.outranked_rank = None
+        return rank if from_rest else min(rank, kept)

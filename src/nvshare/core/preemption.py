@@ -41,10 +41,10 @@ class Preemption:
     def switch(self, now: int, head: Seat, out: list[Action], cause: DropCause = "quantum") -> None:
         turns = self._turns
         if self._goes_on(now, head):
-            turns.start_timer(now)
+            turns.timer.start(now)
             return
         if not self._memory.fits(head.need):
-            turns.waits.begin_switch()
+            turns.waits.is_switching = True
         if turns.waits.is_switching:
             for seat in self._leaving(now, head):
                 turns.preempt(now, seat, cause, out)

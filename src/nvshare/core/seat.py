@@ -157,6 +157,13 @@ class Seat:
         """What counts of the memory that it keeps on the host."""
         return min(self.held, self.keep_asked)
 
+    def held_until(self, now: int) -> int:
+        """For how long the client has held locks in all, and in `waited_until` waited for them."""
+        return self.held_total + (now - self.held_since if self.lock else 0)
+
+    def waited_until(self, now: int) -> int:
+        return self.waited_total + (now - self.waited_since if self.state in ("waiting", "blocked") else 0)
+
     def pause_ended(self, pause_ns: int) -> None:
         self.pauses = (*self.pauses[1 - PAUSES_KEPT :], pause_ns)
 

@@ -193,7 +193,7 @@ def _used(node: Node) -> Counter[tuple[str, str]]:
 def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
     """One GPU at this moment."""
     memory, turns = gpu.memory, gpu.turns
-    is_timed = turns.timer_ends is not None
+    is_timed = turns.timer.ends is not None
     reserved_for = gpu.reserved_for(now)
     return GpuSnapshot(
         uuid=gpu.uuid,
@@ -207,8 +207,8 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
         running=len(turns.staying) + len(turns.dropping),
         waiting=len(turns.queue),
         mode=gpu.rule.mode,
-        quantum_ns=turns.quantum_ns if is_timed else turns.mode.quantum_ns((), None, 0),
-        quantum_left_ns=None if turns.timer_ends is None else max(0, turns.timer_ends - now),
+        quantum_ns=turns.timer.quantum_ns if is_timed else turns.mode.quantum_ns((), None, 0),
+        quantum_left_ns=None if turns.timer.ends is None else max(0, turns.timer.ends - now),
         is_switching=turns.waits.is_switching,
         index=gpu.index,
         name=gpu.name,
@@ -260,15 +260,13 @@ def _paused_by(gpu: Gpu, group: Group) -> Literal["annotation", "operator", "GPU
 def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None) -> SeatSnapshot:
     seat = client.seats[uuid]
     share = client.group.limits[uuid].shares[client.id]
-    held = now - seat.held_since if seat.lock else 0
-    waited = now - seat.waited_since if seat.is_waiting or seat.state == "blocked" else 0
     gpu = node.gpus[uuid]
     place = gpu.turns.queue.place(seat) if seat.is_waiting else 0
     return SeatSnapshot(
         gpu=uuid,
         state=_state(node, gpu, seat),
         is_running=bool(seat.lock),
-        since_ns=held + waited,
+        since_ns=seat.held_until(now) - seat.held_total + seat.waited_until(now) - seat.waited_total,
         place=place,
         paused_by=_paused_by(gpu, client.group),
         memory_allocated=seat.reported.used,
@@ -278,8 +276,8 @@ def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None
         limit=share.limit_told,
         budget=None if share.budget == UNLIMITED else share.budget,
         turns=seat.turns,
-        held_ns=seat.held_total + held,
-        waited_ns=seat.waited_total + waited,
+        held_ns=seat.held_until(now),
+        waited_ns=seat.waited_until(now),
         last_scheduled_ns=None if seat.last_scheduled is None else now - seat.last_scheduled,
         is_idle=seat.idle_since is not None,
         host_shortfall=seat.lacking,

@@ -37,10 +37,13 @@ class Thrashing:
         """Until when which clients are not trusted."""
         self.deadline = NEVER
         """When somebody will be trusted again."""
+        self.is_active = False
+        """Somebody is not trusted, or was slowed down in this step; otherwise nothing is to be decided."""
 
     def slowed(self, seat: Seat, factor: int) -> None:
         if seat.state == "staying":
             self._factor = factor
+            self.is_active = True
 
     def decide(self, now: int, out: list[Action]) -> None:
         if self._until:
@@ -51,6 +54,7 @@ class Thrashing:
             newest = self._newest(now) if is_much and self._may_be_memory() else None
             if newest is not None:
                 self._send_back(now, newest, out)
+        self.is_active = bool(self._until)
 
     def _send_back(self, now: int, seat: Seat, out: list[Action]) -> None:
         seat.distrusts += 1

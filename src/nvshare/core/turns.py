@@ -1,12 +1,8 @@
-"""The turns of one GPU: every change of a seat's state (core.seat), and the timer of the running set.
+"""The turns of one GPU: every change of a seat's state (core.seat).
 
 Two kinds of methods. Those in the past tense record what a client or the operator did, and accept what comes late or
 twice. Those in the imperative are decisions of core.preemption and core.admission, carried out. Nothing here decides
-who comes in or must go.
-
-The timer. It starts when the first of a running set comes in, and again when a switch lets the next one in. A client
-that comes in beside others does not touch it. If nobody waits when it ends, nobody is disturbed, and the next client
-that has to wait causes the switch at once."""
+who comes in or must go."""
 
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
 from nvshare.core.lock_numbers import LockNumbers
@@ -17,12 +13,13 @@ from nvshare.core.modes import make_mode
 from nvshare.core.moves import Moves
 from nvshare.core.pauses import Pauses
 from nvshare.core.policies import Ranking
+from nvshare.core.quantum_timer import QuantumTimer
 from nvshare.core.seat import TRANSITIONS, Seat
 from nvshare.core.waits import Waits
 
 
 class Turns:
-    """The seats of one GPU by state, their locks and the timer. `out` is the list of actions of the present step.
+    """The seats of one GPU by state, their locks, and the timer. `out` is the list of actions of the present step.
     The other parts of a Gpu read the fields and change none."""
 
     def __init__(
@@ -43,9 +40,7 @@ class Turns:
         """Clients that get no turn until the operator resumes them; core.orders changes it."""
         self.is_contended = False
         """Holders report their pauses: somebody waits, or the mode wants to know before anybody does."""
-        self.timer_started = 0
-        self.timer_ends: int | None = None
-        self.quantum_ns = self._least_quantum_ns = 0
+        self.timer = QuantumTimer(self)
         self.mode = make_mode(settings.quantum, settings, memory)
         self.moves = Moves(uuid, memory)
         self._settings = settings
@@ -88,7 +83,7 @@ class Turns:
         seat.state = TRANSITIONS["claim"][seat.state]
         self._begin_turn(now, seat, lock or self._numbers.next())
         if is_first:
-            self.start_timer(now)
+            self.timer.start(now)
         if not lock:
             out.append(GiveLock(seat.client, self.uuid, seat.lock, self.is_contended))
         elif self.is_contended:
@@ -106,7 +101,8 @@ class Turns:
         if seat.lock == lock != 0:
             self._end_turn(now, seat, "released", out)
             if again:
-                self.pauses.ended(now, seat, self.mode)
+                if seat.idle_since is not None:
+                    self.pauses.ended(now, seat, self.mode)
                 self._enqueue(now, seat)
             else:
                 self.mode.released_without_work(seat)
@@ -165,8 +161,8 @@ class Turns:
             self.mode.rule = rule
         else:
             self.mode = make_mode(rule, self._settings, self._memory)
-        if self.timer_ends is not None:
-            self.set_timer()
+        if self.timer.ends is not None:
+            self.timer.set()
 
     def settling_ended(self) -> None:
         """All claims have come: the order of admission is that of the lock numbers, not that of registration."""
@@ -228,27 +224,6 @@ class Turns:
         seat.state = TRANSITIONS["silence"][seat.state]
         self._unheard.add(seat.client)
 
-    def start_timer(self, now: int) -> None:
-        self.timer_started, self._least_quantum_ns = now, 0
-        self.set_timer()
-
-    def set_timer(self) -> None:
-        """By those who run and wait now, from when the timer was started."""
-        head = self.queue.head if self.queue.order else None
-        self.quantum_ns = self.mode.quantum_ns(self.running(), head, self.queue.newcomers)
-        self.cap_timer()
-
-    def cap_timer(self) -> None:
-        """Nobody has more at once than its share allows; gangs have what they need."""
-        longest_ns = self.ranking.shares.longest_turn_ns(self.running())
-        self.quantum_ns = max(min(self.quantum_ns, longest_ns), self._least_quantum_ns)
-        self.timer_ends = self.timer_started + self.quantum_ns
-
-    def set_least_quantum(self, quantum_ns: int) -> None:
-        """For those who have just come in (core.gangs)."""
-        self._least_quantum_ns = quantum_ns
-        self.set_timer()
-
     def set_contended(self, contended: bool) -> None:
         """Holders report their pauses from now on, or no longer do."""
         self.is_contended = contended
@@ -261,7 +236,7 @@ class Turns:
     def _enqueue(self, now: int, seat: Seat, *, from_rest: bool = False) -> None:
         seat.state = TRANSITIONS["request"][seat.state]
         seat.waited_since, seat.passes, seat.told_wait = now, 0, False
-        rank = self.ranking.rank(now, seat, self.mode.lag_ns(seat), from_rest=from_rest)
+        rank = self.ranking.rank(now, seat, self.mode, from_rest=from_rest)
         self.waits.begin(seat, rank if seat.gang is None else seat.gang.rank_of(rank))
 
     def withdraw(self, now: int, seat: Seat) -> None:
@@ -272,29 +247,33 @@ class Turns:
         seat.state = TRANSITIONS["withdraw"][seat.state]
 
     def _begin_turn(self, now: int, seat: Seat, lock: int) -> None:
-        self.mode.turn_began(now, seat)
+        if self.mode.learns:
+            self.mode.turn_began(now, seat)
         seat.lock = lock
         seat.held_since = seat.last_scheduled = now
         seat.revoked, seat.follows, seat.idle_since = 0, False, None
         seat.turns += 1
         self.staying[seat.client] = seat
         self._memory.start(seat)
-        self.ranking.shares.turn_began(now, seat)
+        if self.ranking.shares.are_kept:
+            self.ranking.shares.turn_began(now, seat)
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
-        held, seat.last_ran = now - seat.held_since, now
+        client, held, seat.last_ran = seat.client, now - seat.held_since, now
         seat.turn_ended(held)
-        self.ranking.shares.turn_ended(now, seat)
-        self.mode.turn_ended(now, seat)
-        out.append(EndTurn(seat.client, self.uuid, seat.lock, held, end))
+        if self.ranking.shares.are_kept:
+            self.ranking.shares.turn_ended(now, seat)
+        if self.mode.learns:
+            self.mode.turn_ended(now, seat)
+        out.append(EndTurn(client, self.uuid, seat.lock, held, end))
         self._memory.stop(seat)
         if seat.drop_deadline:
-            del self.dropping[seat.client]
+            del self.dropping[client]
         else:
-            del self.staying[seat.client]
-            self.idle.pop(seat.client, None)
+            del self.staying[client]
+            self.idle.pop(client, None)
         seat.state = TRANSITIONS["end"][seat.state]
         self.moves.turn_ended(seat)
         seat.lock = seat.drop_deadline = 0
         if not self.staying and not self.dropping:
-            self.timer_ends = None
+            self.timer.ends = None

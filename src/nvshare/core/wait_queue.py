@@ -1,10 +1,11 @@
 """The clients that wait for a GPU, in order of rank.
 
 A rank is fixed while its client waits, so the order is a sorted list: finding a place is a bisection, moving the
-rest a memmove, and no event looks at every client. A second list holds what each client needs, so whether any of
-them fits is known at once."""
+rest a memmove, and no event looks at every client. Most clients join at the end and leave at the head, without a
+bisection. How many clients need how much is counted, so whether any of them fits is known at once."""
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator
 
 from nvshare.core.seat import Seat
@@ -17,7 +18,9 @@ class WaitQueue:
         self.order: list[tuple[int, int, Seat]] = []
         self.newcomers = 0
         """How many of the waiting clients have never had a turn."""
-        self._needs: list[tuple[int, int]] = []
+        self._needs: list[int] = []
+        """What the waiting clients need, in order, each amount once; in `_needing` how many need it."""
+        self._needing: dict[int, int] = {}
         self._tickets = 0
 
     def __len__(self) -> int:
@@ -26,12 +29,8 @@ class WaitQueue:
     def __iter__(self) -> Iterator[Seat]:
         return (entry[2] for entry in self.order)
 
-    @property
-    def head(self) -> Seat:
-        return self.order[0][2]
-
     def first(self) -> Seat | None:
-        """The head, but for members of gangs that are passed over (core.gangs)."""
+        """Who is next, but for members of gangs that are passed over (core.gangs)."""
         for entry in self.order:
             gang = entry[2].gang
             if gang is None or gang.stage != "queued":
@@ -41,21 +40,25 @@ class WaitQueue:
     @property
     def least_need(self) -> int:
         """The smallest need of all waiting clients."""
-        return self._needs[0][0]
+        return self._needs[0]
 
     def push(self, seat: Seat, rank: int) -> None:
         """Queue a seat."""
         assert seat.rank is None, "a client waits once"
-        self._tickets += 1
-        seat.rank, seat.ticket = rank, self._tickets
-        insort(self.order, (rank, seat.ticket, seat))
-        insort(self._needs, (seat.need, seat.ticket))
+        order = self.order
+        self._tickets = ticket = self._tickets + 1
+        seat.rank, seat.ticket = rank, ticket
+        if not order or order[-1][0] <= rank:
+            order.append((rank, ticket, seat))
+        else:
+            insort(order, (rank, ticket, seat))
+        self._note_need(seat.need)
         self.newcomers += not seat.turns
 
     def remove(self, seat: Seat) -> None:
         """Take a seat out, wherever it stands."""
         del self.order[self._index(seat)]
-        self._forget_need(seat)
+        self._forget_need(seat.need)
         seat.rank = None
         self.newcomers -= not seat.turns
 
@@ -71,18 +74,35 @@ class WaitQueue:
 
     def resize(self, seat: Seat, need: int) -> None:
         """A waiting seat is about to have this need."""
-        self._forget_need(seat)
-        insort(self._needs, (need, seat.ticket))
+        self._forget_need(seat.need)
+        self._note_need(need)
 
     def check(self) -> None:
         """What must hold, in full; for tests."""
         assert self.order == sorted(self.order, key=lambda entry: entry[:2])
-        assert self._needs == sorted((seat.need, seat.ticket) for seat in self)
+        assert self._needing == Counter(seat.need for seat in self)
+        assert self._needs == sorted(self._needing)
         assert self.newcomers == sum(not seat.turns for seat in self)
 
     def _index(self, seat: Seat) -> int:
         assert seat.rank is not None, "only a waiting client has a place"
-        return bisect_left(self.order, (seat.rank, seat.ticket))
+        order = self.order
+        if order[0][2] is seat:
+            return 0
+        if order[-1][2] is seat:
+            return len(order) - 1
+        return bisect_left(order, (seat.rank, seat.ticket))
 
-    def _forget_need(self, seat: Seat) -> None:
-        del self._needs[bisect_left(self._needs, (seat.need, seat.ticket))]
+    def _note_need(self, need: int) -> None:
+        needing = self._needing.get(need, 0)
+        self._needing[need] = needing + 1
+        if not needing:
+            insort(self._needs, need)
+
+    def _forget_need(self, need: int) -> None:
+        needing = self._needing[need] - 1
+        if needing:
+            self._needing[need] = needing
+        else:
+            del self._needing[need]
+            del self._needs[bisect_left(self._needs, need)]

@@ -2,8 +2,6 @@
 
 core.turns changes their states and calls this. core.notices takes what is to be told; what is taken is told once."""
 
-from collections.abc import Sequence
-
 from nvshare.core.model import NEVER
 from nvshare.core.seat import Seat
 from nvshare.core.wait_queue import WaitQueue
@@ -34,11 +32,14 @@ class Waits:
         self.unreported[seat.client] = seat
 
     def end(self, now: int, seat: Seat) -> None:
-        if self.blocked.pop(seat.client, None) is None:
+        if seat.rank is None:
+            del self.blocked[seat.client]
+        else:
             self.queue.remove(seat)
         self.unreported.pop(seat.client, None)
         seat.waited_total += now - seat.waited_since
-        self._end_switch_for_nobody()
+        if not self.queue.order:
+            self.is_switching = False  # Nobody is left for whom room would be made.
 
     def resume(self, seat: Seat) -> None:
         """Back into the queue, with the rank it had."""
@@ -51,15 +52,6 @@ class Waits:
         seat.kept_rank = seat.rank
         self.queue.remove(seat)
         self.blocked[seat.client] = seat
-        self._end_switch_for_nobody()
-
-    def begin_switch(self) -> None:
-        self.is_switching = True
-
-    def end_switch(self) -> None:
-        self.is_switching = False
-
-    def _end_switch_for_nobody(self) -> None:
         if not self.queue.order:
             self.is_switching = False
 
@@ -73,20 +65,16 @@ class Waits:
 
     # What is to be told.
 
-    def take_begun(self) -> Sequence[Seat]:
-        if not self.begun:
-            return ()
+    def take_begun(self) -> list[Seat]:
         taken, self.begun = self.begun, []
         return [seat for seat in taken if not seat.follows and seat.state in ("waiting", "blocked")]
 
-    def take_late_claims(self) -> Sequence[tuple[Seat, int]]:
+    def take_late_claims(self) -> list[tuple[Seat, int]]:
         """Of those who have to wait."""
-        if not self.late_claims:
-            return ()
         taken, self.late_claims = self.late_claims, []
         return [(seat, lock) for seat, lock in taken if seat.state in ("waiting", "blocked")]
 
-    def take_long(self, now: int, long_ns: int) -> Sequence[Seat]:
+    def take_long(self, now: int, long_ns: int) -> list[Seat]:
         """Those who have waited for so long."""
         taken: list[Seat] = []
         for seat in self.unreported.values():

@@ -18,7 +18,8 @@ class Auto(Mode):
         rule = self.rule
         used = 0
         for seat in running:
-            used += seat.memory.swappable + seat.memory.unswappable
+            memory = seat.memory
+            used += memory.swappable + memory.unswappable
         quantum = (used // GIB or 1) * rule.multiplier * SECOND
         if quantum < rule.least_ns:
             return rule.least_ns

@@ -11,6 +11,7 @@ from nvshare.core.seat import Seat
 class Learning(Mode):
     """A mode that learns from all it is told."""
 
+    learns = True
     quantum_follows_queue = True
     needs_early_reports = True
 

@@ -1,0 +1,47 @@
+"""The timer of one GPU's running set: since when it runs, and when its quantum ends.
+
+It starts when the first of a running set comes in, and again when a switch lets the next one in. A client that comes in
+beside others does not touch it. If nobody waits when it ends, nobody is disturbed, and the next client that has to wait
+causes the switch at once."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nvshare.core.turns import Turns
+
+
+class QuantumTimer:
+    """core.turns stops it when nobody runs any more; core.admission and core.preemption start it."""
+
+    def __init__(self, turns: "Turns") -> None:
+        self._turns = turns
+        self.started = 0
+        self.ends: int | None = None
+        """None while nobody runs."""
+        self.quantum_ns = self._least_ns = 0
+
+    def start(self, now: int) -> None:
+        self.started, self._least_ns = now, 0
+        self.set()
+
+    def set(self) -> None:
+        """By those who run and wait now, from when the timer was started."""
+        turns = self._turns
+        order = turns.queue.order
+        running = turns.running() if turns.dropping else turns.staying.values()
+        self.quantum_ns = turns.mode.quantum_ns(running, order[0][2] if order else None, turns.queue.newcomers)
+        self.cap()
+
+    def cap(self) -> None:
+        """Nobody has more at once than its share allows; gangs have what they need."""
+        shares = self._turns.ranking.shares
+        if shares.are_kept:
+            self.quantum_ns = min(self.quantum_ns, shares.longest_turn_ns(self._turns.running()))
+        if self.quantum_ns < self._least_ns:
+            self.quantum_ns = self._least_ns
+        self.ends = self.started + self.quantum_ns
+
+    def set_least(self, quantum_ns: int) -> None:
+        """For those who have just come in (core.gangs)."""
+        self._least_ns = quantum_ns
+        self.set()
