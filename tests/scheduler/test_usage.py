@@ -8,7 +8,6 @@ import pytest
 
 from nvshare.config import load
 from nvshare.core import events as ev
-from nvshare.core.actions import DropLock, EndTurn, GiveLock, QueueClient
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.journal import Step
@@ -25,18 +24,22 @@ BEGIN = 1_763_337_600
 class Story:
     """A core whose steps go to an account; time is seconds after BEGIN."""
 
-    def __init__(self) -> None:
-        self.node = Node(Settings(), epoch=1)
-        self.usage = Usage()
+    def __init__(self, settles_at_s: int | None = None) -> None:
+        settles_at = None if settles_at_s is None else settles_at_s * SECOND
+        self.node = Node(Settings(), epoch=1, settles_at=settles_at)
+        self.usage = Usage(self.node.clients)
         self.do(0, ev.GpuFound(GPU, 10 * GIB))
 
     def do(self, at_s: float, event: ev.Event) -> None:
         now = int(at_s * SECOND)
         while (due := self.node.next_deadline()) is not None and due < now:
-            self.usage.observe(
-                Step(due, BEGIN + due / SECOND, ev.AlarmRang(), tuple(self.node.handle(due, ev.AlarmRang())))
-            )
-        self.usage.observe(Step(now, BEGIN + at_s, event, tuple(self.node.handle(now, event))))
+            self._step(due, ev.AlarmRang())
+        self._step(now, event)
+
+    def _step(self, now: int, event: ev.Event) -> None:
+        step = Step(now, BEGIN + now / SECOND, event, tuple(self.node.handle(now, event)))
+        if type(event) in self.usage.notes:
+            self.usage.notes[type(event)](step)
 
     def join(self, at_s: float, client: int, name: str = "train", label: str = "default/p", uid: int = 1000) -> None:
         self.do(at_s, ev.ClientRegistered(client, f"run/{client}", label, name, (Claim(GPU, 10 * GIB),), uid=uid))
@@ -76,32 +79,41 @@ def test_a_program_that_has_ended_is_in_the_report() -> None:
 def test_a_client_without_a_user_and_one_that_is_not_known_do_no_harm() -> None:
     story = Story()
     story.do(0, ev.ClientRegistered(1, "run/1", "run 1", "train", (Claim(GPU, 10 * GIB),)))
-    story.usage.observe(Step(0, BEGIN, ev.MemoryMoved(9, GPU, True, 1, 1), (GiveLock(9, GPU, 1, False),)))
-    story.usage.observe(Step(0, BEGIN, ev.MemoryChanged(9, GPU, Memory(1)), (EndTurn(9, GPU, 1, 0, "left"),)))
-    story.usage.observe(Step(0, BEGIN, ev.ClientLeft(9), ()))
+    for event in (ev.MemoryChanged(9, GPU, Memory(1)), ev.ClientLeft(9)):
+        story.usage.notes[type(event)](Step(0, BEGIN, event, ()))
     story.ask(0, 1, 1)
     assert story.rows(1, "user") == {"": Use(1, GIB, 0, 1)}
 
 
+def claims(client: int, name: str, *, lock: int = 0) -> ev.ClientRegistered:
+    """A client that runs already when it registers: with a lock, or (0) with none."""
+    memory = Memory(6 * GIB)
+    claim = Claim(GPU, 10 * GIB, lock=lock, unshared=not lock, memory=memory)
+    return ev.ClientRegistered(client, f"run/{client}", "run", name, (claim,))
+
+
 def test_a_lock_that_is_claimed_too_late_is_not_held() -> None:
-    usage = Usage()
-    late = ev.ClientRegistered(1, "run/1", "run 1", "train", (Claim(GPU, 10 * GIB, lock=7),))
-    usage.observe(Step(0, BEGIN, late, (DropLock(1, GPU, 7, "claim"), QueueClient(1, GPU, 1))))
-    unshared = ev.ClientRegistered(2, "run/2", "run 2", "other", (Claim(GPU, 10 * GIB, unshared=True),))
-    refused = (GiveLock(2, GPU, 8, True), DropLock(2, GPU, 8, "claim"), QueueClient(2, GPU, 2))
-    usage.observe(Step(0, BEGIN, unshared, refused))
-    usage.settle(5 * SECOND, BEGIN + 5)
-    assert dict(usage.report(BEGIN, "name")[1]) == {"train": Use(waiting_seconds=5), "other": Use(waiting_seconds=5)}
+    story = Story()
+    story.join(0, 1)
+    story.ask(0, 1, 6)
+    story.do(0, claims(2, "late", lock=7))
+    story.do(0, claims(3, "unshared"))
+    used = story.rows(5)
+    waited = Use(0, 5 * 6.0 * GIB, 5, 0)
+    assert used == {"train": Use(5, 5 * 6.0 * GIB, 0, 1), "late": waited, "unshared": waited}
 
 
 def test_a_claimed_lock_is_held_and_an_ordinary_drop_ends_nothing() -> None:
-    usage = Usage()
-    usage.observe(
-        Step(0, BEGIN, ev.ClientRegistered(1, "run/1", "run 1", "train", (Claim(GPU, 10 * GIB, lock=7),)), ())
-    )
-    usage.observe(Step(SECOND, BEGIN + 1, ev.AlarmRang(), (DropLock(1, GPU, 7, "quantum"),)))
-    usage.settle(5 * SECOND, BEGIN + 5)
-    assert dict(usage.report(BEGIN, "name")[1]) == {"train": Use(held_seconds=5)}
+    story = Story(settles_at_s=2)
+    story.do(0, claims(1, "first", lock=7))
+    story.do(0, claims(2, "unshared"))
+    story.join(3, 3, "waits")
+    story.ask(3, 3, 6)
+    used = story.rows(5)
+    assert (used["first"].held_seconds, used["first"].switches) == (5, 0), "it had this lock before"
+    assert (used["unshared"].held_seconds, used["unshared"].switches) == (5, 1)
+    assert story.node.clients[2].seats[GPU].state == "dropping", "both did not fit"
+    assert used["waits"].waiting_seconds == 2
 
 
 def test_while_scheduling_is_off_nothing_is_held() -> None:

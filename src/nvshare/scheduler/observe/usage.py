@@ -1,4 +1,4 @@
-"""What programs have used, from the steps of the core. Pure: steps in, sums out.
+"""What programs have used, from the sums of the core. Pure: steps in, sums out.
 
     row = (user, pod or run, program, GPU) -> Use, in one period
 
@@ -6,17 +6,20 @@ A period is an hour; after two days the hours of a day (UTC) become one period, 
 A period has at most 200 rows; what does not fit is added to a row "(others)" of its GPU. So there are never more than
 49 + 91 periods, or 28,000 rows.
 
-A turn, a wait or an allocation that lasts is counted up to `settle`, which is called every minute: it may be counted in
-the wrong hour by so much. While scheduling is off nobody holds a lock, and no time is counted as held."""
+The core counts for each seat how long it has held locks and waited, its turns and what it has moved. What is new in
+these sums is added to a row by `settle`, which is called every minute, and when the client leaves or has other memory:
+it may be counted in the wrong hour by so much. So a turn costs nothing here. While scheduling is off nobody holds a
+lock, and no time is counted as held."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, cast
 
 import msgspec
 
-from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import SECOND
+from nvshare.core.client import Client
+from nvshare.core.model import SECOND, Claim
+from nvshare.core.seat import Seat
 from nvshare.journal import Step
 
 HOUR_S = 3600
@@ -77,58 +80,42 @@ class Period:
         return found
 
 
-class _Seat:
-    """A client at one GPU, now. It has been so since `since`."""
+class _Counted:
+    """What has been counted of a client at one GPU. It has had `memory` since `since`."""
 
-    __slots__ = ("holds", "memory", "since", "waits", "who")
+    __slots__ = ("held", "memory", "moved", "seat", "since", "turns", "waited", "who")
 
-    def __init__(self, who: Who, now: int, memory: int) -> None:
-        self.who, self.since, self.memory = who, now, memory
-        self.holds = self.waits = False
+    def __init__(self, who: Who, seat: Seat, now: int, claim: Claim) -> None:
+        self.who, self.seat = who, seat
+        self.since, self.memory = now, claim.memory.used
+        self.held = self.waited = 0
+        self.turns = int(claim.lock != 0 and claim.lock == seat.lock)  # A lock that it had before is not given to it.
+        self.moved = seat.moved
 
 
 class Usage:
-    """All periods, and the clients of now."""
+    """All periods, and the clients of now. `clients` are the core's."""
 
-    def __init__(self) -> None:
+    def __init__(self, clients: Mapping[int, Client]) -> None:
         self.periods: dict[tuple[int, int], Period] = {}
         """By length and start."""
-        self._seats: dict[int, dict[str, _Seat]] = {}
+        self._clients = clients
+        self._counted: dict[int, dict[str, _Counted]] = {}
         self._current = Period(0, 0)
-        self._events: dict[type[ev.Event], Callable[[int, Any], None]] = {
+        self.notes: dict[type[ev.Event], Callable[[Step], None]] = {
             ev.ClientRegistered: self._registered,
             ev.ClientLeft: self._left,
             ev.LockRequested: self._memory_changed,
-            ev.LockReleased: self._released,
             ev.MemoryChanged: self._memory_changed,
-            ev.MemoryMoved: self._moved,
-            ev.SchedulingSwitched: self._switched,
         }
-        self._actions: dict[type[ac.Action], Callable[[int, Any], None]] = {
-            ac.GiveLock: self._lock_given,
-            ac.EndTurn: lambda now, action: self._change(now, action, holds=False),
-            ac.QueueClient: lambda now, action: self._change(now, action, holds=False, waits=True),
-            ac.DropLock: self._dropped,
-        }
-
-    def observe(self, step: Step) -> None:
-        if not 0 <= step.time - self._current.start < self._current.seconds:
-            self._begin_period(step.time)
-        note = self._events.get(type(step.event))
-        if note is not None:
-            note(step.now, step.event)
-        is_new = type(step.event) is ev.ClientRegistered
-        for action in _without_refused(step.actions) if is_new else step.actions:
-            note_action = self._actions.get(type(action))
-            if note_action is not None:
-                note_action(step.now, action)
+        """What has to be seen, by kind of event."""
 
     def settle(self, now: int, time: float) -> None:
         """Count up to now what lasts, and make days of old hours."""
         self._begin_period(time)
-        for seats in self._seats.values():
-            for seat in seats.values():
-                self._count(now, seat)
+        for seats in self._counted.values():
+            for counted in seats.values():
+                self._count(now, counted)
         self._roll_up(time)
 
     def restore(self, periods: Iterable[Period]) -> None:
@@ -173,75 +160,41 @@ class Usage:
 
     # Clients.
 
-    def _registered(self, now: int, event: ev.ClientRegistered) -> None:
+    def _registered(self, step: Step) -> None:
+        event = cast("ev.ClientRegistered", step.event)
         user = "" if event.uid is None else str(event.uid)
         who = user, event.label[:MAX_TEXT], event.name[:MAX_TEXT]
-        seats = {claim.gpu: _Seat((*who, claim.gpu), now, claim.memory.used) for claim in event.claims}
-        for claim in event.claims:
-            seats[claim.gpu].holds = bool(claim.lock)  # What follows from a claim that comes too late corrects it.
-        self._seats[event.client] = seats
+        seats = self._clients[event.client].seats
+        self._counted[event.client] = {
+            claim.gpu: _Counted((*who, claim.gpu), seats[claim.gpu], step.now, claim) for claim in event.claims
+        }
 
-    def _left(self, now: int, event: ev.ClientLeft) -> None:
-        for seat in self._seats.pop(event.client, {}).values():
-            self._count(now, seat)
+    def _left(self, step: Step) -> None:
+        self._begin_period(step.time)
+        for counted in self._counted.pop(cast("ev.ClientLeft", step.event).client, {}).values():
+            self._count(step.now, counted)
 
-    def _memory_changed(self, now: int, event: ev.LockRequested | ev.MemoryChanged) -> None:
-        seat = self._seat(event)
-        if seat is not None and seat.memory != event.memory.used:
-            self._count(now, seat)
-            seat.memory = event.memory.used
+    def _memory_changed(self, step: Step) -> None:
+        event = cast("ev.LockRequested | ev.MemoryChanged", step.event)
+        counted = self._counted.get(event.client, {}).get(event.gpu)
+        if counted is not None and counted.memory != event.memory.used:
+            self._begin_period(step.time)
+            self._count(step.now, counted)
+            counted.memory = event.memory.used
 
-    def _moved(self, now: int, event: ev.MemoryMoved) -> None:
-        seat = self._seat(event)
-        if seat is not None:
-            moved = Use(moved_out_bytes=event.moved) if event.to_host else Use(moved_in_bytes=event.moved)
-            self._current.row(seat.who).add(moved)
-
-    # Turns.
-
-    def _released(self, now: int, event: ev.LockReleased) -> None:
-        """If it has more work, it waits already, or QueueClient follows."""
-        if not event.again:
-            self._change(now, event, waits=False)
-
-    def _lock_given(self, now: int, action: ac.GiveLock) -> None:
-        self._change(now, action, holds=True, waits=False)
-        seat = self._seat(action)
-        if seat is not None:
-            self._current.row(seat.who).switches += 1
-
-    def _dropped(self, now: int, action: ac.DropLock) -> None:
-        """A lock that was claimed too late was never held."""
-        if action.cause == "claim":
-            self._change(now, action, holds=False, waits=True)
-
-    def _switched(self, now: int, event: ev.SchedulingSwitched) -> None:
-        for seats in self._seats.values():
-            for seat in seats.values():
-                self._count(now, seat)
-                seat.holds = seat.waits = False
-
-    def _seat(self, part: Any) -> _Seat | None:
-        return self._seats.get(part.client, {}).get(part.gpu)
-
-    def _change(self, now: int, part: Any, *, holds: bool | None = None, waits: bool | None = None) -> None:
-        seat = self._seat(part)
-        if seat is not None:
-            self._count(now, seat)
-            seat.holds = seat.holds if holds is None else holds
-            seat.waits = seat.waits if waits is None else waits
-
-    def _count(self, now: int, seat: _Seat) -> None:
-        seconds = (now - seat.since) / SECOND
-        seat.since = now
-        if seconds > 0:
-            row = self._current.row(seat.who)
-            row.memory_byte_seconds += seconds * seat.memory
-            row.held_seconds += seconds * seat.holds
-            row.waiting_seconds += seconds * seat.waits
-
-
-def _without_refused(actions: tuple[ac.Action, ...]) -> Iterable[ac.Action]:
-    """Without locks that are given only to be dropped, because they were claimed too late."""
-    refused = {action.lock for action in actions if isinstance(action, ac.DropLock) and action.cause == "claim"}
-    return [action for action in actions if not (isinstance(action, ac.GiveLock) and action.lock in refused)]
+    def _count(self, now: int, counted: _Counted) -> None:
+        """Add what the core has counted since the last time."""
+        seat, seconds = counted.seat, (now - counted.since) / SECOND
+        held, waited, moved = seat.held_until(now), seat.waited_until(now), seat.moved
+        use = Use(
+            (held - counted.held) / SECOND,
+            seconds * counted.memory,
+            (waited - counted.waited) / SECOND,
+            seat.turns - counted.turns,
+            moved.in_bytes - counted.moved.in_bytes,
+            moved.out_bytes - counted.moved.out_bytes,
+        )
+        if seconds > 0 or use != Use():
+            self._current.row(counted.who).add(use)
+        counted.since, counted.held, counted.waited = now, held, waited
+        counted.turns, counted.moved = seat.turns, moved

@@ -68,7 +68,7 @@ class UsageFile:
     """The account, restored from the file of an earlier scheduler and saved."""
 
     def __init__(self, engine: Engine, config: Config) -> None:
-        self.usage = Usage()
+        self.usage = Usage(engine.node.clients)
         self._engine = engine
         self._path = Path(config.usage_file or Path(config.operator_socket).with_name(USAGE_FILE))
         self._is_started = False
@@ -79,7 +79,8 @@ class UsageFile:
         """Restore, and count from now on."""
         self.restore()
         self._is_started = True
-        self._engine.observers.append(self.usage.observe)
+        for event, note in self.usage.notes.items():
+            self._engine.observers_of[event].append(note)
 
     def restore(self) -> None:
         try:

@@ -50,7 +50,7 @@ class Control:
         self._engine = engine
         self._journal = journal
         self._host = host
-        self._usage = usage or Usage()
+        self._usage = usage or Usage(engine.node.clients)
         self._started = engine.wall(engine.now())
         self._names = Names(journal.programs, engine.node.gpus, engine.node.groups)
         self._operators = ConnectionLimit(MAX_OPERATORS)
