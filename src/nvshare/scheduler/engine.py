@@ -102,11 +102,12 @@ class Engine:
                 observe(step)
             except Exception as error:
                 self._outsider_failed(observe, error)
-        for observe in self.observers_of.get(type(event), ()):
-            try:
-                observe(step)
-            except Exception as error:
-                self._outsider_failed(observe, error)
+        if type(event) in self.observers_of:
+            for observe in self.observers_of[type(event)]:
+                try:
+                    observe(step)
+                except Exception as error:
+                    self._outsider_failed(observe, error)
         return step
 
     def _outsider_failed(self, called: Callable[..., None], error: Exception) -> None:
@@ -123,14 +124,14 @@ class Engine:
         connections = self.connections
         touched: list[Outgoing] = []
         for action in actions:
-            frame_of = FRAMES.get(type(action))
-            if frame_of is not None:
+            if type(action) in FRAMES:
                 connection = connections.get(action.client)  # type: ignore[attr-defined]
                 if connection is not None:
-                    if not connection.out:
+                    out = connection.out
+                    if not out:
                         touched.append(connection)
                     try:
-                        connection.out.append(frame_of(action, connection))
+                        out.append(FRAMES[type(action)](action, connection))
                     except Exception as error:
                         self._loop.call_soon(connection.fail, error)
         for connection in touched:

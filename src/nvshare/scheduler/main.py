@@ -16,7 +16,7 @@ import uvloop
 
 from nvshare import admin
 from nvshare.config import Config, ConfigError, load
-from nvshare.core.events import ClientLeft, ClientRegistered, ServingBegan
+from nvshare.core.events import ClientLeft, ClientRegistered, MemoryMoved, ServingBegan
 from nvshare.core.model import SECOND, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.journal import DaemonStart
@@ -174,6 +174,7 @@ class Daemon:
     def _observe(self) -> None:
         log.call_later = self._loop.call_later
         self._engine.observers.extend((self._journal.observe, self._metrics.observe))
+        self._engine.observers_of[MemoryMoved].append(self._metrics.memory_moved)
         if log.shows("info"):
             self._engine.observers.append(log.observe)
         if self._config.journal_file:

@@ -38,18 +38,22 @@ class Journal:
         """The names of the clients that have not left, or whose end is among the steps."""
 
     def observe(self, step: Step) -> None:
-        self._steps.append(step)
-        self._parts += _parts_of(step)
+        steps = self._steps
+        steps.append(step)
+        self._parts += len(step.actions)
         if type(step.event) is ClientRegistered:
+            self._parts += len(step.event.claims)
             self.programs[step.event.client] = step.event.name
-        while len(self._steps) > self._max_steps or self._parts > self._max_parts:
-            self._forget(self._steps.popleft())
+        while len(steps) > self._max_steps or self._parts > self._max_parts:
+            self._forget(steps.popleft())
         if self._followers:
             self._tell_followers(step)
 
     def _forget(self, step: Step) -> None:
-        self._parts -= _parts_of(step)
-        if type(step.event) is ClientLeft:
+        self._parts -= len(step.actions)
+        if type(step.event) is ClientRegistered:
+            self._parts -= len(step.event.claims)
+        elif type(step.event) is ClientLeft:
             self.programs.pop(step.event.client, None)
 
     def _tell_followers(self, step: Step) -> None:
@@ -80,11 +84,6 @@ class Journal:
                 self._followers.remove(follower)
 
         return stop
-
-
-def _parts_of(step: Step) -> int:
-    event = step.event
-    return len(step.actions) + (len(event.claims) if type(event) is ClientRegistered else 0)
 
 
 class JournalFile:

@@ -6,7 +6,7 @@ counters and one snapshot into families, one at a time, so that the event loop i
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import cast
+from typing import Any, cast
 
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -58,24 +58,40 @@ class Metrics:
         self.annotation_errors = 0
         self.watch_restarts = 0
         self.journal_lost: Callable[[], int] = lambda: 0
+        self._counts: dict[type[ac.Action], Callable[[Any], None]] = {
+            ac.GiveLock: self._lock_given,
+            ac.EndTurn: self._turn_ended,
+            ac.DropLock: self._lock_dropped,
+            ac.UpdateLimit: self._limit_updated,
+        }
 
     def observe(self, step: Step) -> None:
         self.steps += 1
-        if type(step.event) is ev.MemoryMoved:
-            direction = self._label(step.event.gpu), "out" if step.event.to_host else "in"
-            self.moved_bytes[direction] += step.event.moved
-            self.moved_ns[direction] += step.event.took_ns
+        counts = self._counts
         for action in step.actions:
-            if type(action) is ac.GiveLock:
-                (self.waits.get(action.gpu) or self._histogram(self.waits, action.gpu)).add(action.waited_ns)
-            elif type(action) is ac.EndTurn:
-                (self.holds.get(action.gpu) or self._histogram(self.holds, action.gpu)).add(action.held_ns)
-                if action.end == "revoked":
-                    self.revocations[self._label(action.gpu)] += 1
-            elif type(action) is ac.DropLock:
-                self.drops[self._label(action.gpu), action.cause] += 1
-            elif type(action) is ac.UpdateLimit:
-                self.limit_updates += 1
+            if type(action) in counts:
+                counts[type(action)](action)
+
+    def memory_moved(self, step: Step) -> None:
+        """The step is one of MemoryMoved."""
+        event = cast("ev.MemoryMoved", step.event)
+        direction = self._label(event.gpu), "out" if event.to_host else "in"
+        self.moved_bytes[direction] += event.moved
+        self.moved_ns[direction] += event.took_ns
+
+    def _lock_given(self, action: ac.GiveLock) -> None:
+        (self.waits.get(action.gpu) or self._histogram(self.waits, action.gpu)).add(action.waited_ns)
+
+    def _turn_ended(self, action: ac.EndTurn) -> None:
+        (self.holds.get(action.gpu) or self._histogram(self.holds, action.gpu)).add(action.held_ns)
+        if action.end == "revoked":
+            self.revocations[self._label(action.gpu)] += 1
+
+    def _lock_dropped(self, action: ac.DropLock) -> None:
+        self.drops[self._label(action.gpu), action.cause] += 1
+
+    def _limit_updated(self, action: ac.UpdateLimit) -> None:
+        self.limit_updates += 1
 
     def families(self, node: Snapshot) -> Iterator[Metric]:
         """All families except those of clients, one after another."""
