@@ -31,7 +31,7 @@ class Admission:
         starts_timer = False
         while queue.order and not waits.is_held:
             is_empty = not turns.staying and not turns.dropping
-            if not is_empty and not memory.fits(queue.least_need):
+            if not is_empty and not memory.fits(queue.needs[0]):
                 break  # Nobody fits.
             seat = first = queue.first()
             if (
@@ -64,7 +64,7 @@ class Admission:
     def reserved_for(self, now: int) -> Seat | None:
         """The first waiting client that nobody may pass, if somebody would fit who waits behind it."""
         turns = self._turns
-        if not turns.queue.order or not self._memory.fits(turns.queue.least_need):
+        if not turns.queue.order or not self._memory.fits(turns.queue.needs[0]):
             return None
         first = turns.queue.first()
         if turns.dropping or turns.waits.is_switching or (first is not None and first.is_entering):

@@ -32,6 +32,11 @@ class Client:
         """Its kernels wait for those of other processes of its group."""
         self.seats: dict[str, Seat] = {}
 
+    @property
+    def may_be_in_gang(self) -> bool:
+        """It uses several GPUs, or works together with other processes (core.gangs)."""
+        return len(self.seats) > 1 or self.uses_collectives
+
     def new_seat(self) -> Seat:
         seat = Seat(self.id, self.priority, self.weight, group=self.group)
         seat.siblings = self.seats

@@ -218,7 +218,10 @@ class Gpu:
 
     def _lone_first(self) -> Seat | None:
         """The first in the queue, if it comes in alone: for a gang core.gangs knows the time."""
-        first = self.turns.queue.first()
+        queue = self.turns.queue
+        first = queue.order[0][2] if queue.order else None
+        if first is not None and first.gang is not None:
+            first = queue.first()
         return first if first is not None and first.gang is None else None
 
     def _adjust_timer(self) -> None:

@@ -28,8 +28,8 @@ class GpuDecisions:
         self.touched[gpu.uuid] = gpu
 
     def note_request(self, client: Client) -> None:
-        if len(client.seats) > 1 or client.uses_collectives:
-            self._asking = client
+        """A client that may be in a gang wants a lock."""
+        self._asking = client
 
     def note_collectives(self, client: int) -> None:
         self.gangs.use_collectives(self._clients[client])

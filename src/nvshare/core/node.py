@@ -235,12 +235,16 @@ class Node:
         self._note_used(gpu, seat, event, out)
         if self.is_scheduling:
             gpu.turns.requested(now, seat)
-            self._decisions.note_request(self.clients[event.client])
+            client = self.clients[event.client]
+            if client.may_be_in_gang:
+                self._decisions.note_request(client)
 
     def _note_released(self, now: int, event: ev.LockReleased, out: list[Action]) -> None:
-        gpu, seat = self._at(event.client, event.gpu)
-        gpu.turns.released(now, seat, event.lock, event.again, out)
-        self._decisions.note_request(self.clients[event.client])
+        client = self.clients[event.client]
+        gpu = self._decisions.touched[event.gpu] = self.gpus[event.gpu]
+        gpu.turns.released(now, client.seats[event.gpu], event.lock, event.again, out)
+        if client.may_be_in_gang:
+            self._decisions.note_request(client)
 
     def _note_finished(self, now: int, event: ev.WorkFinished, out: list[Action]) -> None:
         gpu, seat = self._at(event.client, event.gpu)

@@ -14,7 +14,7 @@ from nvshare.core.admission import Admission
 from nvshare.core.expected_start import expected_starts
 from nvshare.core.host_memory import most_pinned, who_blocks
 from nvshare.core.memory_planner import MemoryPlanner
-from nvshare.core.model import Settings
+from nvshare.core.model import NEVER, Settings
 from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
@@ -51,20 +51,28 @@ class Notices:
             if seat.moves_memory:
                 turns.moves.ask_admitted(seat, out)
         if contended != turns.is_contended:
-            turns.set_contended(contended)
-            for seat in turns.staying.values():
-                if seat not in admitted:
-                    out.append(TellContended(seat.client, turns.uuid, contended))
+            self._set_contended(contended, admitted, out)
         if waits.late_claims:
             for seat, lock in waits.take_late_claims():
                 turns.refuse_claim(seat, lock, out)
         if waits.begun:
             for seat in waits.take_begun():
-                self._tell_wait(seat, out)
+                if not seat.follows and seat.state in ("waiting", "blocked"):
+                    self._tell_wait(seat, out)
         if order and order[0][2].gang is not None:
             self._tell_entering(out)
-        due = waits.next_long(self._long_wait_ns)
-        return due if due > now else self._tell_long_waits(now, out)
+        for seat in waits.unreported.values():  # The first one has waited longest.
+            due = seat.waited_since + self._long_wait_ns
+            return due if due > now else self._tell_long_waits(now, out)
+        return NEVER
+
+    def _set_contended(self, contended: bool, admitted: list[Seat], out: list[Action]) -> None:
+        """Who was just let in is told with its lock."""
+        turns = self._turns
+        turns.set_contended(contended)
+        for seat in turns.staying.values():
+            if seat not in admitted:
+                out.append(TellContended(seat.client, turns.uuid, contended))
 
     def _tell_long_waits(self, now: int, out: list[Action]) -> int:
         """When the next wait will have been long."""

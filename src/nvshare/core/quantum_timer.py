@@ -27,18 +27,20 @@ class QuantumTimer:
     def set(self) -> None:
         """By those who run and wait now, from when the timer was started."""
         turns = self._turns
-        order = turns.queue.order
+        queue = turns.queue
+        head = queue.order[0][2] if queue.order else None
         running = turns.running() if turns.dropping else turns.staying.values()
-        self.quantum_ns = turns.mode.quantum_ns(running, order[0][2] if order else None, turns.queue.newcomers)
-        self.cap()
+        self.quantum_ns = quantum_ns = turns.mode.quantum_ns(running, head, queue.newcomers)
+        self.ends = self.started + quantum_ns
+        if self._least_ns or turns.ranking.shares.are_kept:
+            self.cap()
 
     def cap(self) -> None:
         """Nobody has more at once than its share allows; gangs have what they need."""
         shares = self._turns.ranking.shares
         if shares.are_kept:
             self.quantum_ns = min(self.quantum_ns, shares.longest_turn_ns(self._turns.running()))
-        if self.quantum_ns < self._least_ns:
-            self.quantum_ns = self._least_ns
+        self.quantum_ns = max(self.quantum_ns, self._least_ns)
         self.ends = self.started + self.quantum_ns
 
     def set_least(self, quantum_ns: int) -> None:

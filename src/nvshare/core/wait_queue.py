@@ -18,7 +18,7 @@ class WaitQueue:
         self.order: list[tuple[int, int, Seat]] = []
         self.newcomers = 0
         """How many of the waiting clients have never had a turn."""
-        self._needs: list[int] = []
+        self.needs: list[int] = []
         """What the waiting clients need, in order, each amount once; in `_needing` how many need it."""
         self._needing: dict[int, int] = {}
         self._tickets = 0
@@ -37,11 +37,6 @@ class WaitQueue:
                 return entry[2]
         return None
 
-    @property
-    def least_need(self) -> int:
-        """The smallest need of all waiting clients."""
-        return self._needs[0]
-
     def push(self, seat: Seat, rank: int) -> None:
         """Queue a seat."""
         assert seat.rank is None, "a client waits once"
@@ -57,7 +52,8 @@ class WaitQueue:
 
     def remove(self, seat: Seat) -> None:
         """Take a seat out, wherever it stands."""
-        del self.order[self._index(seat)]
+        order = self.order
+        del order[0 if order[0][2] is seat else self._index(seat)]
         self._forget_need(seat.need)
         seat.rank = None
         self.newcomers -= not seat.turns
@@ -70,7 +66,8 @@ class WaitQueue:
 
     def place(self, seat: Seat) -> int:
         """1 is next."""
-        return self._index(seat) + 1
+        order = self.order
+        return len(order) if order[-1][2] is seat else self._index(seat) + 1
 
     def resize(self, seat: Seat, need: int) -> None:
         """A waiting seat is about to have this need."""
@@ -81,23 +78,18 @@ class WaitQueue:
         """What must hold, in full; for tests."""
         assert self.order == sorted(self.order, key=lambda entry: entry[:2])
         assert self._needing == Counter(seat.need for seat in self)
-        assert self._needs == sorted(self._needing)
+        assert self.needs == sorted(self._needing)
         assert self.newcomers == sum(not seat.turns for seat in self)
 
     def _index(self, seat: Seat) -> int:
         assert seat.rank is not None, "only a waiting client has a place"
-        order = self.order
-        if order[0][2] is seat:
-            return 0
-        if order[-1][2] is seat:
-            return len(order) - 1
-        return bisect_left(order, (seat.rank, seat.ticket))
+        return bisect_left(self.order, (seat.rank, seat.ticket))
 
     def _note_need(self, need: int) -> None:
         needing = self._needing.get(need, 0)
         self._needing[need] = needing + 1
         if not needing:
-            insort(self._needs, need)
+            insort(self.needs, need)
 
     def _forget_need(self, need: int) -> None:
         needing = self._needing[need] - 1
@@ -105,4 +97,4 @@ class WaitQueue:
             self._needing[need] = needing
         else:
             del self._needing[need]
-            del self._needs[bisect_left(self._needs, need)]
+            del self.needs[bisect_left(self.needs, need)]

@@ -67,7 +67,7 @@ class Waits:
 
     def take_begun(self) -> list[Seat]:
         taken, self.begun = self.begun, []
-        return [seat for seat in taken if not seat.follows and seat.state in ("waiting", "blocked")]
+        return taken
 
     def take_late_claims(self) -> list[tuple[Seat, int]]:
         """Of those who have to wait."""

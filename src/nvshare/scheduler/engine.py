@@ -96,7 +96,7 @@ class Engine:
             self.on_failure(error)
             raise
         self.steps += 1
-        step = Step(now, self.wall(now), event, tuple(actions))
+        step = Step(now, self._wall_offset + now / 1e9, event, tuple(actions))
         for observe in self.observers:
             try:
                 observe(step)

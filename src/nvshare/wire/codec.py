@@ -21,6 +21,8 @@ _ENTRY_BOUNDS = tuple((f.name, i, f.width.most) for i, f in enumerate(ENTRY_LAYO
 _COUNT_AT = LAYOUTS[Register].offset_of("entry_count")
 _STRIDE_AT = LAYOUTS[Register].offset_of("entry_size")
 _FIXED_HEAD = 3
+_read_head = Struct("<HB").unpack_from
+"""The length of a frame and its type, which are in every frame."""
 
 
 class WireError(Exception):
@@ -57,10 +59,10 @@ class Decoder:
         messages: list[Message] = []
         at, end = 0, len(data)
         while end - at >= _FIXED_HEAD:
-            length = data[at] | data[at + 1] << 8
-            reader = self._readers.get(data[at + 2])
+            length, number = _read_head(data, at)
+            reader = self._readers.get(number)
             if reader is None:
-                raise WireError(f"unknown message type {data[at + 2]}")
+                raise WireError(f"unknown message type {number}")
             if not _FIXED_HEAD <= length <= MAX_FRAME:
                 raise WireError(f"frame length {length} is not within {_FIXED_HEAD}..{MAX_FRAME}")
             if end - at < length:
