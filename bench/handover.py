@@ -3,13 +3,14 @@
 Daemon and load are pinned to one core, so that a hand-over's whole cost shows; journal and metrics are on, the log
 is at warning. The floor is measured in the same run, before and after, and the better of the two counts. The bound
 is of the CPU time, which depends less on other processes, and the best of several runs counts. The goal is half of
-the floor's hand-overs per second."""
+the floor's hand-overs per second. `python_floor_ratio`: what a Python process without logic reaches of them."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "bench"
 CLIENTS = {2: 9.5, 10: 9.5, 100: 11.0, 1000: 13.0}
 """How many, and the bound of the CPU time in multiples of the floor's."""
+C_FLOOR = (str(BUILD / "handover_floor"),)
+PYTHON_FLOOR = (sys.executable, "-m", "bench.handover_python")
 WANTED_RATIO = 0.5
 RUNS = 3
 
@@ -52,9 +55,9 @@ def load(path: Path, pid: int, clients: int, seconds: float) -> dict[str, Any]:
     return row
 
 
-def floor_of(path: Path, clients: int, seconds: float) -> dict[str, Any]:
-    """What the C process does."""
-    with subprocess.Popen([str(BUILD / "handover_floor"), str(path)], preexec_fn=pin) as process:
+def floor_of(path: Path, clients: int, seconds: float, command: tuple[str, ...] = C_FLOOR) -> dict[str, Any]:
+    """What a process without logic does."""
+    with subprocess.Popen([*command, str(path)], preexec_fn=pin, cwd=ROOT) as process:
         try:
             wait_for(path, process)
             return load(path, process.pid, clients, seconds)
@@ -72,10 +75,12 @@ def row(directory: Path, clients: int, seconds: float) -> dict[str, Any]:
         runs = [load(daemon.socket, daemon.pid, clients, seconds / RUNS) for _ in range(RUNS)]
     ours = min(runs, key=lambda run: float(run["cpu_us"]))
     floors.append(floor_of(path, clients, seconds / 2))
+    python = floor_of(path, clients, seconds / 2, PYTHON_FLOOR)
     floor = max(one["per_second"] for one in floors)
     floor_cpu_us = min(one["cpu_us"] for one in floors)
     ratio = round(ours["per_second"] / floor, 2)
     row = {"bench": "handover", **ours, "floor_per_second": floor, "ratio": ratio, "floor_cpu_us": floor_cpu_us}
+    row["python_floor_ratio"] = round(python["per_second"] / floor, 2)
     row |= bounded(ours["cpu_us"], floor_cpu_us, CLIENTS[clients])
     return row | {"wanted_ratio": WANTED_RATIO} | goal(ratio >= WANTED_RATIO)
 
