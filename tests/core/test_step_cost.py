@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.limits.shared_limit import MAX_PER_STEP
 from nvshare.core.model import GIB, MIB, SECOND, Claim, HostRoom, Memory, ModeName, QuantumRule, Settings
@@ -16,6 +17,8 @@ from nvshare.core.node import Node
 FEW, MANY = 4 * MAX_PER_STEP, 1000
 """A step does at most MAX_PER_STEP things for a limit; with fewer members it does less."""
 MAX_RATIO = 2.0
+MOST_CALLS = 50
+"""Of Python functions in the core for a hand-over: 81 when parts that have nothing to decide were asked too, 42 now."""
 GPUS = ("g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7")
 
 
@@ -155,3 +158,30 @@ def test_a_step_that_looks_at_everybody_is_found() -> None:
 
     few, many = (lines_of(lambda n=members: look_at_all(n)) for members in (FEW, MANY))  # type: ignore[misc]
     assert many > MAX_RATIO * few
+
+
+def calls_of(step: Callable[[], object]) -> int:
+    """How many Python functions a step calls."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        step()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_a_hand_over_calls_few_functions() -> None:
+    node = crowd(FEW)
+    holder = next(iter(node.gpus["g0"].turns.staying.values()))
+    release = ev.LockReleased(holder.client, "g0", holder.lock, True)
+    given: list[ac.Action] = []
+    calls = calls_of(lambda: (given.extend(node.handle(SECOND, release)), node.next_deadline()))
+    assert any(isinstance(action, ac.GiveLock) for action in given), "somebody else has the lock"
+    assert calls <= MOST_CALLS, calls
