@@ -2,8 +2,9 @@
 
 Daemon and load are pinned to one core, so that a hand-over's whole cost shows; journal and metrics are on, the log
 is at warning. The floor is measured in the same run, before and after, and the better of the two counts. The bound
-is of the CPU time, which depends less on other processes, and the best of several runs counts. The goal is half of
-the floor's hand-overs per second. `python_floor_ratio`: what a Python process without logic reaches of them."""
+is of the CPU time, which depends less on other processes, and the best of several runs counts. The goal is 0.57 of the
+floor's hand-overs per second, which the C original reached. `python_floor_ratio`: what a Python process without logic
+reaches of them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ CLIENTS = {2: 9.5, 10: 9.5, 100: 11.0, 1000: 13.0}
 """How many, and the bound of the CPU time in multiples of the floor's."""
 C_FLOOR = (str(BUILD / "handover_floor"),)
 PYTHON_FLOOR = (sys.executable, "-m", "bench.handover_python")
-WANTED_RATIO = 0.5
+WANTED_RATIO = 0.57
+"""What the C original reached."""
 RUNS = 3
 
 

@@ -48,12 +48,13 @@ class Count:
 
     def rows(self) -> list[tuple[str, float, float]]:
         """The parts, and all of them."""
-        found = [
-            (part, *(sum(n for name, n in of.items() if name.startswith(part)) for of in (self.bytecodes, self.calls)))
-            for part in PARTS
-        ]
-        found.append(("all", self.bytecodes.total(), self.calls.total()))
-        return [(part, bytecodes / HAND_OVERS, calls / HAND_OVERS) for part, bytecodes, calls in found]
+        found = [(part, _sum(self.bytecodes, part), _sum(self.calls, part)) for part in PARTS]
+        return [*found, ("all", _sum(self.bytecodes, ""), _sum(self.calls, ""))]
+
+
+def _sum(counts: Counter[str], part: str) -> float:
+    """For one hand-over."""
+    return sum(count for name, count in counts.items() if name.startswith(part)) / HAND_OVERS
 
 
 def hand_around(path: Path, clients: int, count: Count) -> None:
