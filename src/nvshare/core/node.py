@@ -93,9 +93,7 @@ class Node:
 
     def handle(self, now: int, event: ev.Event) -> list[Action]:
         """What to do about an event. If `now` is earlier than in the last call, the time of that call counts."""
-        if now < self._now:
-            now = self._now
-        self._now = now
+        now = self._now = max(self._now, now)
         out: list[Action] = []
         if self._settles_at is not None and now >= self._settles_at:
             self._end_settling()

@@ -88,7 +88,7 @@ class Ranking:
         if self.shares.are_kept:
             self.shares.wait_began(now, seat, from_rest=from_rest)
         rank = policy.rank(now, seat)
-        if mode.learns and policy.adds_lag:
+        if policy.adds_lag:
             rank += mode.lag_ns(seat)
         if kept is None:
             return rank

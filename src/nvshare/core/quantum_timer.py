@@ -37,10 +37,8 @@ class QuantumTimer:
 
     def cap(self) -> None:
         """Nobody has more at once than its share allows; gangs have what they need."""
-        shares = self._turns.ranking.shares
-        if shares.are_kept:
-            self.quantum_ns = min(self.quantum_ns, shares.longest_turn_ns(self._turns.running()))
-        self.quantum_ns = max(self.quantum_ns, self._least_ns)
+        longest_ns = self._turns.ranking.shares.longest_turn_ns(self._turns.running())
+        self.quantum_ns = max(min(self.quantum_ns, longest_ns), self._least_ns)
         self.ends = self.started + self.quantum_ns
 
     def set_least(self, quantum_ns: int) -> None:

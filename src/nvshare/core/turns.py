@@ -101,8 +101,7 @@ class Turns:
         if seat.lock == lock != 0:
             self._end_turn(now, seat, "released", out)
             if again:
-                if seat.idle_since is not None:
-                    self.pauses.ended(now, seat, self.mode)
+                self.pauses.ended(now, seat, self.mode)
                 self._enqueue(now, seat)
             else:
                 self.mode.released_without_work(seat)

@@ -52,8 +52,7 @@ class Waits:
         seat.kept_rank = seat.rank
         self.queue.remove(seat)
         self.blocked[seat.client] = seat
-        if not self.queue.order:
-            self.is_switching = False
+        self.is_switching = self.is_switching and bool(self.queue.order)
 
     def hide(self, seat: Seat) -> None:
         """Its wait is not reported: another seat of its client waits for the same reason."""

@@ -61,7 +61,7 @@ class Mode(TurnObserver, ABC):
     """The rules of one GPU. `rule` holds the operator's parameters and may be replaced at any time."""
 
     learns = False
-    """What happens in turns matters to it: it is told when they begin and end, and it may answer with a lag."""
+    """What happens in turns matters to it: it is told when they begin and end."""
     quantum_follows_queue = False
     """The quantum depends on who waits, so it is computed again at each step."""
     needs_early_reports = False
