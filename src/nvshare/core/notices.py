@@ -48,8 +48,7 @@ class Notices:
             if seat.told_wait:
                 out.append(AnnounceRoom(seat.client, turns.uuid))
             out.append(GiveLock(seat.client, turns.uuid, seat.lock, contended, now - seat.waited_since))
-            if seat.moves_memory:
-                turns.moves.ask_admitted(seat, out)
+            turns.moves.ask_admitted(seat, out)
         if contended != turns.is_contended:
             self._set_contended(contended, admitted, out)
         if waits.late_claims:
