@@ -53,7 +53,7 @@ soak: native  ## Runs simulated worlds with faults for SECONDS=120; a violation 
 
 chaos: native  ## Runs real processes while the scheduler is killed every second, SECONDS=60, and every load that once hurt
 	@$(MAKE) --no-print-directory -s -C native checks
-	@$(BIN)/python tools/chaos.py --seconds $(or $(SECONDS),60)
+	@$(BIN)/python tools/chaos.py --seconds $(or $(SECONDS),60) --allocations $(or $(ALLOCATIONS),100000)
 
 sanitize: native  ## Runs the library's tests under TSan, then under ASan and UBSan
 	@$(BIN)/python tests/libnvshare/sanitize.py

@@ -5,7 +5,8 @@
    --shipped-waits).
 3. One load for each way in which the scheduler was ended, frozen, starved or outwitted (--load-seconds 4, --only 3,7).
 
-A table says what was measured. The exit code is 1 if something was violated."""
+A table says what was measured. A load that takes root is skipped without it. The exit code is 1 if something was
+violated."""
 
 import argparse
 import sys
@@ -14,10 +15,12 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src"), str(ROOT)]
 
+import chaos.absence_loads as absence_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.allocations as sharing  # type: ignore[import-not-found]  # noqa: E402
 import chaos.gang_loads as gang_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.loads as loads  # type: ignore[import-not-found]  # noqa: E402
@@ -28,9 +31,28 @@ from chaos.start_together import start_together  # type: ignore[import-not-found
 from chaos.storm import Plan, Storm, few_descriptors  # type: ignore[import-not-found]  # noqa: E402
 
 STARTS = {"2b": ("processes that start together", start_together)}
-LOADS = {**loads.LOADS, **program_loads.LOADS, **other_loads.LOADS, **gang_loads.LOADS, **move_loads.LOADS, **STARTS}
-Row = tuple[str, str, list[str]]
-"""The name of a load, what was measured, and what was wrong."""
+LOADS = {
+    **loads.LOADS,
+    **program_loads.LOADS,
+    **absence_loads.LOADS,
+    **other_loads.LOADS,
+    **gang_loads.LOADS,
+    **move_loads.LOADS,
+    **STARTS,
+}
+
+
+class Row(NamedTuple):
+    """One load."""
+
+    name: str
+    measured: str
+    wrongs: list[str]
+    is_skipped: bool = False
+
+    @property
+    def verdict(self) -> str:
+        return "WRONG" if self.wrongs else "skipped" if self.is_skipped else "ok"
 
 
 def storm(place: Path, plan: Plan) -> Row:
@@ -50,7 +72,7 @@ def storm(place: Path, plan: Plan) -> Row:
         f" a crowd of {plan.crowd}: memory {report.memory_growth / 1024:+.0f} KiB,"
         f" descriptors {report.descriptors[0]} before and {report.descriptors[1]} after"
     )
-    return "a storm", measured, report.wrong
+    return Row("a storm", measured, report.wrong)
 
 
 def allocations(place: Path, wanted: int, seed: int, *, has_shipped_waits: bool) -> Row:
@@ -61,9 +83,9 @@ def allocations(place: Path, wanted: int, seed: int, *, has_shipped_waits: bool)
         f"{report.allocations} in {report.seconds:.0f} s ({faults}): {report.refusals} refused,"
         f" {report.wrong_refusals} of them although they fitted; {report.over_limit} allowed over the limit"
     )
-    if report.excused:
-        measured += f"; {report.excused} refused for a process that did not run for {report.longest_stall_ms} ms"
-    return f"2  allocations, seed {seed}", measured, report.wrong(plan)
+    measured += f"; {report.excused} excused, longest time without a processor {report.longest_stall_ms} ms"
+    measured += "".join(f"\n      {excuse}" for excuse in report.excuses)
+    return Row(f"2  allocations, seed {seed}", measured, report.wrong(plan))
 
 
 def load(place: Path, row: str, seconds: float) -> Row:
@@ -71,8 +93,8 @@ def load(place: Path, row: str, seconds: float) -> Row:
     try:
         result = run(place, seconds)
     except Exception as error:
-        return f"{row}  {name}", "", ["".join(traceback.format_exception(error)).rstrip()]
-    return f"{row}  {name}", result.measured, [result.wrong] if result.wrong else []
+        return Row(f"{row}  {name}", "", ["".join(traceback.format_exception(error)).rstrip()])
+    return Row(f"{row}  {name}", result.measured, [result.wrong] if result.wrong else [], result.is_skipped)
 
 
 def rows(options: argparse.Namespace, place: Path) -> Iterator[Row]:
@@ -107,11 +129,11 @@ def main() -> int:
     options = parser.parse_args()
     began, is_wrong = time.monotonic(), False
     with tempfile.TemporaryDirectory() as place:
-        for name, measured, wrongs in rows(options, Path(place)):
-            print(f"{'WRONG' if wrongs else 'ok':6}{name:32}{measured}", flush=True)
-            for wrong in wrongs:
-                print(f"      {wrong}")
-            is_wrong = is_wrong or bool(wrongs)
+        for row in rows(options, Path(place)):
+            print(f"{row.verdict:8}{row.name:32}{row.measured}", flush=True)
+            for wrong in row.wrongs:
+                print(f"        {wrong}")
+            is_wrong = is_wrong or bool(row.wrongs)
     print(f"{time.monotonic() - began:.0f} s, seed {options.seed}")
     return 1 if is_wrong else 0
 

@@ -31,7 +31,8 @@ MAX_EXCUSED = 0.001
 LONG_WAITS = dict.fromkeys(("NVSHARE_ORPHAN_WAIT_MS", "NVSHARE_ASK_MS", "NVSHARE_JOIN_MS"), "60000")
 STALL_MS, LOOK_S = 100, 0.25
 """The scheduler waited for a processor for so long within the time from one look to the next."""
-PROCESSES, THREADS, COMPLAINTS = 16, 16, 32
+PROCESSES, THREADS, COMPLAINTS = 16, 16, 48
+ABOUT = ("refused although it fitted", "allowed over the limit", "refused although it fitted, excused")
 KINDS = ("plain", "managed", "pitch", "pool", "handle", "mapped", "array")
 
 
@@ -44,7 +45,7 @@ class Part(ctypes.Structure):
 class Complaint(ctypes.Structure):
     """A wrong answer."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("is_over", "kind", "size", "sum", "limit", "process", "at_ms")]
+    _fields_ = [(name, ctypes.c_int64) for name in ("about", "kind", "size", "sum", "limit", "process", "at_ms")]
 
 
 class Oracle(ctypes.Structure):
@@ -93,6 +94,8 @@ class Report:
     longest_stall_ms: int = 0
     done: dict[str, int] = field(default_factory=lambda: {"kill": 0, "restart": 0, "change": 0})
     complaints: list[str] = field(default_factory=list)
+    excuses: list[str] = field(default_factory=list)
+    """The first of the excused refusals."""
 
     def wrong(self, plan: Plan) -> list[str]:
         """All that must not be."""
@@ -281,9 +284,9 @@ class Allocations:
             setattr(report, name, getattr(oracle, name))
         for one in oracle.complaints:
             if one.size:
-                what = "allowed over the limit" if one.is_over else "refused although it fitted"
+                what = ABOUT[one.about]
                 when = max((fault for fault in self.faults if fault[0] <= one.at_ms), default=(0, "the beginning"))
-                report.complaints.append(
+                (report.excuses if what == ABOUT[-1] else report.complaints).append(
                     f"{what}: {KINDS[one.kind]} {one.size} of process {one.process}, sum {one.sum}, limit {one.limit},"
                     f" {one.at_ms - when[0]} ms after {when[1]}"
                 )

@@ -167,8 +167,8 @@ static void complain(_Atomic int64_t *counter, struct complaint complaint)
 {
     int64_t number = atomic_fetch_add(counter, 1);
     complaint.process = process, complaint.at_ms = now_ms();
-    if (number < MAX_COMPLAINTS / 2)
-        oracle->complaints[complaint.is_over * MAX_COMPLAINTS / 2 + number] = complaint;
+    if (number < MAX_COMPLAINTS / COMPLAINTS_ABOUT)
+        oracle->complaints[complaint.about * MAX_COMPLAINTS / COMPLAINTS_ABOUT + number] = complaint;
 }
 
 static bool is_excused(void) { return now_ms() - atomic_load(&oracle->stalled_ms) < EXCUSE_MS; }
@@ -179,15 +179,15 @@ static void judge(struct worker *worker, const struct piece *piece, CUresult res
         atomic_fetch_add(&worker->part->lower, piece->bytes);
         int64_t sum = atomic_fetch_add(&oracle->lower, piece->bytes) + piece->bytes;
         if (sum > most)
-            complain(&oracle->over_limit, (struct complaint){1, piece->kind, piece->bytes, sum, most});
+            complain(&oracle->over_limit, (struct complaint){OVER_LIMIT, piece->kind, piece->bytes, sum, most});
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         raise_to(&worker->part->peak, atomic_load(&oracle->upper));
         int64_t peak = atomic_load(&worker->part->peak);
         atomic_fetch_add(&oracle->refusals, 1);
         if (peak <= least && is_excused())
-            atomic_fetch_add(&oracle->excused, 1);
+            complain(&oracle->excused, (struct complaint){EXCUSED, piece->kind, piece->bytes, peak, least});
         else if (peak <= least)
-            complain(&oracle->wrong_refusals, (struct complaint){0, piece->kind, piece->bytes, peak, least});
+            complain(&oracle->wrong_refusals, (struct complaint){REFUSED, piece->kind, piece->bytes, peak, least});
     } else {
         atomic_fetch_add(&oracle->failures, 1);
     }

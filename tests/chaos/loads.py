@@ -47,7 +47,10 @@ class Result:
 
     measured: str
     wrong: str = ""
+    is_skipped: bool = False
 
+
+NEEDS_ROOT = Result("skipped: needs root", is_skipped=True)
 
 Load = Callable[[Path, float], Result]
 

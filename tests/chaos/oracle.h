@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_PROCESSES = 16, MAX_THREADS = 16, MAX_COMPLAINTS = 32 };
+enum { MAX_PROCESSES = 16, MAX_THREADS = 16, MAX_COMPLAINTS = 48 };
 
 struct part {
     _Atomic int64_t upper, lower;
@@ -20,8 +20,10 @@ struct part {
     _Atomic int64_t calls; /* odd while the thread is in a call */
 };
 
+enum complaint_about { REFUSED, OVER_LIMIT, EXCUSED, COMPLAINTS_ABOUT };
+
 struct complaint {
-    int64_t is_over, kind, size, sum, limit, process, at_ms;
+    int64_t about, kind, size, sum, limit, process, at_ms;
 };
 
 struct oracle {

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.loads import FAST, MAX_WAIT_S, Load, Result, Victim, judge, serving, until
+from chaos.loads import FAST, MAX_WAIT_S, NEEDS_ROOT, Load, Result, Victim, judge, serving, until
 from libnvshare.machine import Machine
 from nvshare.wire.codec import encode
 from support.client import GIB, MIB, entry, registration
 from support.daemon import Daemon
+from support.waiting import wait_until
 
 USERS = range(60_000, 60_008)
 GPUS_EACH = 64
@@ -31,7 +32,8 @@ print('there', flush=True)
 sys.stdin.read()
 """
 FULL_DISK = 'mount -t tmpfs -o size=4k,mode=700 none {0} && head -c 4096 /dev/zero > {0}/full; exec "$0" "$@"'
-NEEDS_ROOT = "left out: needs root"
+CROWD, SETTLED = 100, 5
+"""How many clients come at a time; the memory after so many crowds is what later ones may not exceed by much."""
 
 
 @contextlib.contextmanager
@@ -52,7 +54,7 @@ def _liars(daemon: Daemon) -> Iterator[int]:
 def invented_gpus(place: Path, seconds: float) -> Result:
     """13: without NVML, users who name as many GPUs as they may. A newcomer still gets the locks of its own."""
     if os.geteuid() != 0:
-        return Result(NEEDS_ROOT)
+        return NEEDS_ROOT
     place.parent.chmod(0o755)
     waits: list[float] = []
     with serving(place, *FAST, "--log-level=error") as daemon, _liars(daemon) as users:
@@ -69,7 +71,7 @@ def invented_gpus(place: Path, seconds: float) -> Result:
 def full_disk(place: Path, seconds: float) -> Result:
     """13: the operator's directory, with journal, epoch and limits, is on a disk that is full from the first start."""
     if os.geteuid() != 0:
-        return Result(NEEDS_ROOT)
+        return NEEDS_ROOT
     starts = turns = 0
     directory = place / "operator"
     directory.mkdir(parents=True)
@@ -105,7 +107,27 @@ def covered_descriptors(place: Path, seconds: float) -> Result:
     return judge(measured, its_socket_hears_nothing=not heard, programs_go_on=not failed)
 
 
+def many_connections(place: Path, seconds: float) -> Result:
+    """16: clients that come, ask for a lock and go, some in the middle of a frame. Nothing of them is left."""
+    sizes: list[int] = []
+    with serving(place, *FAST, "--log-level=error", "--max-clients-per-group=1000") as daemon:
+        before = daemon.descriptors()
+        for number in until(seconds):
+            clients = [daemon.client().register(entry(number % 16)) for number in range(CROWD)]
+            for number, client in enumerate(clients):
+                client.request(GIB)
+                client.send_bytes(b"\0" * (number % 4))
+                client.close()
+            wait_until(lambda: not daemon.status()["gpus"], "all have left")
+            wait_until(lambda: daemon.descriptors() <= before, f"{before} descriptors are open, as before")
+            sizes.append(daemon.memory_bytes())
+    growth = sizes[-1] - sizes[min(len(sizes) - 1, SETTLED)]
+    measured = f"{len(sizes) * CROWD} clients: memory {growth / MIB:+.1f} MiB, {before} descriptors before and after"
+    return judge(measured, memory_is_flat=growth < 4 * MIB)
+
+
 LOADS: dict[str, tuple[str, Load]] = {
+    "16": ("many connections", many_connections),
     "13b": ("invented GPUs", invented_gpus),
     "13c": ("a full disk", full_disk),
     "13d": ("covered descriptors", covered_descriptors),

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.floods import QUIET_P99_MS, WANTED_P99_MS, flood
 from bench.scheduler import Scheduler
 
-from chaos.loads import FAST, GRACE_S, MAX_WAIT_S, QUANTUM_S, Load, Result, Victim, judge, serving, until
+from chaos.loads import FAST, GRACE_S, MAX_WAIT_S, NEEDS_ROOT, QUANTUM_S, Load, Result, Victim, judge, serving, until
 from libnvshare.fake_scheduler import FakeScheduler
 from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, MIB, NULL_DRIVER, Program, Programs
@@ -42,7 +42,7 @@ print(most, samples)
 
 def _floods(place: Path, seconds: float, kinds: dict[str, int]) -> Result:
     if os.geteuid() != 0:
-        return Result("left out: the flood has to come from another user, which takes root")
+        return NEEDS_ROOT  # the flood comes from another user
     place.parent.chmod(0o755)
     measured, longest, are_in_time = [], 0.0, True
     for kind, clients in kinds.items():

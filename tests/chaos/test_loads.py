@@ -7,6 +7,7 @@ import pytest
 from bench.floods import verdict
 
 from chaos import loads, other_loads, program_loads
+from chaos.absence_loads import hang_scheduler, start_without
 from chaos.loads import judge
 from chaos.program_loads import _p99_ms
 from support import daemon
@@ -14,11 +15,23 @@ from support import daemon
 LOADS = {**loads.LOADS, **program_loads.LOADS, **other_loads.LOADS}
 
 
-@pytest.mark.parametrize("row", ["1b", "12", "13c", "13d"])
+@pytest.mark.parametrize("row", ["1b", "12", "13c", "13d", "16"])
 def test_a_load_is_borne(tmp_path: Path, row: str) -> None:
     result = LOADS[row][1](tmp_path / "d", 0.5)
+    if result.is_skipped:
+        pytest.skip(result.measured)
     assert result.wrong == ""
     assert result.measured
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_scheduler_that_hangs_is_noticed_and_costs_nobody_its_place(tmp_path: Path) -> None:
+    assert hang_scheduler(tmp_path / "d", 60, NVSHARE_SILENCE_MS="2000").wrong == ""
+
+
+@pytest.mark.usefixtures("patient")
+def test_processes_that_start_without_a_scheduler_share_their_limit_when_it_comes(tmp_path: Path) -> None:
+    assert start_without(tmp_path / "d", 0, NVSHARE_JOIN_MS="60000").wrong == ""
 
 
 @pytest.mark.parametrize(
