@@ -25,6 +25,8 @@ NOBODY = 65534
 RUN = b"flood" + bytes(11)
 FRAMES = 200
 STOPPED_S = 0.1
+BIG = 12 * GIB
+"""More than half of the card."""
 
 
 def become_nobody() -> None:
@@ -155,6 +157,33 @@ def pass_for_ever(path: Path) -> None:
                 pass_descriptor(peer, passed)
 
 
+def take_turns_for_ever(path: Path, clients: int) -> None:
+    """Clients with memory on the GPU. Two of them take turns with most of it, and whenever one waits, the scheduler
+    measures what the host can take of all."""
+    peers = [BenchClient(path, RUN) for _ in range(clients)]
+    for peer in peers:
+        peer.hear(wire.SchedOn)
+        _give_back(peer, _taken(peer, 4096))
+    flooding()
+    one, other = peers[:2]
+    while True:
+        lock = _taken(one, BIG)
+        other.socket.sendall(encode(wire.ReqLock(0, 1, BIG, 0)))
+        _give_back(one, lock)
+        one, other = other, one
+        _give_back(one, one.hear(wire.LockOk))
+
+
+def _taken(peer: BenchClient, memory: int) -> wire.Message:
+    peer.socket.sendall(encode(wire.ReqLock(0, 1, memory, 0)))
+    return peer.hear(wire.LockOk)
+
+
+def _give_back(peer: BenchClient, lock: wire.Message) -> None:
+    assert isinstance(lock, wire.LockOk)
+    peer.socket.sendall(encode(wire.LockReleased(0, False, lock.lock)))
+
+
 def scrape_for_ever(port: int, readers: int) -> None:
     def read() -> None:
         while True:
@@ -191,6 +220,7 @@ def main() -> None:
         "half frames": lambda: stay_for_ever(path, registration + registration[:9], clients),
         "descriptors": lambda: pass_for_ever(path),
         "scrapes": lambda: scrape_for_ever(port, clients),
+        "host memory": lambda: take_turns_for_ever(path, clients),
     }
     kinds[kind]()
 

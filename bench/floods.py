@@ -49,8 +49,11 @@ FLOODS = {
     "stopped senders": 200,
     "descriptors": 1,
     "scrapes": 32,
+    "host memory": 900,
 }
 """How many clients or connections at a time take part in it."""
+OPTIONS = {"host memory": ("--host-memory", "on")}
+"""What the scheduler is started with for a flood, besides the usual."""
 
 
 def rows() -> Iterator[dict[str, Any]]:
@@ -71,6 +74,7 @@ def rows() -> Iterator[dict[str, Any]]:
                 f"127.0.0.1:{port}",
                 "--log-level",
                 "error",
+                *OPTIONS.get(kind, ()),
             )
             with scheduler(place, *options) as daemon:
                 yield _measure(daemon, kind, clients, port)
