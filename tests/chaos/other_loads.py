@@ -108,7 +108,7 @@ def covered_descriptors(place: Path, seconds: float) -> Result:
 
 
 def many_connections(place: Path, seconds: float) -> Result:
-    """16: clients that come, ask for a lock and go, some in the middle of a frame. Nothing of them is left."""
+    """17: clients that come, ask for a lock and go, some in the middle of a frame. Nothing of them is left."""
     sizes: list[int] = []
     with serving(place, *FAST, "--log-level=error", "--max-clients-per-group=1000") as daemon:
         before = daemon.descriptors()
@@ -127,7 +127,7 @@ def many_connections(place: Path, seconds: float) -> Result:
 
 
 LOADS: dict[str, tuple[str, Load]] = {
-    "16": ("many connections", many_connections),
+    "17": ("many connections", many_connections),
     "13b": ("invented GPUs", invented_gpus),
     "13c": ("a full disk", full_disk),
     "13d": ("covered descriptors", covered_descriptors),

@@ -15,7 +15,7 @@ from support import daemon
 LOADS = {**loads.LOADS, **program_loads.LOADS, **other_loads.LOADS}
 
 
-@pytest.mark.parametrize("row", ["1b", "12", "13c", "13d", "16"])
+@pytest.mark.parametrize("row", ["1b", "12", "13c", "13d", "17"])
 def test_a_load_is_borne(tmp_path: Path, row: str) -> None:
     result = LOADS[row][1](tmp_path / "d", 0.5)
     if result.is_skipped:
