@@ -31,15 +31,9 @@ from chaos.start_together import start_together  # type: ignore[import-not-found
 from chaos.storm import Plan, Storm, few_descriptors  # type: ignore[import-not-found]  # noqa: E402
 
 STARTS = {"2b": ("processes that start together", start_together)}
-LOADS = {
-    **loads.LOADS,
-    **program_loads.LOADS,
-    **absence_loads.LOADS,
-    **other_loads.LOADS,
-    **gang_loads.LOADS,
-    **move_loads.LOADS,
-    **STARTS,
-}
+FILES = (loads, program_loads, absence_loads, other_loads, gang_loads, move_loads)
+LOADS = {number: load for file in FILES for number, load in file.LOADS.items()} | STARTS
+assert len(LOADS) == sum(len(file.LOADS) for file in FILES) + len(STARTS), "two loads have one number"
 
 
 class Row(NamedTuple):

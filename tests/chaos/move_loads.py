@@ -91,7 +91,7 @@ FAULTS: dict[str, Callable[[Round], bool]] = {
 
 
 def faults_while_memory_moves(place: Path, seconds: float) -> Result:
-    """16: a program is killed while it moves out, the scheduler between the halves of a switch, and memory is freed
+    """18: a program is killed while it moves out, the scheduler between the halves of a switch, and memory is freed
     while it moves."""
     place.mkdir()
     hits: Counter[str] = Counter()
@@ -116,4 +116,4 @@ def faults_while_memory_moves(place: Path, seconds: float) -> Result:
     return judge(measured, every_fault_met_a_move_under_way=len(hits) == len(FAULTS), others_go_on=not failed)
 
 
-LOADS: dict[str, tuple[str, Load]] = {"16": ("faults while memory moves", faults_while_memory_moves)}
+LOADS: dict[str, tuple[str, Load]] = {"18": ("faults while memory moves", faults_while_memory_moves)}
