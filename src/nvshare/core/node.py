@@ -106,8 +106,9 @@ class Node:
         limits = self._limits
         if limits.touched or limits.over:
             self._live_shrink.decide(out, is_settling=is_settling)
-        for gpu in self._decisions.decide(now, out, is_settling=is_settling):
-            self._forget_unless_known(gpu)
+        for gpu in self._decisions.decide(now, out, is_settling=is_settling):  # without clients
+            if not gpu.memory.is_known and not self.orders.concern(gpu):
+                self.gpus.pop(gpu.uuid, None)
         if limits.touched:
             limits.decide(now, out, is_settling=is_settling)
         return out
@@ -116,15 +117,13 @@ class Node:
         """When something will follow from the passing of time alone; None: never."""
         if self._live_shrink.has_more:
             return self._now
-        deadline = self.gangs.deadline
+        deadline = self.gangs.deadline if self._settles_at is None else min(self.gangs.deadline, self._settles_at)
         for gpu in self.gpus.values():
             if gpu.deadline < deadline:
                 deadline = gpu.deadline
         alarm = self._limits.alarms.next
         if alarm is not None and alarm < deadline:
-            deadline = alarm
-        if self._settles_at is not None and self._settles_at < deadline:
-            return self._settles_at
+            return alarm
         return deadline if deadline != NEVER else None
 
     @property
@@ -147,11 +146,6 @@ class Node:
         self._limits.decide_on_group(now, client.group, limits, is_settling=self.is_settling)
         out[:0] = [*limits, AdmitClient(client.id, self.is_scheduling)]
         self._registering = None
-
-    def _forget_unless_known(self, gpu: Gpu) -> None:
-        """It has no clients any more."""
-        if not gpu.memory.is_known and not self.orders.concern(gpu):
-            self.gpus.pop(gpu.uuid, None)
 
     def _end_settling(self) -> None:
         self._settles_at = None
