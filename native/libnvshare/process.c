@@ -17,6 +17,7 @@
 #include "helper/session.h"
 #include "lookup/real.h"
 #include "memory/memory.h"
+#include "memory/managed_pools.h"
 #include "memory/pools.h"
 #include "mover/advice.h"
 #include "mover/evidence.h"
@@ -134,6 +135,7 @@ void nvs_process_forked(void)
     nvs_frees_forked();
     nvs_memory_forked();
     nvs_pools_forked();
+    nvs_managed_pools_forked();
     nvs_advice_forked();
     nvs_mover_forked();
     nvs_hold_forked();

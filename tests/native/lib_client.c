@@ -547,6 +547,33 @@ static void preferred(CUdeviceptr d, size_t n)
     printf("%d %d\n", result, place);
 }
 
+/* The default pool of device 0: its release threshold is set, what it reserves and what is used of it is told, or it is trimmed. */
+static bool pool_command(const char *word, unsigned long long a)
+{
+    CUresult (*find)(CUmemoryPool *, CUdevice), (*set)(CUmemoryPool, int, void *), (*get)(CUmemoryPool, int, void *), (*trim)(CUmemoryPool, size_t);
+    CUmemoryPool pool = NULL;
+    uint64_t bytes[2] = {a, 0};
+    *(void **)&find = plain("cuDeviceGetDefaultMemPool");
+    *(void **)&set = plain("cuMemPoolSetAttribute");
+    *(void **)&get = plain("cuMemPoolGetAttribute");
+    *(void **)&trim = plain("cuMemPoolTrimTo");
+    if (!strcmp(word, "threshold")) {
+        find(&pool, 0);
+        printf("%d\n", set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes));
+    } else if (!strcmp(word, "poolinfo")) {
+        find(&pool, 0);
+        CUresult result = get(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, bytes);
+        get(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, bytes + 1);
+        printf("%d %llu %llu\n", result, (unsigned long long)bytes[0], (unsigned long long)bytes[1]);
+    } else if (!strcmp(word, "trim")) {
+        find(&pool, 0);
+        printf("%d\n", trim(pool, 0));
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static bool unseen_command(const char *word, unsigned long long a)
 {
     CUcontext made = NULL;
@@ -594,7 +621,7 @@ static bool range_command(const char *word, unsigned long long a, unsigned long 
 
 static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
 {
-    if (context_command(word, a) || unseen_command(word, a) || range_command(word, a, b)) return;
+    if (context_command(word, a) || unseen_command(word, a) || pool_command(word, a) || range_command(word, a, b)) return;
     if (!strcmp(word, "free")) printf("%d\n", cu.MemFree(a));
     else if (!strcmp(word, "freeasync")) printf("%d\n", cu.MemFreeAsync(a, NULL));
     else if (!strcmp(word, "release")) printf("%d\n", cu.MemRelease(a));

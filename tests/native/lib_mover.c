@@ -2,6 +2,7 @@
  *
  *   init            a context on device 0
  *   alloc N         -> address
+ *   allocasync N    -> address of memory from the default pool
  *   free ADDRESS
  *   set ADDRESS N   a memset
  *   touch ADDRESS N TIMES   kernels that get the address and touch N bytes, one after the other
@@ -214,6 +215,7 @@ static CUresult obey(const char *word, uint64_t a, uint64_t b, uint64_t c, CUdev
 {
     if (!strcmp(word, "init")) return init();
     if (!strcmp(word, "alloc")) return cu.MemAlloc(value, a);
+    if (!strcmp(word, "allocasync")) return cu.MemAllocAsync(value, a, stream);
     if (!strcmp(word, "free")) return cu.MemFree(a);
     if (!strcmp(word, "set")) return set(a, b);
     if (!strcmp(word, "touch")) return launch(touch_kernel, a, b, c);

@@ -7,6 +7,7 @@
 #include "gate/streams.h"
 #include "hooks/hooks.h"
 #include "memory/memory.h"
+#include "memory/managed_pools.h"
 #include "memory/pools.h"
 
 /* While its stream captures, an allocation only becomes a node of the graph: charged when the graph is made executable. */
@@ -29,31 +30,37 @@ static CUmemoryPool current_pool(void)
     return pool;
 }
 
-/* The body of both allocations: CALL is the driver's function with its arguments. */
-#define ALLOCATE(pool, call) \
-    do { \
-        struct nvs_gpu *gpu = nvs_gpu_current(); \
-        if (!gpu || !d || !n || only_records(st, variant)) \
-            return call; \
-        CUresult result; \
-        CUmemoryPool handle = pool; \
-        bool is_counted = nvs_pools_begin_allocation(handle, gpu, n, &result); \
-        if (result == CUDA_SUCCESS) \
-            result = call; \
-        if (is_counted) \
-            nvs_pools_end_allocation(handle, result, result == CUDA_SUCCESS ? *d : 0, n); \
-        return result; \
-    } while (0)
+typedef CUresult from_pool_call(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+typedef CUresult from_current_call(CUdeviceptr *, size_t, CUstream);
 
-static CUresult from_current(CUdeviceptr *d, size_t n, CUstream st, enum nvs_variant variant, CUresult (*real)(CUdeviceptr *, size_t, CUstream))
+/* By `current` if it is not NULL, else by `named`. The pool is counted, and what `named` is asked for. */
+static CUresult allocate(CUdeviceptr *d, size_t n, CUmemoryPool pool, CUstream st, from_pool_call *named, from_current_call *current)
 {
-    ALLOCATE(current_pool(), real(d, n, st));
+    CUresult result;
+    bool is_counted = nvs_pools_begin_allocation(pool, nvs_gpu_current(), n, &result);
+    if (result == CUDA_SUCCESS)
+        result = current ? current(d, n, st) : named(d, n, pool, st);
+    if (is_counted)
+        nvs_pools_end_allocation(pool, result, result == CUDA_SUCCESS ? *d : 0, n);
+    return result;
 }
 
-static CUresult from_pool(CUdeviceptr *d, size_t n, CUmemoryPool p, CUstream st, enum nvs_variant variant,
-                          CUresult (*real)(CUdeviceptr *, size_t, CUmemoryPool, CUstream))
+static CUresult from_pool(CUdeviceptr *d, size_t n, CUmemoryPool pool, CUstream st, enum nvs_variant variant, from_pool_call *real)
 {
-    ALLOCATE(p, real(d, n, p, st));
+    struct nvs_gpu *gpu = nvs_gpu_current();
+    if (!gpu || !d || !n || only_records(st, variant))
+        return real(d, n, pool, st);
+    return allocate(d, n, nvs_managed_pool_to_allocate(gpu, pool), st, real, NULL);
+}
+
+static CUresult from_current(CUdeviceptr *d, size_t n, CUstream st, enum nvs_variant variant, from_current_call *real)
+{
+    struct nvs_gpu *gpu = nvs_gpu_current();
+    if (!gpu || !d || !n || only_records(st, variant))
+        return real(d, n, st);
+    CUmemoryPool current = current_pool(), pool = nvs_managed_pool_to_allocate(gpu, current);
+    from_pool_call *named = variant == NVS_PTDS ? nvs_real.cuMemAllocFromPoolAsync_ptsz : nvs_real.cuMemAllocFromPoolAsync;
+    return allocate(d, n, pool, st, named, pool == current ? real : NULL);
 }
 
 #define PAIR(symbol, function, params, args, ...) \
@@ -112,7 +119,7 @@ static CUresult located(CUresult result, const CUmemoryPool *pool, const CUmemLo
     if (result != CUDA_SUCCESS)
         return result;
     bool is_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0 && location->id < nvs_gpu_count;
-    nvs_pools_known(*pool, is_device ? &nvs_gpus[location->id] : NULL, type == CU_MEM_ALLOCATION_TYPE_MANAGED);
+    nvs_pools_known(*pool, is_device ? &nvs_gpus[location->id] : NULL, (struct nvs_pool_form){.swappable = type == CU_MEM_ALLOCATION_TYPE_MANAGED});
     return result;
 }
 
@@ -143,7 +150,27 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
     NVS_BEGIN_HOOK(cuMemPoolTrimTo(handle, keep));
+    CUmemoryPool managed = nvs_managed_pool(handle);
     CUresult result = nvs_real.cuMemPoolTrimTo(handle, keep);
+    if (result == CUDA_SUCCESS && managed != handle)
+        result = nvs_real.cuMemPoolTrimTo(managed, keep);
     nvs_pools_refresh();
     return result;
+}
+
+/* What is set of a default pool is set of both: native memory may still be in it, of graphs for instance. */
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value)
+{
+    NVS_BEGIN_HOOK(cuMemPoolSetAttribute(handle, attribute, value));
+    CUmemoryPool managed = nvs_managed_pool(handle);
+    CUresult result = nvs_real.cuMemPoolSetAttribute(handle, attribute, value);
+    if (result == CUDA_SUCCESS && managed != handle)
+        result = nvs_real.cuMemPoolSetAttribute(managed, attribute, value);
+    return result;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, void *value)
+{
+    NVS_BEGIN_HOOK(cuMemPoolGetAttribute(handle, attribute, value));
+    return nvs_real.cuMemPoolGetAttribute(nvs_managed_pool(handle), attribute, value);
 }

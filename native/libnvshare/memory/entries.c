@@ -13,7 +13,10 @@ static struct shard {
 
 static struct shard *shard_of(uint64_t hash) { return &shards[hash >> 60]; }
 
-static bool can_move(const struct nvs_ledger_entry *entry) { return entry->kind == NVS_KIND_MEMORY && entry->swappable; }
+static bool can_move(const struct nvs_ledger_entry *entry)
+{
+    return (entry->kind == NVS_KIND_MEMORY || entry->kind == NVS_KIND_POOLED) && entry->swappable;
+}
 
 void nvs_memory_note(const struct nvs_ledger_entry *entry)
 {

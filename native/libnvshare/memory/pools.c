@@ -21,7 +21,7 @@ enum { FIRST_ROOM = 16 };
 static struct nvs_pool {
     CUmemoryPool handle;
     struct nvs_gpu *gpu; /* NULL: on the host, charged to nobody */
-    bool swappable;
+    bool swappable, is_converted;
     uint64_t charged, live;
     uint64_t questions, answered; /* how many, and which was answered last */
     int asking;                   /* how many threads ask the driver about it now */
@@ -56,12 +56,12 @@ static bool make_room_for_pool(void)
     return true;
 }
 
-static struct nvs_pool *find_or_add(CUmemoryPool handle, struct nvs_gpu *gpu, bool swappable)
+static struct nvs_pool *find_or_add(CUmemoryPool handle, struct nvs_gpu *gpu, struct nvs_pool_form form)
 {
     struct nvs_pool *pool = find(handle);
     if (pool || !make_room_for_pool())
         return pool;
-    pools[pool_count] = (struct nvs_pool){.handle = handle, .gpu = gpu, .swappable = swappable};
+    pools[pool_count] = (struct nvs_pool){.handle = handle, .gpu = gpu, .swappable = form.swappable, .is_converted = form.is_converted};
     return &pools[pool_count++];
 }
 
@@ -154,7 +154,7 @@ static bool make_room(struct nvs_pool *pool, uint64_t bytes, CUresult *result)
 bool nvs_pools_begin_allocation(CUmemoryPool handle, struct nvs_gpu *gpu, uint64_t bytes, CUresult *result)
 {
     nvs_lock_take(&pools_lock);
-    struct nvs_pool *pool = find_or_add(handle, gpu, false);
+    struct nvs_pool *pool = find_or_add(handle, gpu, (struct nvs_pool_form){0});
     *result = CUDA_SUCCESS;
     bool is_counted = pool && pool->gpu && make_room(pool, bytes, result);
     nvs_lock_give(&pools_lock);
@@ -169,7 +169,8 @@ void nvs_pools_end_allocation(CUmemoryPool handle, CUresult result, CUdeviceptr 
     struct nvs_pool *pool = find(handle);
     if (pool && result == CUDA_SUCCESS)
         nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)handle,
-                                                   .gpu = (uint16_t)pool->gpu->index, .kind = NVS_KIND_POOLED});
+                                                   .gpu = (uint16_t)pool->gpu->index, .kind = NVS_KIND_POOLED,
+                                                   .swappable = pool->swappable, .is_converted = pool->is_converted});
     else if (pool)
         count_less(pool, bytes);
     charge_reserved(handle);
@@ -187,10 +188,10 @@ void nvs_pools_freed(CUmemoryPool handle, uint64_t bytes)
     nvs_lock_give(&pools_lock);
 }
 
-void nvs_pools_known(CUmemoryPool handle, struct nvs_gpu *gpu, bool swappable)
+void nvs_pools_known(CUmemoryPool handle, struct nvs_gpu *gpu, struct nvs_pool_form form)
 {
     nvs_lock_take(&pools_lock);
-    find_or_add(handle, gpu, swappable);
+    find_or_add(handle, gpu, form);
     nvs_lock_give(&pools_lock);
 }
 
@@ -216,7 +217,7 @@ static bool take_out(CUmemoryPool handle, struct nvs_pool *taken)
 static void put_back(const struct nvs_pool *taken)
 {
     nvs_lock_take(&pools_lock);
-    struct nvs_pool *pool = find_or_add(taken->handle, taken->gpu, taken->swappable);
+    struct nvs_pool *pool = find_or_add(taken->handle, taken->gpu, (struct nvs_pool_form){taken->swappable, taken->is_converted});
     if (pool)
         pool->charged = taken->charged, pool->live = taken->live;
     nvs_lock_give(&pools_lock);

@@ -18,7 +18,11 @@ void nvs_pools_end_allocation(CUmemoryPool handle, CUresult result, CUdeviceptr 
 void nvs_pools_freed(CUmemoryPool handle, uint64_t bytes);
 
 /* The pool is on this GPU, or on the host if `gpu` is NULL. A pool that is not known is taken to be on the current GPU. */
-void nvs_pools_known(CUmemoryPool handle, struct nvs_gpu *gpu, bool swappable);
+struct nvs_pool_form {
+    bool swappable;
+    bool is_converted; /* the program takes its memory for device memory */
+};
+void nvs_pools_known(CUmemoryPool handle, struct nvs_gpu *gpu, struct nvs_pool_form form);
 /* Destroys the pool. */
 CUresult nvs_pools_destroy(CUmemoryPool handle);
 

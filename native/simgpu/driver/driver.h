@@ -66,6 +66,7 @@ struct sim_process {
     uint64_t kernel_ns;              /* simulated */
     bool stale_is_fatal;             /* using a destroyed handle ends the process */
     uint64_t module_load_ns;         /* simulated; a context is locked as long */
+    int cuda_version;                /* that cuDriverGetVersion answers with */
     struct sim_kernel_rule rules[32];
     unsigned rule_count;
     pthread_mutex_t lock;            /* engines, primary contexts */

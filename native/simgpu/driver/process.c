@@ -92,9 +92,18 @@ static void read_rule(const char *entry)
     sim.rule_count++;
 }
 
+/* As cuDriverGetVersion writes it: 13000 is CUDA 13.0. May be asked for before cuInit. */
+static int cuda_version(void)
+{
+    const char *text = getenv("NVSHARE_SIM_CUDA_VERSION");
+    int version = text != NULL ? atoi(text) : 0;
+    return version > 0 ? version : 13000;
+}
+
 static void read_behaviour(void)
 {
     const char *text = getenv("NVSHARE_SIM_MODULE_LOAD"), *stale = getenv("NVSHARE_SIM_STALE_HANDLES");
+    sim.cuda_version = cuda_version();
     sim.stale_is_fatal = stale != NULL && strcmp(stale, "crash") == 0;
     if (text != NULL && text[0] != '\0' && !sim_parse_duration_ns(text, &sim.module_load_ns))
         fprintf(stderr, "nvshare simulated GPU: NVSHARE_SIM_MODULE_LOAD=%s is no duration\n", text);
@@ -177,7 +186,7 @@ CUresult cuDriverGetVersion(int *version)
 {
     if (version == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *version = 13000;
+    *version = cuda_version();
     return CUDA_SUCCESS;
 }
 

@@ -201,7 +201,7 @@ static CUresult from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
     uint64_t size = rounded(bytes);
     pthread_mutex_lock(&lock);
     allocation = take_kept(pool, size);
-    uint32_t memory = pool->host ? SIM_TRACE_PINNED : SIM_TRACE_POOL;
+    uint32_t memory = pool->managed ? SIM_TRACE_MANAGED : pool->host ? SIM_TRACE_PINNED : SIM_TRACE_POOL;
     CUresult result = CUDA_SUCCESS;
     if (allocation == NULL) {
         result = sim_memory_new(pool->context, memory, size, &allocation);
@@ -259,7 +259,7 @@ static CUresult release(CUdeviceptr pointer, CUstream handle, bool per_thread)
     struct sim_allocation *allocation = sim_memory_at(pointer);
     if (allocation == NULL || allocation->base != pointer || (allocation->pool != NULL && allocation->flags != 0))
         return CUDA_ERROR_INVALID_VALUE;
-    if (allocation->memory == SIM_TRACE_MANAGED)
+    if (allocation->memory == SIM_TRACE_MANAGED && allocation->pool == NULL)
         return CUDA_ERROR_INVALID_VALUE; /* not from a pool and not from cuMemAlloc */
     struct sim_op op = {.kind = SIM_OP_NOTHING};
     if (!allocation->of_graph) { /* a graph's stays its own */

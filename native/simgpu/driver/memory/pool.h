@@ -10,6 +10,7 @@ struct CUmemPoolHandle_st {
     CUcontext context;
     bool is_default, dying;
     bool host; /* takes nothing of the card */
+    bool managed; /* what it allocates is managed memory */
     uint64_t threshold, reserved, reserved_high, used, used_high;
     int reuse[4];
     CUmemPoolProps properties;

@@ -51,13 +51,15 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
     bool host = location >= CU_MEM_LOCATION_TYPE_HOST && location <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
     if (!host && location != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+    bool managed = properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED && sim.cuda_version >= 13000;
+    if ((properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED && !managed) || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
     SIM_TRY(sim_primary_retain(&context, host ? 0 : properties->location.id));
     *pool = sim_pool_make(context);
     if (*pool == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     (*pool)->host = host;
+    (*pool)->managed = managed;
     (*pool)->properties = *properties;
     return CUDA_SUCCESS;
 }

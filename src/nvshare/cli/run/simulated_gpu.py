@@ -8,7 +8,7 @@ from nvshare.cli.errors import EXIT_USAGE, CommandError
 from nvshare.cli.run.cleanup import occupy
 from nvshare.simgpu.config import SETTINGS, SimConfigError, SimGpu, from_environment
 
-OF_THE_PROGRAM = ("kernels", "kernel_us", "module_load", "stale_handles", "trace")
+OF_THE_PROGRAM = ("kernels", "kernel_us", "module_load", "stale_handles", "cuda_version", "trace")
 """Settings in which programs on one card may differ."""
 
 
