@@ -24,3 +24,10 @@ def unswappable_settings(environment: Mapping[str, str]) -> list[str]:
     """The variables in it with which a framework allocates memory that cannot be evicted."""
     found = {name: environment[name] for name, word in _UNSWAPPABLE if word in environment.get(name, "").lower()}
     return [f"{name}={value}" for name, value in found.items()]
+
+
+def evictable_setting(setting: str) -> str:
+    """What to set instead: the same without the words that make memory unevictable."""
+    name, _, value = setting.partition("=")
+    unwanted = {word for of, word in _UNSWAPPABLE if of == name}
+    return f"{name}={','.join(word for word in value.split(',') if word.strip().lower() not in unwanted)}"

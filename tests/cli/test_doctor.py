@@ -139,7 +139,7 @@ def test_a_scheduler_whose_operator_socket_is_shut_is_still_fine(runtime: Path) 
 
 def test_a_setting_that_prevents_eviction_is_pointed_out(tmp_path: Path) -> None:
     (finding,) = found(checks.check_environment, machine(tmp_path, TF_GPU_ALLOCATOR="cuda_malloc_async"))
-    assert (finding.level, finding.remedy) == ("warn", "unset it")
+    assert (finding.level, finding.remedy) == ("warn", "set TF_GPU_ALLOCATOR=")
 
 
 @pytest.mark.parametrize(("swappable", "unswappable", "count"), [(0, 3, 1), (4, 3, 0), (0, 1, 0)])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nvshare.cli.run.docker_args import arguments
 from nvshare.cli.run.environment import ProgramSettings, shared
-from nvshare.framework_settings import unswappable_settings
+from nvshare.framework_settings import evictable_setting, unswappable_settings
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -46,7 +46,14 @@ def test_allocators_whose_memory_cannot_be_evicted_are_recognised() -> None:
     assert unswappable_settings({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}) == []
 
 
+def test_what_to_set_instead_keeps_the_rest() -> None:
+    segments = "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True"
+    assert evictable_setting(segments) == "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64"
+    assert evictable_setting("TF_GPU_ALLOCATOR=cuda_malloc_async") == "TF_GPU_ALLOCATOR="
+
+
 def test_run_names_a_setting_that_prevents_eviction_in_one_line(nvshare: Front) -> None:
     result = nvshare("run", "--sim-gpus", "1", "--", "true", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
     (line,) = result.stderr.splitlines()
     assert line.startswith("nvshare: warning: PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync: this memory cannot be")
+    assert line.endswith("start it with PYTORCH_CUDA_ALLOC_CONF=")

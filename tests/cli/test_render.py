@@ -130,6 +130,16 @@ def test_memory_above_a_limit_that_cannot_leave_the_card_is_named_with_the_reaso
     assert "0001: 4.00Gi above its limit stay on the card: switched off." in render.memory_notes(snapshot(made, 0))
 
 
+def test_clients_most_of_whose_memory_cannot_be_evicted_are_named() -> None:
+    made = Node(Settings(), epoch=1)
+    for client, (swappable, unswappable) in enumerate(((0, 3), (4, 3), (0, 1)), 1):
+        made.handle(0, ev.ClientRegistered(client, f"run/{client}", "run", "one", (Claim("g", 16 * GIB),), pid=client))
+        memory = Memory(swappable=swappable * GIB, unswappable=unswappable * GIB)
+        made.handle(0, ev.MemoryChanged(client, "g", memory))
+    (line,) = render.memory_notes(snapshot(made, 0))
+    assert line.startswith("0001: 3.00Gi cannot be evicted: it comes from pools")
+
+
 def test_a_program_reads_everything() -> None:
     text = render.status_table(status(node()), is_wide=False)
     for word in (*CARDS, "A100-SXM4-40GB", "a-program-with-a-long-name.py", "TURNS", "USER", "OTHERS"):

@@ -1,4 +1,4 @@
-"""Memory that a program allocates in stream order comes from managed pools where the driver has them: it can be evicted."""
+"""Memory that a program allocates in stream order can be evicted where the driver has managed pools."""
 
 from pathlib import Path
 

@@ -213,12 +213,7 @@ SETTINGS: dict[str, Setting] = {
         "`refused`",
         "`crash`: a program that uses a destroyed stream, event or context ends, as it may with a real driver",
     ),
-    "cuda_version": Setting(
-        "NVSHARE_SIM_CUDA_VERSION",
-        str,
-        "13000",
-        "what `cuDriverGetVersion` answers; below 13000 (CUDA 13) there are no managed memory pools",
-    ),
+    "cuda_version": Setting("NVSHARE_SIM_CUDA_VERSION", str, "13000", "the driver's; managed pools from 13000 on"),
     "mig": Setting("NVSHARE_SIM_MIG", _flag, "0", "1: the cards are MIG instances of one card"),
     "nvml_memory": Setting(
         "NVSHARE_SIM_NVML_MEMORY", _flag, "1", "0: NVML answers Not Supported to questions about memory"

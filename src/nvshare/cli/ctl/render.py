@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nvshare import admin
 from nvshare.cli.ctl.text_table import shortened, table, width_of
+from nvshare.cli.fixed_memory import fixed_memory
 from nvshare.core.model import GIB, MIB, SECOND
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
@@ -209,12 +210,18 @@ def unshared_notes(node: Snapshot) -> list[str]:
 
 
 def memory_notes(node: Snapshot) -> list[str]:
-    """What the tables have no column for: memory that is on the host by limit or should be, that the host cannot
-    take, or that only page faults move."""
+    """What the tables have no column for: memory that is on the host by limit or should be, that cannot be evicted, that
+    the host cannot take, or that only page faults move."""
     kept = [
         f"{admin.client_name(client.id)}: {size(seat.on_host)} on the host by limit."
         for client, seat in in_order(node)
         if seat.on_host
+    ]
+    kept += [
+        f"{admin.client_name(client.id)}: {size(fixed)} cannot be evicted: it comes from pools, virtual memory"
+        " management or native allocations."
+        for client in node.clients
+        if (fixed := fixed_memory(client))
     ]
     by_faults: dict[str, list[str]] = {}
     for client, seat in in_order(node):

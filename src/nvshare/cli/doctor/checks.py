@@ -20,7 +20,7 @@ from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.native_files import library
 from nvshare.config import DEFAULT_OPERATOR_SOCKET, DEFAULT_SOCKET, OPERATOR_SOCKET_VARIABLE, SOCKET_VARIABLE
 from nvshare.core.model import GIB
-from nvshare.framework_settings import unswappable_settings
+from nvshare.framework_settings import evictable_setting, unswappable_settings
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
 from nvshare.printable import last_line
 from nvshare.record import Record
@@ -82,7 +82,9 @@ def check_environment(machine: CheckedMachine) -> Iterator[Finding]:
             "NVSHARE_MEMORY_MODE=native: no bulk moves; memory of programs started here stays on the card",
         )
     for setting in unswappable_settings(machine.environment):
-        yield Finding("warn", f"{setting}: memory of programs started here cannot be evicted", "unset it")
+        yield Finding(
+            "warn", f"{setting}: memory of programs started here cannot be evicted", f"set {evictable_setting(setting)}"
+        )
     if machine.environment.get("NVSHARE_PREFETCH", "1") in ("", "0", "false", "no", "off"):
         yield Finding(
             "info", "NVSHARE_PREFETCH is off: no bulk moves; page faults move memory of programs started here"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nvshare.cli.doctor.finding import Finding
+from nvshare.cli.fixed_memory import fixed_memory
 from nvshare.core.model import GIB
 from nvshare.core.snapshot import ClientSnapshot
 
@@ -10,18 +11,13 @@ from nvshare.core.snapshot import ClientSnapshot
 def check_client(client: ClientSnapshot) -> Iterator[Finding]:
     """A program whose memory cannot be evicted, for want of host memory or because of how it allocates; or is moved by
     page faults alone."""
-    missing, fixed, swappable = (
-        sum(getattr(seat, field) for seat in client.seats) for field in ("host_shortfall", "unswappable", "swappable")
-    )
-    pinned = min(fixed, missing)  # What counts as fixed only because the host has no room for it.
-    fixed, swappable = fixed - pinned, swappable + pinned
-    if missing:
+    if missing := sum(seat.host_shortfall for seat in client.seats):
         yield Finding(
             "warn",
             f"the host has no room for {missing / GIB:.1f} GiB of GPU memory of {client.name} ({client.label})",
             "raise its memory limit by that much; other programs wait instead of taking turns with it",
         )
-    if fixed > GIB and fixed > swappable:
+    if fixed := fixed_memory(client):
         yield Finding(
             "warn",
             f"{fixed / GIB:.1f} GiB of GPU memory of {client.name} ({client.label}) cannot be evicted: it comes from"

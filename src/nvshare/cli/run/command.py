@@ -19,7 +19,7 @@ from nvshare.cli.run.cleanup import entering
 from nvshare.cli.run.environment import ProgramSettings, shared
 from nvshare.cli.run.native_files import library
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
-from nvshare.framework_settings import unswappable_settings
+from nvshare.framework_settings import evictable_setting, unswappable_settings
 from nvshare.quantity import QuantityError, parse_bytes
 
 LIMIT_VARIABLE = "NVSHARE_GPU_MEMORY_LIMIT"
@@ -150,9 +150,13 @@ def warn_of_unswappable_memory(environment: dict[str, str]) -> None:
     """One line if the settings of a framework prevent that its memory is evicted."""
     for setting in unswappable_settings(environment):
         sys.stderr.write(
-            f"nvshare: warning: {setting}: this memory cannot be evicted for other programs; without this setting the"
-            " program takes turns with programs that need the same memory\n"
+            f"nvshare: warning: {setting}: this memory cannot be evicted for other programs{_unless_cuda_13(setting)};"
+            f" to take turns with programs that need the same memory, start it with {evictable_setting(setting)}\n"
         )
+
+
+def _unless_cuda_13(setting: str) -> str:
+    return " by drivers before CUDA 13" if "async" in setting.lower() and "expandable" not in setting.lower() else ""
 
 
 def replace(command: tuple[str, ...], environment: dict[str, str]) -> None:
