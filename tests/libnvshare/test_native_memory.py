@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from libnvshare.fake_scheduler import FakeScheduler
+from libnvshare.machine import Machine
 from libnvshare.programs import BUILD, CHECKS, MIB, Program, Programs
 from nvshare.wire.messages import MemUpdate
 
@@ -114,3 +115,9 @@ def test_a_program_that_is_linked_with_the_video_encoder_gets_native_memory(
     peer = scheduler.join(program)
     allocate(program, 2 * MIB)
     peer.expect(MemUpdate, such=lambda m: (m.swappable, m.unswappable) == (0, 2 * MIB))
+
+
+def test_two_processes_share_memory_and_events_by_handle_in_native_mode(tmp_path: Path) -> None:
+    """As CUDA tensors in a queue of PyTorch: the consumer waits for the producer's event and reads its memory."""
+    with Machine(tmp_path) as machine:
+        assert machine.start(CHECKS / "lib_ipc", NVSHARE_MEMORY_MODE="native").answer() == ["0", "0"]

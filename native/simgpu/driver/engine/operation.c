@@ -59,6 +59,7 @@ static bool step_event(CUstream stream, struct sim_op *op)
     if (number > atomic_load(&event->completed.count)) { /* else a later record was faster */
         atomic_store(&event->time_ns, stream->end_ns);
         sim_counter_raise(&event->completed, number);
+        sim_event_tell_completed(event, number);
     }
     if (op->u.event.number != 0)
         sim_event_release(event);

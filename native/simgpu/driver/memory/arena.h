@@ -40,5 +40,8 @@ bool sim_arena_reserve(void);       /* the address space, at first use; the lock
 int64_t sim_arena_take(unsigned card, unsigned memory, uint32_t count);
 void sim_arena_give_managed(unsigned card, uint32_t first, uint32_t count);
 void sim_ipc_take_back(uint32_t first, uint32_t count);
+/* Files that processes of the node share. */
+void sim_ipc_path(uint64_t id, char *path, size_t size);
+int sim_ipc_make_file(uint64_t id, uint64_t length);
 
 #endif

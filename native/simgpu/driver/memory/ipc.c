@@ -24,18 +24,18 @@
 struct handle { uint64_t magic, id, process, length, offset; uint32_t card, unused; };
 _Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "fits");
 
-static void file_path(uint64_t id, char *path, size_t size)
+void sim_ipc_path(uint64_t id, char *path, size_t size)
 {
     snprintf(path, size, "%s/ipc/%016llx", sim.view.directory, (unsigned long long)id);
 }
 
-static int make_file(uint64_t id, uint64_t length)
+int sim_ipc_make_file(uint64_t id, uint64_t length)
 {
     char path[320];
     snprintf(path, sizeof path, "%s/ipc", sim.view.directory);
     if (mkdir(path, 0777) == 0)
         chmod(path, 0777);
-    file_path(id, path, sizeof path);
+    sim_ipc_path(id, path, sizeof path);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd >= 0 && ftruncate(fd, (off_t)length) != 0) {
         close(fd);
@@ -58,7 +58,7 @@ static bool copy_written_pages(char *to, const char *from, uint64_t length)
 
 static bool move_into_file(char *base, uint64_t length, uint64_t id)
 {
-    int fd = make_file(id, length);
+    int fd = sim_ipc_make_file(id, length);
     if (fd < 0)
         return false;
     char *copy = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -109,7 +109,7 @@ void sim_ipc_take_back(uint32_t first, uint32_t count)
     char path[320], *base = sim_arena.base + ((uint64_t)first << SIM_CHUNK_SHIFT);
     if (sim_arena.at[first].shared == 0)
         return;
-    file_path(sim_arena.at[first].shared, path, sizeof path);
+    sim_ipc_path(sim_arena.at[first].shared, path, sizeof path);
     unlink(path);
     mmap(base, (uint64_t)count << SIM_CHUNK_SHIFT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     sim_arena.at[first].shared = 0;
@@ -128,7 +128,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle in, unsigned
         return CUDA_ERROR_INVALID_VALUE;
     if (handle.process == sim.id)
         return CUDA_ERROR_INVALID_CONTEXT; /* not in the process that made it */
-    file_path(handle.id, path, sizeof path);
+    sim_ipc_path(handle.id, path, sizeof path);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return CUDA_ERROR_INVALID_VALUE;

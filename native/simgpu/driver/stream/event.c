@@ -7,6 +7,7 @@ void sim_event_release(CUevent event)
 {
     if (atomic_fetch_sub(&event->references, 1) == 1) {
         free(event->capture_nodes);
+        sim_event_unshare(event);
         sim_handle_free(event);
     }
 }
@@ -70,6 +71,10 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags, bool per_
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->context->device != event->context->device)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (sim_event_is_imported(event)) {
+        sim_trace_unsupported("cuEventRecord of another process's event");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (stream->capture != NULL && flags == CU_EVENT_RECORD_DEFAULT)
         return sim_capture_record(stream, event);
     struct sim_op op = {.kind = SIM_OP_EVENT};
@@ -80,6 +85,7 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags, bool per_
     event->captured = false;
     atomic_fetch_add(&event->references, 1);
     op.u.event.number = atomic_fetch_add(&event->recorded, 1) + 1;
+    sim_event_tell_recorded(event, op.u.event.number);
     CUresult result = sim_submit_counted(stream, &op, &count);
     if (result == CUDA_SUCCESS)
         remember_place(event, op.u.event.number, stream, count);
@@ -100,6 +106,8 @@ static CUresult wait(CUstream handle, CUevent event, unsigned flags, bool per_th
     SIM_TRY(sim_stream_resolve(handle, per_thread, &stream));
     if (flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
+    if (sim_event_is_imported(event))
+        return sim_event_imported_order(event, stream);
     if (flags == 0 && (stream->capture != NULL || sim_event_is_captured(event)))
         return sim_capture_wait(stream, event);
     uint64_t number = atomic_load(&event->recorded);
@@ -141,7 +149,9 @@ CUresult cuEventQuery(CUevent event)
     if (sim_event_is_captured(event))
         return CUDA_ERROR_CAPTURED_EVENT;
     SIM_TRY((CUresult)atomic_load(&event->context->error));
-    return atomic_load(&event->completed.count) >= atomic_load(&event->recorded) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    bool done = sim_event_is_imported(event) ? sim_event_imported_is_done(event)
+                                             : atomic_load(&event->completed.count) >= atomic_load(&event->recorded);
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event)
@@ -150,6 +160,8 @@ CUresult cuEventSynchronize(CUevent event)
     SIM_TRY(sim_capture_unsafe());
     if (sim_event_is_captured(event))
         return CUDA_ERROR_CAPTURED_EVENT;
+    if (sim_event_is_imported(event))
+        sim_event_imported_wait(event);
     sim_counter_wait(&event->completed, atomic_load(&event->recorded));
     return (CUresult)atomic_load(&event->context->error);
 }
@@ -193,23 +205,4 @@ CUresult cuCtxWaitEvent(CUcontext context, CUevent event)
     SIM_TRY(check(event));
     SIM_TRY(sim_context_check(context));
     return wait(context->legacy, event, 0, false);
-}
-
-CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
-{
-    SIM_TRY(check(event));
-    if (handle == NULL || (event->flags & CU_EVENT_INTERPROCESS) == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_trace_unsupported("cuIpcGetEventHandle");
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
-{
-    SIM_ENTER();
-    (void)handle;
-    if (event == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_trace_unsupported("cuIpcOpenEventHandle");
-    return CUDA_ERROR_NOT_SUPPORTED;
 }

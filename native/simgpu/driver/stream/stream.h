@@ -91,7 +91,20 @@ struct CUevent_st {
     _Atomic bool captured;
     CUgraphNode *capture_nodes;      /* after these nodes */
     size_t capture_count;
+    struct sim_shared_event *_Atomic shared; /* with other processes: ipc_event.c */
+    uint64_t shared_id;              /* its file; 0: another process has made it */
 };
+
+/* Another process records the event. */
+bool sim_event_is_imported(CUevent event);
+bool sim_event_imported_is_done(CUevent event);
+void sim_event_imported_wait(CUevent event);
+/* The stream goes on when the last record made in the other process has completed. */
+CUresult sim_event_imported_order(CUevent event, CUstream stream);
+/* The record with this number was made, or has completed. */
+void sim_event_tell_recorded(CUevent event, uint64_t number);
+void sim_event_tell_completed(CUevent event, uint64_t number);
+void sim_event_unshare(CUevent event);
 
 /* NULL and the two special handles become streams of the current context. */
 CUresult sim_stream_resolve(CUstream handle, bool per_thread, CUstream *stream);
