@@ -85,9 +85,9 @@ static int consume(void)
     if (query(event) != CUDA_ERROR_NOT_READY)
         return -2;
     TRY(cu.StreamWaitEvent(stream, event, 0));
-    TRY(copy(words, memory, sizeof words, stream));
     if (write(to_producer[1], "q", 1) != 1)
         return -3;
+    TRY(copy(words, memory, sizeof words, stream)); /* to pageable memory: may wait for the stream */
     TRY(cu.StreamSynchronize(stream));
     TRY(query(event));
     for (int i = 0; i < WORDS; i++)
