@@ -210,8 +210,8 @@ def unshared_notes(node: Snapshot) -> list[str]:
 
 
 def memory_notes(node: Snapshot) -> list[str]:
-    """What the tables have no column for: memory that is on the host by limit or should be, that cannot be evicted, that
-    the host cannot take, or that only page faults move."""
+    """What the tables have no column for: memory that is on the host by limit or should be, that cannot be evicted,
+    that the host cannot take, or that only page faults move."""
     kept = [
         f"{admin.client_name(client.id)}: {size(seat.on_host)} on the host by limit."
         for client, seat in in_order(node)
