@@ -46,6 +46,7 @@ SCENARIOS = (
     Scenario("round_trip"),
     Scenario("kernels"),
     Scenario("training"),
+    Scenario("guide"),
     Scenario("data_loader"),
     Scenario("streams_and_events"),
     Scenario("graphs"),

@@ -4,12 +4,15 @@ Kernels take time and compute nothing there, so values are checked where bytes a
 them. Everything else is checked by what PyTorch itself reports.
 """
 
+import re
 import sys
 import time
+from pathlib import Path
 
 import torch  # type: ignore[import-not-found]  # only in its own venv
 from torch.utils.data import DataLoader, TensorDataset  # type: ignore[import-not-found]  # the same
 
+GUIDES = Path(__file__).resolve().parents[1] / "docs" / "guides.md"
 GIB = 1 << 30
 CARD_BYTES = 16 * GIB
 SEGMENT_SLACK = 32 << 20  # expandable segments come in pieces of 20 MiB
@@ -211,6 +214,13 @@ def working() -> None:
         launched += 80
     assert held.nbytes == gib * GIB
     print("launched", launched)
+
+
+def guide() -> None:
+    """The program in docs/guides.md, as it is printed there."""
+    (program,) = re.findall(r"^```python\n(.*?)^```", GUIDES.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    exec(compile(program, str(GUIDES), "exec"), {})
+    assert torch.cuda.max_memory_allocated() > 4 * 8192 * 8192
 
 
 if __name__ == "__main__":
