@@ -18,8 +18,23 @@ from support.waiting import wait_until
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
 FAST = "0.05"
-TIMED = ("a kernel launch", "an allocation of 2 MiB", "a free of 2 MiB", "a limit changes while its program runs")
-"""Their time is the machine's: other tests may run beside this one."""
+TIMED = (
+    "page faults",
+    "first touch",
+    "prefetch to the GPU",
+    "prefetch to the host",
+    "memory on the GPU",
+    "memory is there after a prefetch",
+    "a kernel launch",
+    "an allocation of 2 MiB",
+    "a free of 2 MiB",
+    "a limit changes while its program runs",
+    "a switch that moves memory in bulk",
+    "a switch that moves memory by page faults",
+    "a program that fills what it is shown is not slower than without nvshare",
+)
+"""Their time is the machine's too: the card runs 20 times as fast as a real one; a pause of 50 ms counts as a second.
+Which times are as predicted is decided in test_acceptance_judgement.py."""
 
 
 def rows_of(folder: Path) -> list[dict[str, str]]:
@@ -37,8 +52,10 @@ def test_the_whole_kit_finds_a_simulated_card_as_predicted(environment: dict[str
     rows = rows_of(tmp_path)
     assert {row["check"] for row in rows} == {check.name for check in checks(sys.executable)}
     assert {row["source"] for row in rows} == {"simulated", "machine"}
-    unlike = [row for row in rows if row["verdict"] not in ("ok", "skipped") and row["what"] not in TIMED]
-    assert unlike == [], result.stdout + result.stderr
+    assert {row["what"] for row in rows} >= set(TIMED)
+    unlike = [row for row in rows if row["verdict"] not in ("ok", "skipped")]
+    others = [row for row in unlike if row["verdict"] != "differs" or row["what"] not in TIMED]
+    assert others == [], result.stdout + result.stderr
     skipped = {row["check"] for row in rows if row["verdict"] == "skipped"}
     assert skipped == {"torch", "cupy", "numba", "jax", "vllm", "nccl"}
     assert "<table>" in (tmp_path / "nvshare-gpu-report.html").read_text()
