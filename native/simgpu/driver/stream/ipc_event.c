@@ -3,12 +3,12 @@
 #define _GNU_SOURCE
 #include "driver/driver.h"
 #include "driver/memory/arena.h"
+#include "driver/system_calls.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define HANDLE_MAGIC 0x31544e45564d4953ull
@@ -67,7 +67,7 @@ void sim_event_unshare(CUevent event)
 static CUresult share(CUevent event)
 {
     uint64_t id = 0;
-    if (getrandom(&id, sizeof id, 0) != sizeof id)
+    if (!sim_random(&id, sizeof id))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_shared_event *shared = map(sim_ipc_make_file(id | 1, sizeof *shared));
     if (shared == NULL)
