@@ -102,22 +102,32 @@ STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
 )
 
 
-def lines_of(step: Callable[[], object]) -> int:
-    """How many lines of Python a step executes."""
+def _count(kind: str, hook: Callable[[], Any], set_hook: Callable[[Any], None], step: Callable[[], object]) -> int:
+    """How many events of this kind the interpreter reports to a hook during a step."""
     count = 0
 
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+    def note(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal count
-        count += event == "line"
-        return trace
+        count += event == kind
+        return note
 
-    before = sys.gettrace()
-    sys.settrace(trace)
+    before = hook()
+    set_hook(note)
     try:
         step()
     finally:
-        sys.settrace(before)
+        set_hook(before)
     return count
+
+
+def lines_of(step: Callable[[], object]) -> int:
+    """How many lines of Python a step executes."""
+    return _count("line", sys.gettrace, sys.settrace, step)
+
+
+def calls_of(step: Callable[[], object]) -> int:
+    """How many Python functions a step calls."""
+    return _count("call", sys.getprofile, sys.setprofile, step)
 
 
 def costs_of(node: Node, client: int) -> dict[str, int]:
@@ -158,23 +168,6 @@ def test_a_step_that_looks_at_everybody_is_found() -> None:
 
     few, many = (lines_of(lambda n=members: look_at_all(n)) for members in (FEW, MANY))  # type: ignore[misc]
     assert many > MAX_RATIO * few
-
-
-def calls_of(step: Callable[[], object]) -> int:
-    """How many Python functions a step calls."""
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        step()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def test_a_hand_over_calls_few_functions() -> None:

@@ -32,6 +32,16 @@ def two_that_take_turns(machine: Machine, **environment: str) -> list[Program]:
     return [one for one, _ in both]
 
 
+def one_that_pauses(machine: Machine) -> tuple[Program, int, Program]:
+    """A program that has touched its memory, the memory's address, and another program that wants the
+    card for ever: the first one moves out."""
+    one, address = program(machine)
+    one.do(f"touch {address} {SIZE} 1", timeout=60)
+    other, there = program(machine)
+    other.say(f"touch {there} {SIZE} {FOREVER}")
+    return one, address, other
+
+
 def moved(machine: Machine) -> list[dict[str, int]]:
     return [client["moved"] for client in machine.clients()]
 

@@ -15,6 +15,7 @@ from libnvshare.movers import (
     SLICE,
     machine_of,
     moved,
+    one_that_pauses,
     pids_that_move_out,
     prefetches,
     program,
@@ -84,10 +85,7 @@ def test_where_there_are_several_gpus_launches_go_on_showing_what_is_used(tmp_pa
 
 def test_a_program_that_pauses_moves_out_at_once_although_no_message_wakes_it(tmp_path: Path) -> None:
     with machine_of(tmp_path) as machine:
-        one, address = program(machine)
-        one.do(f"touch {address} {SIZE} 1", timeout=60)
-        other, there = program(machine)
-        other.say(f"touch {there} {SIZE} {FOREVER}")
+        one, _, other = one_that_pauses(machine)
         runs = lambda: any(one.pid == other.process.pid and one.kernels() for one in machine.traces())  # noqa: E731
         wait_until(runs, "the other one runs", 60)
         wait_until(lambda: pids_that_move_out(machine) == [one.process.pid], "it moves out", 60)
@@ -98,10 +96,7 @@ def test_a_program_that_pauses_moves_out_at_once_although_no_message_wakes_it(tm
 
 def test_who_remains_when_the_other_one_has_ended_comes_in_in_bulk(tmp_path: Path) -> None:
     with machine_of(tmp_path) as machine:
-        one, address = program(machine)
-        one.do(f"touch {address} {SIZE} 1", timeout=60)
-        other, there = program(machine)
-        other.say(f"touch {there} {SIZE} {FOREVER}")
+        one, address, other = one_that_pauses(machine)
         wait_until(lambda: pids_that_move_out(machine) == [one.process.pid], "it moves out", 60)
         other.process.kill()
         wait_until(lambda: len(machine.clients()) == 1, "the other one is gone", 60)

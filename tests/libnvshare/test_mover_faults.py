@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from libnvshare.machine import Machine
-from libnvshare.movers import FOREVER, SIZE, machine_of, prefetches, program, two_that_take_turns, wait_for_moves
+from libnvshare.movers import (
+    SIZE,
+    machine_of,
+    one_that_pauses,
+    prefetches,
+    two_that_take_turns,
+    wait_for_moves,
+)
 from libnvshare.programs import GIB, Program
 from support.waiting import wait_until
 
@@ -22,10 +29,7 @@ def begun_out(machine: Machine, one: Program) -> int:
 @pytest.mark.parametrize("order", ["free", "destroy"])
 def test_memory_can_be_freed_and_contexts_destroyed_while_it_moves(tmp_path: Path, order: str) -> None:
     with machine_of(tmp_path, **SLOW_OUT) as machine:
-        one, address = program(machine)
-        one.do(f"touch {address} {SIZE} 1", timeout=60)
-        other, there = program(machine)
-        other.say(f"touch {there} {SIZE} {FOREVER}")  # the first one has paused: it moves out
+        one, address, other = one_that_pauses(machine)
         wait_until(lambda: begun_out(machine, one), "the move has begun", 60)
         one.do(f"free {address}" if order == "free" else "destroy")
         assert 0 < begun_out(machine, one) < 2 * GIB, "the move was under way: 2.8 GiB were asked for"
@@ -38,10 +42,7 @@ def test_memory_can_be_freed_and_contexts_destroyed_while_it_moves(tmp_path: Pat
 
 def test_a_program_that_is_killed_while_it_moves_leaves_the_gpu_to_the_others(tmp_path: Path) -> None:
     with machine_of(tmp_path, **SLOW_OUT) as machine:
-        one, address = program(machine)
-        one.do(f"touch {address} {SIZE} 1", timeout=60)
-        other, there = program(machine)
-        other.say(f"touch {there} {SIZE} {FOREVER}")
+        one, _, _ = one_that_pauses(machine)
         wait_until(lambda: begun_out(machine, one), "the move has begun", 60)
         one.process.kill()
         one.process.wait(60)

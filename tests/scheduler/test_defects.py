@@ -14,17 +14,13 @@ from nvshare.core.model import GIB, Settings
 from nvshare.core.node import Node
 from nvshare.scheduler.engine import Engine
 from nvshare.wire import messages as wire
-from support.altered_scheduler import start
+from support.altered_scheduler import serve
 from support.client import WireClient, entry, registration
-from support.log import LogReader
 
 
 def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(tmp_path: Path) -> None:
     mistake = "import nvshare.core.turns as t; t.Turns.work_finished = lambda self, now, seat: 1 // 0"
-    process = start(tmp_path, mistake)
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
+    process, log = serve(tmp_path, mistake)
     with WireClient(f"{tmp_path}/run/s.sock").register() as client:
         client.take_lock()
         client.send(wire.Idle(0))
@@ -38,10 +34,7 @@ def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(
 
 def test_a_failure_of_the_core_ends_the_scheduler_even_if_an_operator_caused_it(tmp_path: Path) -> None:
     mistake = "import nvshare.core.node as n; n.Node.handle = lambda *a: 1 // 0"
-    process = start(tmp_path, mistake)
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
+    process, log = serve(tmp_path, mistake)
     with contextlib.suppress(operator_client.UnreachableError):
         operator_client.ask(f"{tmp_path}/op/c.sock", admin.SetScheduling(on=False))
     assert process.wait(60) == 70
@@ -70,10 +63,7 @@ DEFECTS = {
 
 @pytest.mark.parametrize("what", DEFECTS)
 def test_a_defect_in_translating_closes_that_connection_and_nobody_elses(tmp_path: Path, what: str) -> None:
-    process = start(tmp_path, DEFECTS[what])
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
+    process, log = serve(tmp_path, DEFECTS[what])
     with WireClient(f"{tmp_path}/run/s.sock") as unlucky:
         unlucky.send(registration(entry()), wire.ReqLock(0, 1, GIB, 0))
         unlucky.wait_closed()
@@ -104,10 +94,7 @@ OBSERVERS = {
 
 @pytest.mark.parametrize("what", OBSERVERS)
 def test_an_observer_that_fails_keeps_nobody_else_from_a_step(tmp_path: Path, what: str) -> None:
-    process = start(tmp_path, OBSERVERS[what], NVSHARE_HOST_MEMORY="on")
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
+    process, log = serve(tmp_path, OBSERVERS[what], NVSHARE_HOST_MEMORY="on")
     with WireClient(f"{tmp_path}/run/s.sock").register(run=bytes(range(16))) as client:
         operator_client.ask(f"{tmp_path}/op/c.sock", admin.SetLimit(f"{client.id:04x}", 4 * GIB))
         client.release(client.take_lock())
@@ -136,10 +123,7 @@ FAILS_ONCE = (
 
 @pytest.mark.parametrize("what", TASKS)
 def test_a_task_that_fails_ends_nothing_else_and_starts_again(tmp_path: Path, what: str) -> None:
-    process = start(tmp_path, FAILS_ONCE.format(TASKS[what]), NVSHARE_HOST_MEMORY="on")
-    assert process.stderr is not None
-    log = LogReader(process.stderr)
-    log.wait_for("listens at")
+    process, log = serve(tmp_path, FAILS_ONCE.format(TASKS[what]), NVSHARE_HOST_MEMORY="on")
     log.wait_for(r"\[ERROR\]: A bug ended .*, which starts again in 0.01 s, please report it: ZeroDivisionError")
     log.wait_for("it runs again")
     with WireClient(f"{tmp_path}/run/s.sock").register() as client:

@@ -19,10 +19,9 @@ from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.sources import nvml_poll
 from nvshare.scheduler.sources.nvml_poll import NvmlPoll
 from nvshare.wire import messages as wire
-from support.altered_scheduler import start
+from support.altered_scheduler import serve, start
 from support.client import WireClient, entry
 from support.fixtures import StartDaemon
-from support.log import LogReader
 
 
 def test_with_few_descriptors_fewer_clients_are_let_in_and_those_work(start_daemon: StartDaemon) -> None:
@@ -58,9 +57,7 @@ def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
 
 def test_a_start_that_takes_longer_than_the_settling_time_costs_nobody_its_lock(tmp_path: Path) -> None:
     path = f"{tmp_path}/run/s.sock"
-    first = start(tmp_path, "pass")
-    assert first.stderr is not None
-    LogReader(first.stderr).wait_for("listens at")
+    first, _ = serve(tmp_path, "pass")
     with WireClient(path).register() as client:
         lock = client.take_lock(9 * GIB)
         first.kill()
@@ -72,9 +69,7 @@ def test_a_start_that_takes_longer_than_the_settling_time_costs_nobody_its_lock(
         " Engine.__init__.__kwdefaults__['clock'] = time.monotonic_ns;"
         " limits.restore = lambda self: (late.append(50 * 10**9), right(self))"
     )
-    second = start(tmp_path, slow, NVSHARE_SETTLE_SECONDS="20")
-    assert second.stderr is not None
-    LogReader(second.stderr).wait_for("listens at")
+    second, _ = serve(tmp_path, slow, NVSHARE_SETTLE_SECONDS="20")
     holds = entry(0, state=wire.ClaimState.HOLDING, lock=lock, swappable=9 * GIB, contexts=1)
     with WireClient(path).register(holds) as client:
         assert not [message for message in client.hear_all() if isinstance(message, (wire.LockOk, wire.DropLock))]
