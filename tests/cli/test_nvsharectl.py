@@ -88,7 +88,7 @@ def test_status_as_yaml_says_the_same_as_json(daemon: Daemon, two: tuple[WireCli
 
 
 def test_status_of_an_empty_scheduler(daemon: Daemon) -> None:
-    assert "No clients." in daemon.ctl("status")
+    assert daemon.ctl("status").endswith("\n\nNo clients. Start a program with: nvshare run -- PROGRAM\n")
     assert json.loads(daemon.ctl("status", "-o", "json"))["gpus"] == []
     assert yaml.safe_load(daemon.ctl("status", "-o", "yaml"))["gpus"] == []
 

@@ -50,5 +50,10 @@ def test_events_of_one_client_and_of_the_last_time(daemon: Daemon) -> None:
         assert all(first.name in line for line in lines)
         assert daemon.ctl("events", "--since", "1h") == daemon.ctl("events")
         assert daemon.ctl("events", "--since", "0s") == ""
+        chosen = daemon.ctl("events", "-o", "json", "--since", "1h", "--client", "first", "-n", "1").splitlines()
+        assert [json.loads(line)["text"].partition(" on ")[0] for line in chosen] == [
+            f"Lock given to client first ({first.name})"
+        ]
+        assert daemon.ctl("events", "-o", "json", "--since", "0s", "--client", "first") == ""
         assert "no client 'nobody'" in daemon.ctl("events", "--client", "nobody", code=1)
         assert "is not a duration" in daemon.ctl("events", "--since", "soon", code=2)

@@ -1,15 +1,9 @@
 """`nvsharectl top` in a real terminal (a pty), in a pipe, and on terminals that cannot do much."""
 
-import fcntl
 import os
-import pty
 import re
-import select
-import struct
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +15,7 @@ from nvshare.cli.ctl.keyboard import key_of
 from nvshare.cli.ctl.top_rows import next_sort, plain_lines
 from nvshare.cli.ctl.top_view import HELP, View, screen, shown_rows
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
+from support.terminal import Terminal
 from web.players import Player
 
 GIB = 1 << 30
@@ -158,45 +153,15 @@ def place(tmp_path: Path) -> Iterator[tuple[str, str]]:
         process.wait(60)
 
 
-class Terminal:
-    """A program in a pty, and what it has drawn."""
-
-    def __init__(self, *args: str, columns: int = 110, lines: int = 30, **variables: str) -> None:
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TERM": "xterm-256color", **variables}
-        environment.pop("COLUMNS", None)
-        environment.pop("LINES", None)
-        self.process = subprocess.Popen(
-            [*TOP, args[0], "top", *args[1:]], stdin=slave, stdout=slave, stderr=slave, env=environment
-        )
-        os.close(slave)
-        self.text = ""
-
-    def read_until(self, pattern: str, seconds: float = 60) -> str:
-        """What came until the pattern did; only what comes after counts for the next one."""
-        deadline = time.monotonic() + seconds
-        while not (found := re.search(pattern, self.text)):
-            ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"{pattern!r} did not come; the screen: {self.text[-3000:]!r}"
-            self.text += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(self._master, 65536).decode(errors="replace"))
-        seen, self.text = self.text, self.text[found.end() :]
-        return seen
-
-    def press(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def end(self) -> int:
-        code = self.process.wait(60)
-        os.close(self._master)
-        return code
+def top(socket: str, *args: str, columns: int = 110, lines: int = 30, **variables: str) -> Terminal:
+    return Terminal(*TOP, socket, "top", *args, columns=columns, lines=lines, **variables)
 
 
 def test_top_in_a_terminal_is_live_and_obeys_keys(place: tuple[str, str]) -> None:
     with Player(place[0], "first", gib=9) as first, Player(place[0], "second", gib=9) as second:
         first.ask()
         assert first.runs.wait(60)
-        terminal = Terminal(place[1], "--delay", "0.2")
+        terminal = top(place[1], "--delay", "0.2")
         terminal.read_until(r"first +\S+ .*running")
         second.ask()
         terminal.read_until(r"second +\S+ .*waiting 1")
@@ -215,14 +180,14 @@ def test_top_in_a_terminal_is_live_and_obeys_keys(place: tuple[str, str]) -> Non
 def test_top_without_utf8_draws_with_ascii(place: tuple[str, str]) -> None:
     with Player(place[0], "only", gib=8) as only:
         only.ask()
-        terminal = Terminal(place[1], PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+        terminal = top(place[1], PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
         assert terminal.read_until("####").isascii()
         terminal.press("q")
         assert terminal.end() == 0
 
 
 def test_top_in_a_small_terminal_asks_for_a_bigger_one(place: tuple[str, str]) -> None:
-    terminal = Terminal(place[1], columns=50, lines=8)
+    terminal = top(place[1], columns=50, lines=8)
     terminal.read_until("make the terminal at least 60x10")
     terminal.press("q")
     assert terminal.end() == 0

@@ -131,6 +131,15 @@ def test_the_metrics_port_is_open_to_nvshares_and_monitorings_pods_only() -> Non
     ]
 
 
+def test_every_document_names_the_port_of_the_chart() -> None:
+    port = yaml.safe_load((DEPLOY / "chart" / "values.yaml").read_text())["metrics"]["port"]
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *(DEPLOY / "systemd").iterdir()]
+    named = re.compile(r"(?:--http |NVSHARE_HTTP=|http://|[Pp]ort )(?:[0-9.]+:|localhost:|\[::1\]:|:)?([0-9]{4,5})\b")
+    found = {(page.name, int(text)) for page in pages for text in named.findall(page.read_text())}
+    assert {page for page, _ in found} >= {"README.md", "use.md", "kubernetes.md", "nvshare-scheduler.default"}
+    assert {number for _, number in found} == {port}
+
+
 @needs_helm
 def test_optional_parts_appear_when_asked_for() -> None:
     kinds = {item["kind"] for item in template("metrics.serviceMonitor.enabled=true")}

@@ -2,10 +2,15 @@
 
 import difflib
 import io
+import os
 import shutil
 import sys
+from typing import TextIO
 
 import click
+
+NO_SCREEN = ("", "dumb", "unknown")
+"""Values of TERM of terminals that cannot move the cursor."""
 
 
 class Group(click.Group):
@@ -33,3 +38,8 @@ def accept_any_locale() -> None:
 def terminal_width() -> int | None:
     """The columns of the terminal; None if the output is read by a program, which wants it whole."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def has_screen(stream: TextIO | None = None) -> bool:
+    """Whether the output, or another stream, is a terminal that can move the cursor."""
+    return (stream or sys.stdout).isatty() and os.environ.get("TERM", "") not in NO_SCREEN

@@ -12,7 +12,7 @@ from nvshare import __version__, admin
 from nvshare.cli import operator_client
 from nvshare.cli.ctl import complete, orders, render
 from nvshare.cli.ctl.report import report
-from nvshare.cli.group import Group, accept_any_locale, terminal_width
+from nvshare.cli.group import Group, accept_any_locale, has_screen, terminal_width
 from nvshare.cli.options import DURATION, SIZE
 from nvshare.config import MAX_QUANTUM_S
 from nvshare.core.model import ModeName
@@ -106,12 +106,13 @@ def status(scheduler: Scheduler, output: str, watch: bool) -> None:
     """Show the GPUs, their memory, and running and waiting clients."""
     while True:
         text = _status_text(scheduler.ask_for(admin.Status, admin.GetStatus()), output)
-        if watch:
+        if watch and has_screen():
             click.clear()
         click.echo(text)
         if not watch:
             return
         time.sleep(WATCH_S)
+        click.echo("")
 
 
 def _status_text(answer: admin.Status, output: str) -> str:
@@ -210,7 +211,7 @@ def limits(scheduler: Scheduler, output: str) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Continue with new events until interrupted.")
 @click.option("-n", "--last", type=click.IntRange(0), default=100, show_default=True, help="Number of past lines.")
 @click.option("--since", type=DURATION, help="Only lines of this time, e.g. 90s, 10m, 2h, 7d.")
-@click.option("--client", metavar="CLIENT", shell_complete=complete.clients, help="Only lines about this client.")
+@click.option("--client", metavar="CLIENT", shell_complete=complete.clients, help="Only steps with this client.")
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: a line for each event."
 )

@@ -18,6 +18,7 @@ from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, LimitSnapshot, Se
 from nvshare.printable import printable
 
 SHORT_UUID = 12
+NO_CLIENTS = "No clients. Start a program with: nvshare run -- PROGRAM"
 
 
 def size(count: int) -> str:
@@ -50,8 +51,8 @@ def move_cost(gpu: GpuSnapshot) -> str:
 def status_table(status: admin.Status, *, is_wide: bool, width: int | None = None) -> str:
     """What `nvsharectl status` shows; in `width` columns if it is given."""
     node = status.node
-    parts = [_headline(status), gpu_table(node, is_wide=is_wide, width=width)]
-    parts.append(client_table(node, is_wide=is_wide, width=width) if node.clients else "No clients.")
+    parts = [_headline(status)] + ([gpu_table(node, is_wide=is_wide, width=width)] if node.gpus else [])
+    parts.append(client_table(node, is_wide=is_wide, width=width) if node.clients else NO_CLIENTS)
     if node.claims:
         parts.append(claim_table(node, is_wide=is_wide, width=width))
     if notes := [*unshared_notes(node), *memory_notes(node)]:

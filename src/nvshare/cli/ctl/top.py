@@ -1,16 +1,15 @@
 """`nvsharectl top`: a live view of the GPUs and clients. It is imported only when it is used."""
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from nvshare.cli.group import has_screen
+
 if TYPE_CHECKING:
     from nvshare.cli.ctl.nvsharectl import Scheduler
 
-NO_SCREEN = ("", "dumb", "unknown")
-"""Values of TERM of terminals that cannot move the cursor."""
 SORTS = ("state", "memory", "name", "since", "turns", "ran", "waited")
 
 
@@ -47,8 +46,7 @@ def top(scheduler: "Scheduler", delay: float, count: int | None, sort: str, want
         return scheduler.ask_for(admin.Story, admin.GetStory(client))
 
     view = View(sort=sort, wanted=wanted)
-    has_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in NO_SCREEN
-    if plain or not has_screen:
+    if plain or not (sys.stdin.isatty() and has_screen()):
         print_lines(ask, view, delay, count)
     else:
         Top(ask, tell, view, delay, count).run()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nvshare.cli.doctor.progress import Progress
 from nvshare.cli.errors import EXIT_FAILED
 from nvshare.printable import printable
 
@@ -41,13 +42,13 @@ def doctor(is_deep: bool, device: str, out: Path, python: str, sim_gpus: int | N
     if sim_gpus is not None:
         _restart_on_simulated_gpus(sim_gpus)
     found: list[Finding] = []
-    for finding in _findings():
+    progress = Progress()
+    for finding in _findings(progress):
         found.append(finding)
         if not is_json:
-            _announce("")
+            progress.end()
             _print(finding.level, finding.text, finding.remedy)
-    _announce("")
-    reports = _measure(device, out, python, is_json=is_json) if is_deep else []
+    reports = _measure(device, out, python, progress, is_json=is_json) if is_deep else []
     failures, warnings = (sum(finding.level == level for finding in found) for level in ("fail", "warn"))
     failures += sum(report.count("failed") for report in reports)
     warnings += sum(report.count("differs") for report in reports)
@@ -59,16 +60,20 @@ def doctor(is_deep: bool, device: str, out: Path, python: str, sim_gpus: int | N
         sys.exit(EXIT_FAILED)
 
 
-def _findings() -> Iterator["Finding"]:
+def _findings(progress: Progress) -> Iterator["Finding"]:
     from nvshare.cli.doctor.checks import CHECKS, machine_of
 
     machine = machine_of(dict(os.environ))
     for check in CHECKS:
-        _announce(f"checking the {check.__name__.removeprefix('check_').replace('_', ' ')} ...")
-        yield from check(machine)
+        what = f"checking the {check.__name__.removeprefix('check_').replace('_', ' ')} ..."
+        progress.show(what)
+        for finding in check(machine):
+            yield finding
+            progress.show(what)
+    progress.end()
 
 
-def _measure(device: str, out: Path, python: str, *, is_json: bool) -> "list[Report]":
+def _measure(device: str, out: Path, python: str, progress: Progress, *, is_json: bool) -> "list[Report]":
     """The acceptance kit, on each GPU that is asked for; its rows are printed as they come."""
     from nvshare.cli.doctor.acceptance import page, runner
 
@@ -78,12 +83,12 @@ def _measure(device: str, out: Path, python: str, *, is_json: bool) -> "list[Rep
         if not is_json:
             click.echo(f"\n{card.uuid}: {printable(card.name)}, {card.free_bytes / 2**30:.1f} GiB free")
         rows = []
-        for row in runner.accept(card, python, _announce):
+        for row in runner.accept(card, python, progress.show):
             rows.append(row)
             if not is_json:
-                _announce("")
+                progress.end()
                 _print_row(row)
-        _announce("")
+        progress.end()
         reports.append(runner.report(card, tuple(rows)))
     for path in page.write(out, reports):
         click.echo(f"written: {path}", err=is_json)
@@ -97,13 +102,6 @@ def _print_row(row: "Row") -> None:
     click.echo(f"{verdict} {row.source:9} {row.what}: {printable(row.measured)}{predicted}")
     if row.remedy:
         click.echo(f"      -> {row.remedy}")
-
-
-def _announce(text: str) -> None:
-    """What is being checked, on a terminal only; the next call replaces it."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
 
 
 def _print_json(found: "list[Finding]", reports: "list[Report]", failures: int, warnings: int) -> None:
