@@ -395,6 +395,14 @@ CUresult cuUserObjectCreate(CUuserObject *object, void *pointer, CUhostFn destro
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count);
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int count);
 
+/* Checkpoints of a process. */
+CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *tid);
+CUresult cuCheckpointProcessGetState(int pid, CUprocessState *state);
+CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args);
+CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args);
+CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args);
+CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args);
+
 /* Odds and ends. */
 CUresult cuProfilerInitialize(const char *config, const char *output, int mode);
 CUresult cuProfilerStart(void);

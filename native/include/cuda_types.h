@@ -318,6 +318,14 @@ typedef struct CUDA_TEXTURE_DESC { int addressMode[3], filterMode; unsigned int 
 typedef struct CUDA_RESOURCE_VIEW_DESC { int format; size_t width, height, depth; unsigned int firstMipmapLevel, lastMipmapLevel,
     firstLayer, lastLayer, reserved[16]; } CUDA_RESOURCE_VIEW_DESC;
 
+typedef enum CUprocessState { CU_PROCESS_STATE_RUNNING = 0, CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_CHECKPOINTED,
+    CU_PROCESS_STATE_FAILED } CUprocessState;
+typedef struct CUcheckpointLockArgs { unsigned int timeoutMs, reserved0; cuuint64_t reserved1[7]; } CUcheckpointLockArgs;
+typedef struct CUcheckpointCheckpointArgs { cuuint64_t reserved[8]; } CUcheckpointCheckpointArgs;
+typedef struct CUcheckpointGpuPair { CUuuid oldUuid, newUuid; } CUcheckpointGpuPair;
+typedef struct CUcheckpointRestoreArgs { CUcheckpointGpuPair *gpuPairs; unsigned int gpuPairsCount; char reserved[52]; } CUcheckpointRestoreArgs;
+typedef struct CUcheckpointUnlockArgs { cuuint64_t reserved[8]; } CUcheckpointUnlockArgs;
+
 typedef enum CUdriverProcAddressQueryResult { CU_GET_PROC_ADDRESS_SUCCESS = 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2 } CUdriverProcAddressQueryResult;
 enum { CU_GET_PROC_ADDRESS_DEFAULT = 0, CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2 };
@@ -330,5 +338,7 @@ _Static_assert(sizeof(CUmemPoolProps) == 88, "ABI");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "ABI");
 _Static_assert(sizeof(CUstreamBatchMemOpParams) == 48, "ABI");
 _Static_assert(sizeof(CUgraphNodeParams) == 256, "ABI");
+_Static_assert(sizeof(CUcheckpointLockArgs) == 64, "ABI");
+_Static_assert(sizeof(CUcheckpointRestoreArgs) == 64, "ABI");
 
 #endif

@@ -23,6 +23,7 @@ LONG_FILES = {
     "native/include/cuda_types.h": API,
     "src/nvshare/wire/messages.py": "the whole protocol is in one place",
     "tests/native/lib_client.c": "one command of the test program after the other",
+    "tests/native/simgpu_worker.c": "one command of the test program after the other",
     "tests/native/simgpu_graphs.c": CHECK,
     "tests/native/simgpu_memory.c": CHECK,
     "tests/native/simgpu_streams.c": CHECK,

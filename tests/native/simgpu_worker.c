@@ -18,6 +18,7 @@
  *   import HANDLE   memory of another process          -> result; it is the last allocation from then on
  *   poke N, peek    writes, reads a word at the start of the last allocation -> 0, the word
  *   close           gives imported memory back         -> result
+ *   save, back      the process leaves the card, comes back  -> result
  *   info            -> free and total bytes of the card
  *   uuid N          -> the N-th device's UUID, in hexadecimal
  *   fork            a child tries to use the driver    -> the child's result; the child stays until the parent's input ends
@@ -209,6 +210,18 @@ static void fork_child(void)
     printf("%d\n", result);
 }
 
+static CUresult save(void)
+{
+    CUresult result = cuCheckpointProcessLock(getpid(), NULL);
+    return result == CUDA_SUCCESS ? cuCheckpointProcessCheckpoint(getpid(), NULL) : result;
+}
+
+static CUresult come_back(void)
+{
+    CUresult result = cuCheckpointProcessRestore(getpid(), NULL);
+    return result == CUDA_SUCCESS ? cuCheckpointProcessUnlock(getpid(), NULL) : result;
+}
+
 /* The commands that move memory; false if it is none of them. */
 static bool move_memory(const char *command)
 {
@@ -220,6 +233,8 @@ static bool move_memory(const char *command)
         printf("%d\n", (int)cuMemAdvise(last, last_bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU));
     else if (strcmp(command, "bring") == 0)
         printf("%d\n", (int)cuMemPrefetchAsync(last, last_bytes, 0, NULL));
+    else if (strcmp(command, "save") == 0 || strcmp(command, "back") == 0)
+        printf("%d\n", (int)(command[0] == 's' ? save() : come_back()));
     else if (strcmp(command, "both") == 0)
         on_two_streams(prefetch_and_pass, "");
     else

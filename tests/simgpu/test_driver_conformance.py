@@ -10,7 +10,7 @@ from nvshare.simgpu.config import library_directory
 from simgpu.node import MakeNode
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("devices", "memory", "copies", "streams", "graphs", "graph_memory", "graph_params")
+PROGRAMS = ("devices", "memory", "copies", "streams", "graphs", "graph_memory", "graph_params", "checkpoint")
 PER_THREAD = re.compile(r"_pt(sz|ds)$")
 
 

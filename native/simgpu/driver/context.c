@@ -112,41 +112,6 @@ CUresult sim_context_drain(CUcontext context)
     return (CUresult)atomic_load(&context->error);
 }
 
-static struct { CUcontext at[256]; size_t count; } all;
-static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-
-bool sim_context_remember(CUcontext context)
-{
-    pthread_mutex_lock(&all_lock);
-    bool room = all.count < 256;
-    if (room)
-        all.at[all.count++] = context;
-    pthread_mutex_unlock(&all_lock);
-    return room;
-}
-
-void sim_context_forget(CUcontext context)
-{
-    pthread_mutex_lock(&all_lock);
-    for (size_t i = 0; i < all.count; i++)
-        if (all.at[i] == context)
-            all.at[i--] = all.at[--all.count];
-    pthread_mutex_unlock(&all_lock);
-}
-
-CUresult sim_card_drain(unsigned card)
-{
-    for (size_t i = 0;; i++) {
-        pthread_mutex_lock(&all_lock);
-        CUcontext context = i < all.count ? all.at[i] : NULL;
-        pthread_mutex_unlock(&all_lock);
-        if (context == NULL)
-            return CUDA_SUCCESS;
-        if (context->card == card)
-            sim_context_drain(context);
-    }
-}
-
 /* ---- ordinary contexts ---- */
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)

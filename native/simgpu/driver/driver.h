@@ -3,6 +3,7 @@
  *   process.c  start, fork, visible devices     device.c  device queries     lookup.c  finding functions
  *   context.c  contexts, the thread's stack     handle.c  handles            counter.c counts to wait for
  *   trace.c    the record of what happened      code_memory.c  what modules and graphs take of the card
+ *   checkpoint.c  the process leaves its cards, and comes back
  *   memory/    address space, allocations, residency, pools, VMM, arrays, IPC
  *   stream/    streams, events, launches, copies
  *   graph/     graphs and stream capture
@@ -55,7 +56,7 @@ struct sim_kernel_rule { char name[96]; uint64_t duration_ns; };
 
 /* ---- the process ---- */
 
-enum { SIM_FRESH, SIM_READY, SIM_FORKED };
+enum { SIM_FRESH, SIM_READY, SIM_FORKED, SIM_LOCKED }; /* locked: by cuCheckpointProcessLock */
 
 struct sim_process {
     _Atomic int state;
@@ -83,7 +84,8 @@ extern struct sim_process sim;
 #define SIM_ENTER() \
     do { \
         if (__builtin_expect(atomic_load_explicit(&sim.state, memory_order_acquire) != SIM_READY, 0)) \
-            return CUDA_ERROR_NOT_INITIALIZED; \
+            if (!sim_await_ready()) \
+                return CUDA_ERROR_NOT_INITIALIZED; \
     } while (0)
 #define SIM_TRY(call) \
     do { \
@@ -95,6 +97,8 @@ extern struct sim_process sim;
 static inline const struct sim_config *sim_config(void) { return &sim.view.node->config; }
 static inline uint64_t sim_scaled(double simulated_ns) { return (uint64_t)(simulated_ns * sim_config()->scale); }
 uint64_t sim_thread_token(void);
+/* Not ready: waits while the process is locked (checkpoint.c). False if it is not initialised. */
+bool sim_await_ready(void);
 CUresult sim_card_of(CUdevice device, unsigned *card);
 /* The cards page managed memory, and prefetch it (device.c). */
 static inline bool sim_has_concurrent_managed_access(void) { return sim_config()->compute_major >= 6; }
@@ -105,6 +109,7 @@ CUresult sim_current(CUcontext *context);           /* INVALID_CONTEXT if there 
 CUresult sim_context_check(CUcontext context);      /* valid handle, not destroyed, no sticky error */
 CUresult sim_context_drain(CUcontext context);      /* waits for everything submitted so far */
 CUresult sim_card_drain(unsigned card);             /* the same for all contexts of this process on a card */
+bool sim_is_idle(void);                             /* nothing that was submitted is left, in any context of this process */
 CUresult sim_primary_retain(CUcontext *context, CUdevice device);
 CUresult sim_context_make(CUdevice device, unsigned flags, bool primary, CUcontext *context); /* sim.lock is held */
 void sim_context_destroy(CUcontext context);

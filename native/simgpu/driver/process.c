@@ -24,7 +24,7 @@ uint64_t sim_thread_token(void)
 
 static void forked(void)
 {
-    if (atomic_load(&sim.state) == SIM_READY)
+    if (atomic_load(&sim.state) != SIM_FRESH)
         atomic_store(&sim.state, SIM_FORKED);
     sim_trace_forget();
 }

@@ -105,7 +105,7 @@ static int collect(nvmlDevice_t device, struct user *users)
     struct sim_card *card = nvml_lock(device);
     for (unsigned i = 0; i < card->slots_high; i++) {
         const struct sim_slot *slot = &card->slots[i];
-        if (!slot->live)
+        if (!slot->live || slot->saved_bytes > 0) /* a process that a checkpoint took off the card is not on it */
             continue;
         uint64_t space = slot->pid_namespace == here ? 0 : slot->pid_namespace;
         foreign += space != 0;

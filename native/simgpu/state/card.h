@@ -63,6 +63,7 @@ struct sim_slot {
     uint64_t arriving_until_ns;      /* the last of its prefetches onto the card ends */
     uint64_t host_chunks;            /* those of its chunks that are away and have content: they are in host memory */
     uint64_t host_bytes;             /* how much of it there may be */
+    uint64_t saved_bytes;            /* native memory that a checkpoint took off the card: it is in host memory */
     _Atomic uint32_t is_killed;      /* there was more: the process ends itself as if by the kernel */
     /* compute */
     _Atomic uint32_t wake;           /* futex the process' execution thread for this card sleeps on */

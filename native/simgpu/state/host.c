@@ -11,6 +11,19 @@ void sim_host_count(struct sim_card *card, const struct sim_chunk *chunk, bool w
         sim_slot_wake(slot);
 }
 
+bool sim_host_save(struct sim_card *card, uint32_t number)
+{
+    struct sim_slot *slot = &card->slots[number];
+    bool has_room = slot->native_bytes + slot->host_chunks * SIM_CHUNK_BYTES <= slot->host_bytes;
+    if (!has_room && !card->host_refuses && !atomic_exchange(&slot->is_killed, 1))
+        sim_slot_wake(slot);
+    if (!has_room)
+        return false;
+    slot->saved_bytes = slot->native_bytes;
+    sim_native_release(card, number, slot->native_bytes);
+    return true;
+}
+
 bool sim_host_has_room(const struct sim_card *card, const struct sim_slot *slot)
 {
     return !card->host_refuses || (slot->host_chunks + 1) * SIM_CHUNK_BYTES <= slot->host_bytes;

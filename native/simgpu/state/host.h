@@ -11,6 +11,9 @@ static inline bool sim_chunk_is_on_host(const struct sim_chunk *chunk) { return 
 void sim_host_count(struct sim_card *card, const struct sim_chunk *chunk, bool was_on_host);
 /* False if chunks of the process stay where they are: it has no room, and the node refuses instead of killing. */
 bool sim_host_has_room(const struct sim_card *card, const struct sim_slot *slot);
+/* A checkpoint takes all native memory of a slot off the card. False if the host has no room for it: the owner is told to end itself, or
+ * the node refuses. */
+bool sim_host_save(struct sim_card *card, uint32_t slot);
 /* How many chunks a slot has on the host, counted again. */
 uint64_t sim_host_recount(const struct sim_card *card, uint32_t slot);
 

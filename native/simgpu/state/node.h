@@ -6,7 +6,7 @@
 
 #define SIM_NODE_MAGIC 0x314e4d4953ull /* "SIMN1" */
 #define SIM_CARD_MAGIC 0x31434d4953ull
-#define SIM_STATE_VERSION 4u
+#define SIM_STATE_VERSION 5u
 
 struct sim_node {
     uint64_t magic;

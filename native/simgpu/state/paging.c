@@ -174,7 +174,7 @@ void sim_slot_clear(struct sim_card *card, unsigned number)
         sim_chunk_release(card, slot->away.head - 1);
     sim_native_release(card, number, slot->native_bytes);
     slot->contexts = 0;
-    slot->host_chunks = 0;
+    slot->host_chunks = slot->saved_bytes = 0;
     slot->live = 0;
     if (slot->waiting) {
         slot->waiting = 0;

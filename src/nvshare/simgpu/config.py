@@ -11,100 +11,15 @@ values before a process starts, and gives the environment in which a program fin
 """
 
 import os
-import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nvshare.native_directory import NATIVE
-from nvshare.simgpu.cards import CARDS
-
-MAX_GPUS = 16
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|K|M|G|T)?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s)?")
-_FACTOR = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-
-
-class SimConfigError(ValueError):
-    """A setting the user gave cannot be used; the message names it and says what is allowed."""
-
-
-def parse_bytes(text: str) -> int:
-    """`16Gi`, `512Mi`, `2G`, `1073741824` as bytes."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise SimConfigError(f"{text!r} is not a size such as 16Gi, 512Mi, 2G or 1073741824")
-    return int(float(match[1]) * _FACTOR[match[2] or ""])
-
-
-def _size(value: object) -> str:
-    text = str(value)
-    if parse_bytes(text) <= 0:
-        raise SimConfigError(f"{text!r} is not a positive size")
-    return text
-
-
-def _duration(value: object) -> str:
-    text = str(value)
-    if _DURATION.fullmatch(text) is None:
-        raise SimConfigError(f"{text!r} is not a duration such as 5ms, 20us or 1s")
-    return text
-
-
-def _count(value: object) -> str:
-    text = str(value)
-    if not text.isdecimal() or int(text) > MAX_GPUS:
-        raise SimConfigError(f"{text!r} is not a number of GPUs from 0 to {MAX_GPUS}")
-    return text
-
-
-def _scale(value: object) -> str:
-    try:
-        number = float(str(value))
-    except ValueError:
-        number = 0.0
-    if not 1e-6 <= number <= 1e3:
-        raise SimConfigError(f"{value!r} is not a scale from 0.000001 to 1000")
-    return str(value)
-
-
-def _capability(value: object) -> str:
-    text = str(value)
-    if re.fullmatch(r"\d+\.\d", text) is None:
-        raise SimConfigError(f"{text!r} is not a compute capability such as 8.0")
-    return text
-
-
-def _one_of(first: str, second: str) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        if value not in (first, second):
-            raise SimConfigError(f"{value!r} is neither {first!r} nor {second!r}")
-        return str(value)
-
-    return check
-
-
-def _flag(value: object) -> str:
-    text = str(value).lower()
-    if text not in ("0", "1", "true", "false"):
-        raise SimConfigError(f"{value!r} is neither on (1) nor off (0)")
-    return "1" if text in ("1", "true") else "0"
-
-
-def _card(value: object) -> str:
-    if str(value).lower() not in CARDS:
-        raise SimConfigError(f"{value!r} is none of {', '.join(CARDS)}")
-    return str(value)
-
-
-def _kernels(value: object) -> str:
-    """A table of kernel names and durations, or the text `name=5ms,other=1us`."""
-    if isinstance(value, Mapping):
-        pairs = [(str(name), str(duration)) for name, duration in value.items()]
-    else:
-        pairs = [(name, duration) for name, _, duration in (p.partition("=") for p in str(value).split(",") if p)]
-    return ",".join(f"{name}={_duration(duration)}" for name, duration in pairs)
+from nvshare.simgpu import setting_checks as checks
+from nvshare.simgpu.setting_checks import SimConfigError as SimConfigError
+from nvshare.simgpu.setting_checks import parse_bytes as parse_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,73 +39,78 @@ SETTINGS: dict[str, Setting] = {
         "`/dev/shm/nvshare-sim-UID`",
         "state of the simulated node; processes with the same directory share the cards",
     ),
-    "gpus": Setting("NVSHARE_SIM_GPUS", _count, "1", "number of cards, up to 16"),
+    "gpus": Setting("NVSHARE_SIM_GPUS", checks.count, "1", "number of cards, up to 16"),
     "card": Setting(
         "NVSHARE_SIM_CARD",
-        _card,
+        checks.card,
         "",
         "a known card: `p100`, `t4`, `a100` or `h100`; sets name, memory, compute capability and bandwidths",
     ),
-    "memory": Setting("NVSHARE_SIM_MEMORY", _size, "`16Gi`", "memory of each card"),
-    "context_memory": Setting("NVSHARE_SIM_CONTEXT_MEMORY", _size, "`256Mi`", "memory that each context uses"),
-    "module_memory": Setting("NVSHARE_SIM_MODULE_MEMORY", _size, "`64Ki`", "memory that each loaded module uses"),
-    "graph_memory": Setting("NVSHARE_SIM_GRAPH_MEMORY", _size, "`64Ki`", "memory that each instance of a graph uses"),
+    "memory": Setting("NVSHARE_SIM_MEMORY", checks.size, "`16Gi`", "memory of each card"),
+    "context_memory": Setting("NVSHARE_SIM_CONTEXT_MEMORY", checks.size, "`256Mi`", "memory that each context uses"),
+    "module_memory": Setting("NVSHARE_SIM_MODULE_MEMORY", checks.size, "`64Ki`", "memory that each loaded module uses"),
+    "graph_memory": Setting(
+        "NVSHARE_SIM_GRAPH_MEMORY", checks.size, "`64Ki`", "memory that each instance of a graph uses"
+    ),
     "host_memory": Setting(
         "NVSHARE_SIM_HOST_MEMORY",
-        _size,
+        checks.size,
         "no limit",
         "host memory that the process has for memory evicted from a card; each process has its own value",
     ),
     "host_full": Setting(
         "NVSHARE_SIM_HOST_FULL",
-        _one_of("kill", "refuse"),
+        checks.one_of("kill", "refuse"),
         "`kill`",
         "what happens beyond that: `kill` ends the process that owns the memory, `refuse` leaves it on the card",
     ),
     "name": Setting("NVSHARE_SIM_NAME", str, "`Simulated GPU`", "name of the cards"),
-    "compute_capability": Setting("NVSHARE_SIM_COMPUTE_CAPABILITY", _capability, "`8.0`", "compute capability"),
+    "compute_capability": Setting("NVSHARE_SIM_COMPUTE_CAPABILITY", checks.capability, "`8.0`", "compute capability"),
     "scale": Setting(
-        "NVSHARE_SIM_SCALE", _scale, "1", "real seconds per simulated second; 0.01 runs a hundred times faster"
+        "NVSHARE_SIM_SCALE", checks.scale, "1", "real seconds per simulated second; 0.01 runs a hundred times faster"
     ),
     "bandwidth": Setting(
         "NVSHARE_SIM_BANDWIDTH",
-        _size,
+        checks.size,
         "10 GiB in 0.12 s",
         "access to resident memory and copies on the card, bytes per second",
     ),
     "copy_bandwidth": Setting(
-        "NVSHARE_SIM_COPY_BANDWIDTH", _size, "`12G`", "copies between host and card, and prefetches, bytes per second"
+        "NVSHARE_SIM_COPY_BANDWIDTH",
+        checks.size,
+        "`12G`",
+        "copies between host and card, prefetches and checkpoints, bytes per second",
     ),
     "fault_bandwidth": Setting(
         "NVSHARE_SIM_FAULT_BANDWIDTH",
-        _size,
+        checks.size,
         "10 GiB in 3.70 s",
         "managed memory moved in by page faults, bytes per second",
     ),
     "evict_bandwidth": Setting(
-        "NVSHARE_SIM_EVICT_BANDWIDTH", _size, "`12G`", "managed memory evicted from the card, bytes per second"
+        "NVSHARE_SIM_EVICT_BANDWIDTH", checks.size, "`12G`", "managed memory evicted from the card, bytes per second"
     ),
     "evicting_fault_bandwidth": Setting(
         "NVSHARE_SIM_EVICTING_FAULT_BANDWIDTH",
-        _size,
+        checks.size,
         "",
         "page faults that must evict, eviction included, bytes per second; default: one after the other",
     ),
     "prefetch": Setting(
         "NVSHARE_SIM_PREFETCH",
-        _one_of("works", "ignored"),
+        checks.one_of("works", "ignored"),
         "`works`",
         "`ignored`: a prefetch succeeds and does nothing, as was reported from a full T4",
     ),
     "slice": Setting(
         "NVSHARE_SIM_SLICE",
-        _duration,
+        checks.duration,
         "`2ms`",
         "time slice of a process while others wait; at least 0.1 ms of real time",
     ),
     "touch": Setting(
         "NVSHARE_SIM_TOUCH",
-        _one_of("all", "stream"),
+        checks.one_of("all", "stream"),
         "`all`",
         "what a kernel touches: `all` managed memory of its process, or `stream` (what it can read in its duration)",
     ),
@@ -198,27 +118,36 @@ SETTINGS: dict[str, Setting] = {
         "NVSHARE_SIM_KERNEL_US", str, "10", "default duration of a kernel in microseconds; also `5ms`, `1s`"
     ),
     "kernels": Setting(
-        "NVSHARE_SIM_KERNELS", _kernels, "", "durations by kernel name: `matmul=5ms,relu=20us,cutlass_*=1ms`"
+        "NVSHARE_SIM_KERNELS", checks.kernels, "", "durations by kernel name: `matmul=5ms,relu=20us,cutlass_*=1ms`"
     ),
     "module_load": Setting(
         "NVSHARE_SIM_MODULE_LOAD",
-        _duration,
+        checks.duration,
         "0",
         "time to load a module, during which other calls of its context wait. If it is not 0, a module that is read "
         "from a named pipe loads until the first byte has come",
     ),
     "stale_handles": Setting(
         "NVSHARE_SIM_STALE_HANDLES",
-        _one_of("refused", "crash"),
+        checks.one_of("refused", "crash"),
         "`refused`",
         "`crash`: a program that uses a destroyed stream, event or context ends, as it may with a real driver",
     ),
-    "cuda_version": Setting("NVSHARE_SIM_CUDA_VERSION", str, "13000", "the driver's; managed pools from 13000 on"),
-    "mig": Setting("NVSHARE_SIM_MIG", _flag, "0", "1: the cards are MIG instances of one card"),
-    "nvml_memory": Setting(
-        "NVSHARE_SIM_NVML_MEMORY", _flag, "1", "0: NVML answers Not Supported to questions about memory"
+    "checkpoint": Setting(
+        "NVSHARE_SIM_CHECKPOINT",
+        checks.checkpoint,
+        "`works`",
+        "what does not work of checkpoints: `lock-fails`, `checkpoint-fails`, `restore-fails`, `checkpoint-hangs` or "
+        "`restore-hangs`",
     ),
-    "trace": Setting("NVSHARE_SIM_TRACE", _flag, "0", "1: write a trace into the directory"),
+    "cuda_version": Setting(
+        "NVSHARE_SIM_CUDA_VERSION", str, "13000", "the driver's; checkpoints from 12080, managed pools from 13000 on"
+    ),
+    "mig": Setting("NVSHARE_SIM_MIG", checks.flag, "0", "1: the cards are MIG instances of one card"),
+    "nvml_memory": Setting(
+        "NVSHARE_SIM_NVML_MEMORY", checks.flag, "1", "0: NVML answers Not Supported to questions about memory"
+    ),
+    "trace": Setting("NVSHARE_SIM_TRACE", checks.flag, "0", "1: write a trace into the directory"),
 }
 
 

@@ -70,6 +70,8 @@ static bool move_into_file(char *base, uint64_t length, uint64_t id)
     return good;
 }
 
+_Atomic uint32_t sim_ipc_blocks;
+
 /* The chunks an allocation lies in; the arena is locked. */
 static void chunks_of(const struct sim_allocation *allocation, uint32_t *first, uint32_t *count)
 {
@@ -93,6 +95,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
     uint64_t length = (uint64_t)count << SIM_CHUNK_SHIFT, id = sim_arena.at[first].shared;
     if (id == 0 && sim_random(&id, sizeof id) && (id |= 1) != 0 && !move_into_file(base, length, id))
         id = 0;
+    if (id != 0 && sim_arena.at[first].shared == 0)
+        atomic_fetch_add(&sim_ipc_blocks, 1);
     sim_arena.at[first].shared = id;
     pthread_mutex_unlock(&sim_arena.lock);
     if (id == 0)
@@ -113,6 +117,7 @@ void sim_ipc_take_back(uint32_t first, uint32_t count)
     unlink(path);
     mmap(base, (uint64_t)count << SIM_CHUNK_SHIFT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     sim_arena.at[first].shared = 0;
+    atomic_fetch_sub(&sim_ipc_blocks, 1);
 }
 
 /* ---- the other side: the memory is a mapping, as virtual memory management makes them ---- */
@@ -148,6 +153,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle in, unsigned
     mapping->physical = physical;
     mapping->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     *pointer = (CUdeviceptr)(uintptr_t)at + handle.offset;
+    atomic_fetch_add(&sim_ipc_blocks, 1);
     return CUDA_SUCCESS;
 }
 
@@ -166,5 +172,6 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
     close(mapping->physical->fd);
     sim_handle_free(mapping->physical);
     free(mapping);
+    atomic_fetch_sub(&sim_ipc_blocks, 1);
     return CUDA_SUCCESS;
 }

@@ -50,6 +50,8 @@ struct sim_walk {                    /* a kernel's way over the chunks that it t
 /* How many chunks it touched. */
 uint32_t sim_memory_walk(struct sim_walk *walk);
 uint32_t sim_memory_chunks(unsigned card);
+/* Memory that this process shares by handle, its own or another's. */
+extern _Atomic uint32_t sim_ipc_blocks;
 CUresult sim_charge(unsigned card, uint64_t bytes);
 void sim_uncharge(unsigned card, uint64_t bytes);
 /* Memory outside the arena that the driver knows: pinned and registered host memory, VMM mappings (range.c). */

@@ -1,0 +1,99 @@
+"""What a setting of the simulated GPU may be: each check gives the text for the environment, or says what is wrong."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from nvshare.simgpu.cards import CARDS
+
+MAX_GPUS = 16
+CHECKPOINTS = ("works", "lock-fails", "checkpoint-fails", "restore-fails", "checkpoint-hangs", "restore-hangs")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|K|M|G|T)?")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s)?")
+_FACTOR = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+class SimConfigError(ValueError):
+    """A setting the user gave cannot be used; the message names it and says what is allowed."""
+
+
+def parse_bytes(text: str) -> int:
+    """`16Gi`, `512Mi`, `2G`, `1073741824` as bytes."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise SimConfigError(f"{text!r} is not a size such as 16Gi, 512Mi, 2G or 1073741824")
+    return int(float(match[1]) * _FACTOR[match[2] or ""])
+
+
+def size(value: object) -> str:
+    text = str(value)
+    if parse_bytes(text) <= 0:
+        raise SimConfigError(f"{text!r} is not a positive size")
+    return text
+
+
+def duration(value: object) -> str:
+    text = str(value)
+    if _DURATION.fullmatch(text) is None:
+        raise SimConfigError(f"{text!r} is not a duration such as 5ms, 20us or 1s")
+    return text
+
+
+def count(value: object) -> str:
+    text = str(value)
+    if not text.isdecimal() or int(text) > MAX_GPUS:
+        raise SimConfigError(f"{text!r} is not a number of GPUs from 0 to {MAX_GPUS}")
+    return text
+
+
+def scale(value: object) -> str:
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = 0.0
+    if not 1e-6 <= number <= 1e3:
+        raise SimConfigError(f"{value!r} is not a scale from 0.000001 to 1000")
+    return str(value)
+
+
+def capability(value: object) -> str:
+    text = str(value)
+    if re.fullmatch(r"\d+\.\d", text) is None:
+        raise SimConfigError(f"{text!r} is not a compute capability such as 8.0")
+    return text
+
+
+def one_of(first: str, second: str) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if value not in (first, second):
+            raise SimConfigError(f"{value!r} is neither {first!r} nor {second!r}")
+        return str(value)
+
+    return check
+
+
+def flag(value: object) -> str:
+    text = str(value).lower()
+    if text not in ("0", "1", "true", "false"):
+        raise SimConfigError(f"{value!r} is neither on (1) nor off (0)")
+    return "1" if text in ("1", "true") else "0"
+
+
+def card(value: object) -> str:
+    if str(value).lower() not in CARDS:
+        raise SimConfigError(f"{value!r} is none of {', '.join(CARDS)}")
+    return str(value)
+
+
+def checkpoint(value: object) -> str:
+    if value not in CHECKPOINTS:
+        raise SimConfigError(f"{value!r} is none of {', '.join(CHECKPOINTS)}")
+    return str(value)
+
+
+def kernels(value: object) -> str:
+    """A table of kernel names and durations, or the text `name=5ms,other=1us`."""
+    if isinstance(value, Mapping):
+        pairs = [(str(name), str(time)) for name, time in value.items()]
+    else:
+        pairs = [(name, time) for name, _, time in (p.partition("=") for p in str(value).split(",") if p)]
+    return ",".join(f"{name}={duration(time)}" for name, time in pairs)
