@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kube.fake_apiserver import FakeApiServer, pod
 from nvshare import claim_file
 from nvshare.claim_file import PreparedClaim
@@ -13,7 +15,9 @@ from nvshare.core.events import ClaimEnded, ClaimPrepared, ClientRegistered, Eve
 from nvshare.core.model import Claim
 from nvshare.journal import Step
 from nvshare.kube.annotations import MEMORY_LIMIT
+from nvshare.scheduler import back_off
 from nvshare.scheduler.main import settings_of
+from nvshare.scheduler.shutdown import Shutdown
 from nvshare.scheduler.sources.claims import Claims
 from support.cluster import cluster
 
@@ -52,6 +56,32 @@ class Posted:
 
 def prepared(uid: str, limit: int, **more: Any) -> ClaimPrepared:
     return ClaimPrepared(uid=uid, label=f"default/c-{uid}", limits={"g0": limit}, **more)
+
+
+def test_claims_that_could_not_be_read_because_of_a_defect_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(back_off, "FIRST_S", 0.01)
+
+    class Defective(Claims):
+        fails = True
+
+        def read(self) -> None:
+            if (tmp_path / "claims/u-1.json").exists() and self.fails:
+                self.fails = False
+                raise AssertionError("put in")
+            super().read()
+
+    async def story() -> None:
+        engine = Posted()
+        claims = Defective(engine, tmp_path, Shutdown(asyncio.get_running_loop()).retried)  # type: ignore[arg-type]
+        claims.start()
+        put(tmp_path, "u-1", GIB)
+        assert await engine.take(1) == [prepared("u-1", GIB)]
+        assert not claims.fails
+        claims.close()
+
+    asyncio.run(story())
 
 
 def test_claims_are_read_at_the_start_and_followed(tmp_path: Path) -> None:

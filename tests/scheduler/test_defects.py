@@ -115,7 +115,7 @@ TASKS = {
     "the account of use": "from nvshare.scheduler.observe.usage_file import UsageFile as task",
 }
 FAILS_ONCE = (
-    "{0}; import itertools; import nvshare.scheduler.shutdown as m; m.RESTART_S = 0.01;"
+    "{0}; import itertools; import nvshare.scheduler.back_off as m; m.FIRST_S = 0.01;"
     " right, times = task.run, itertools.count(); again = lambda: sys.stderr.write('it runs again\\n');"
     " task.run = lambda self: (again(), right(self))[1] if next(times) else 1 // 0"
 )

@@ -4,8 +4,8 @@
 connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step.
 
 Failures. An exception of the core ends the daemon: its state may be wrong for everybody. If the frame of an action
-cannot be made, its client is disconnected. An observer that fails misses the step; the others see it. The core gets an
-event even if what is called before it fails."""
+cannot be made or sent, its client is disconnected. An observer that fails misses the step; the others see it. The core
+gets an event even if what is called before it fails."""
 
 import asyncio
 import time
@@ -92,8 +92,7 @@ class Engine:
             if deadline is not None and deadline < self._alarm_at:
                 self._set_alarm(now, deadline)
         except Exception as error:
-            self.failure = error
-            self.on_failure(error)
+            self._core_failed(error)
             raise
         self.steps += 1
         step = Step(now, self._wall_offset + now / 1e9, event, tuple(actions))
@@ -110,6 +109,10 @@ class Engine:
                     self._outsider_failed(observe, error)
         return step
 
+    def _core_failed(self, error: Exception) -> None:
+        self.failure = error
+        self.on_failure(error)
+
     def _outsider_failed(self, called: Callable[..., None], error: Exception) -> None:
         """Log it, at most once in COMPLAIN_NS for each of them, unless it posted an event and the core failed."""
         if error is self.failure:
@@ -117,7 +120,7 @@ class Engine:
         now = self._clock()
         if now - self._complained_at.get(called, -COMPLAIN_NS) >= COMPLAIN_NS:
             self._complained_at[called] = now
-            log.bug(f"kept {getattr(called, '__qualname__', called)} from a step", error)
+            log.bug("observer", f"kept {getattr(called, '__qualname__', called)} from a step", error)
 
     def perform(self, actions: list[ac.Action]) -> None:
         """Put the frame of each action into its client's connection; a client that has left is skipped."""
@@ -135,7 +138,10 @@ class Engine:
                     except Exception as error:
                         self._loop.call_soon(connection.fail, error)
         for connection in touched:
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception as error:
+                self._loop.call_soon(connection.fail, error)
 
     def now(self) -> int:
         """The core's time."""
@@ -172,7 +178,11 @@ class Engine:
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, NEVER
         now = self._clock()
-        deadline = self.node.next_deadline()
+        try:
+            deadline = self.node.next_deadline()
+        except Exception as error:
+            self._core_failed(error)
+            raise
         if deadline is None:
             return
         if deadline > now:

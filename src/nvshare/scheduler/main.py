@@ -215,7 +215,7 @@ class Daemon:
         from nvshare.scheduler.sources.claims import Claims
         from nvshare.scheduler.sources.kubernetes import Kubernetes
 
-        self._claims = Claims(self._engine, Path(self._config.operator_socket).parent)
+        self._claims = Claims(self._engine, Path(self._config.operator_socket).parent, self._shutdown.retried)
         self._claims.start()
         names = self._config.node_name, self._config.resource_name
         self._kubernetes = Kubernetes(self._engine, self._metrics, self._claims, self._cluster, *names)

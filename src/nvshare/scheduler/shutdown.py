@@ -1,13 +1,17 @@
-"""When and why the daemon ends: a signal, an internal error, or no clients for some time."""
+"""When and why the daemon ends: a signal, an exception of the core, or no clients for some time.
+
+An exception outside of the core ends only what it is in: a task or a callback that must go on is tried again
+(`keep_running`, `retried`), a connection is closed. Each is logged and counted (Log.bug)."""
 
 import asyncio
 import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from nvshare.journal import Step
+from nvshare.scheduler.back_off import BackOff
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.instance_lock import InstanceLock
 from nvshare.scheduler.observe.log import log
@@ -15,8 +19,8 @@ from nvshare.scheduler.passed_descriptors import GuardedProtocol
 
 EXIT_INTERNAL_ERROR = 70
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-RESTART_S = 10.0
-"""A task that failed starts again after this time."""
+STEADY_S = 60.0
+"""A task that ran for this long works: its next failure is a first one."""
 
 
 class Shutdown:
@@ -65,15 +69,42 @@ class Shutdown:
         self._tasks.append(self._loop.create_task(self._repeat(run)))
 
     async def _repeat(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        back_off = BackOff()
         while True:
+            began = self._loop.time()
             try:
                 await run()
                 raise AssertionError("it ended by itself")
             except Exception as error:
-                if error is self._reported:
-                    return  # the core's
-                log.bug(f"ended {getattr(run, '__qualname__', run)}, which starts again in {RESTART_S:g} s", error)
-            await asyncio.sleep(RESTART_S)
+                if self._loop.time() - began >= STEADY_S:
+                    back_off.worked()
+                wait_s = back_off.failed()
+                if not self._is_tried_again(run, wait_s, error):
+                    return
+                await asyncio.sleep(wait_s)
+
+    def retried(self, call: Callable[[], None]) -> Callable[[], None]:
+        """For the event loop: calls it, and if it fails, again after a while."""
+        back_off = BackOff()
+
+        def try_it() -> None:
+            try:
+                call()
+                back_off.worked()
+            except Exception as error:
+                wait_s = back_off.failed()
+                if self._is_tried_again(call, wait_s, error):
+                    self._loop.call_later(wait_s, try_it)
+
+        return try_it
+
+    def _is_tried_again(self, call: Callable[..., object], wait_s: float, error: Exception) -> bool:
+        """Log that it failed, and begins again after this time; not if the core has failed."""
+        if error is self._reported:
+            return False
+        name = getattr(call, "__qualname__", call)
+        log.bug("task", f"ended {name}, which starts again in {wait_s:g} s", error)
+        return True
 
     async def cancel_tasks(self) -> None:
         """Those that are kept running; wait until they have ended."""
@@ -83,9 +114,9 @@ class Shutdown:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """An exception that nobody handled is an internal error: end. Connections of viewers and operators handle
-        theirs, and the engine has reported those of a step."""
-        error = context.get("exception")
+        """An exception that nobody handled. The engine has reported those of the core. Any other has ended the callback
+        or the task that it was in; a connection that it was in is closed."""
+        error = cast("BaseException | None", context.get("exception"))
         if error is self._reported and error is not None:
             return
         if isinstance(error, asyncio.CancelledError):
@@ -96,8 +127,10 @@ class Shutdown:
         if isinstance(error, OSError):
             log.warning(f"{context.get('message')}: {error}")
             return
-        loop.default_exception_handler(context)
-        self.fail(f"internal error, ending: {error!r}; please report it with the lines above")
+        transport = context.get("transport")
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+        log.bug("event loop", f"ended a callback ({context.get('message')})", error)
 
 
 class ExitWhenUnused:
@@ -123,7 +156,7 @@ class ExitWhenUnused:
             self._start_timer()
 
     def _start_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._after_s, self._end_if_unused)
+        self._timer = asyncio.get_running_loop().call_later(self._after_s, self._shutdown.retried(self._end_if_unused))
 
     def _end_if_unused(self) -> None:
         if self._lock.has_users():

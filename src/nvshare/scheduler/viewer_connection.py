@@ -54,9 +54,13 @@ def guarded(handler: Handler, kind: str) -> Handler:
         except (ConnectionError, TimeoutError):
             pass  # The peer has closed, or is too slow.
         except Exception as error:
-            log.bug(f"closed one {kind} connection", error)
+            log.bug("viewer", f"closed one {kind} connection", error)
         finally:
-            await _close(writer)
+            try:
+                await _close(writer)
+            except Exception as error:
+                writer.transport.abort()
+                log.bug("viewer", f"aborted one {kind} connection", error)
 
     return serve
 

@@ -2,14 +2,16 @@
 
 The directory is watched: if the socket is removed, a new one is made. Connected programs stay connected, new ones find
 the new socket. If the directory itself is gone for good (the source of a mount was removed), the scheduler ends, and
-the next one gets a new directory."""
+the next one gets a new directory. What fails is tried again."""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from nvshare.config import ConfigError
 from nvshare.inotify import Inotify
+from nvshare.scheduler.back_off import BackOff
 from nvshare.scheduler.listening_socket import BACKLOG, ListeningSocket
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.passed_descriptors import guarded_from_descriptors
@@ -31,7 +33,7 @@ class ClientSocket:
         self._recreation: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        await self._serve()
+        await self._serve(self._listening)
         self._watch()
 
     async def close(self) -> None:
@@ -45,17 +47,16 @@ class ClientSocket:
             await asyncio.gather(self._recreation, return_exceptions=True)
         self._listening.close()
 
-    async def _serve(self) -> None:
+    async def _serve(self, listening: ListeningSocket) -> None:
         loop = asyncio.get_running_loop()
-        listening = self._listening
         make = self._connection if listening.refuses_descriptors else guarded_from_descriptors(self._connection)
-        server = await loop.create_unix_server(make, sock=listening.socket, backlog=BACKLOG)
+        server = await loop.create_unix_server(_contained(make), sock=listening.socket, backlog=BACKLOG)
         self._servers.append(server)
 
     def _watch(self) -> None:
         directory = self._path.parent
         try:
-            self._inotify = self._inotify or Inotify(self._directory_changed)
+            self._inotify = self._inotify or Inotify(self._shutdown.retried(self._directory_changed))
             self._inotify.watch(directory)
         except OSError as error:
             log.warning(
@@ -72,12 +73,44 @@ class ClientSocket:
         self._recreation = asyncio.get_running_loop().create_task(self._recreate())
 
     async def _recreate(self) -> None:
+        back_off = BackOff()
         while not self._listening.is_at_path():
             try:
-                self._listening = ListeningSocket(self._path, mode=0o666)
-                await self._serve()
+                await self._listen_again()
             except (ConfigError, OSError):
                 await asyncio.sleep(RETRY_S)  # the directory is being cleared right now
-                continue
-            self._watch()  # the directory may be a new one
-            log.warning(f"{self._path} was removed and has been created again")
+            except Exception as error:
+                wait_s = back_off.failed()
+                log.bug("task", f"kept {self._path} from being created; it is tried again in {wait_s:g} s", error)
+                await asyncio.sleep(wait_s)
+        self._watch()  # the directory may be a new one
+        log.warning(f"{self._path} was removed and has been created again")
+
+    async def _listen_again(self) -> None:
+        listening = ListeningSocket(self._path, mode=0o666)
+        try:
+            await self._serve(listening)
+        except Exception:
+            listening.close()
+            raise
+        self._listening = listening
+
+
+class _Closed(asyncio.Protocol):
+    """A connection that cannot be served."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).abort()
+
+
+def _contained(make: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.BaseProtocol]:
+    """The event loop stops listening if an exception comes from here."""
+
+    def made() -> asyncio.BaseProtocol:
+        try:
+            return make()
+        except Exception as error:
+            log.bug("client", "refused one client's connection", error)
+            return _Closed()
+
+    return made

@@ -19,12 +19,15 @@ import os
 import socket
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 from nvshare import translation
 from nvshare.admin import client_name
 from nvshare.scheduler.clients.connection_admission import Account, ConnectionAdmission, RefusedError
 from nvshare.scheduler.clients.identity import IdentityError, Peer, is_ending, peer_of, registrant_of
+from nvshare.scheduler.clients.leaving import do_all
+from nvshare.scheduler.clients.peer_timeout import PeerTimeout
 from nvshare.scheduler.clients.reading import Reading
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
@@ -54,8 +57,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._admission = admission
         self.grace_ms = grace_ms
         self.index_of: dict[str, int] = {}
-        self._timeout_s = timeout_s
-        """How long a peer may take to register, or to finish a frame."""
+        self._timeout = PeerTimeout(timeout_s, lambda why: self._guard(self._close, "silent", why))
         self._decoder = Decoder(wire.FROM_CLIENT)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -68,8 +70,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._received = b""
         self._messages: deque[wire.Message] = deque()
         """What was read and not handled yet."""
-        self._is_lost = self._was_pinged = False
-        self._timeout: asyncio.TimerHandle | None = None
+        self._is_lost = self._was_pinged = self._has_ended = False
         self._reason = "closed"
 
     # From the event loop.
@@ -85,12 +86,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             account = self._admission.account_of(self._peer)
             self._admission.charge(account, began)
             self._admission.admit_to(account)
+            self._loop.add_reader(self._peer.pidfd, self._guard, self._process_ended)
+            self._timeout.start("never registered")
+            self._account = account
         except Exception as error:
             self.fail(error)
-            return
-        self._account = account
-        self._loop.add_reader(self._peer.pidfd, self._process_ended)
-        self._start_timeout("never registered")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _read_buffer
@@ -106,14 +106,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._handle_received()
             if nbytes == MAX_READ and self._reading.is_on:
                 self._reading.pause()
-                self._loop.call_soon(self._reading.resume)
+                self._loop.call_soon(self._guard, self._reading.resume)
 
     def _handle_later(self) -> None:
         """Handle what was read when the account's debt is paid, after its other connections that wait."""
         assert self._account is not None
         self._reading.pause()
-        self._stop_timeout()  # the peer may have sent the rest long ago
-        self._account.wait(self._handle_received)
+        self._timeout.stop()  # the peer may have sent the rest long ago
+        self._account.wait(lambda: self._guard(self._handle_received))
 
     def _handle_received(self) -> None:
         """Handle what was read, at the expense of the account, for MAX_WORK_NS at most."""
@@ -145,47 +145,43 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._messages.clear()
             self.fail(error)
             return True
-        if self._timeout is not None or self._decoder.rest or not self._client:
-            self._update_timeout(has_heard)
+        if self._timeout.is_set or self._decoder.rest or not self._client:
+            self._timeout.update(bool(self._client), is_mid_frame=bool(self._decoder.rest), has_heard=has_heard)
         return True
-
-    def _update_timeout(self, has_heard: bool) -> None:
-        """A peer has a limited time to register, and to finish a frame that it has begun."""
-        is_mid_frame = bool(self._decoder.rest)
-        if self._client and (has_heard or not is_mid_frame):
-            self._stop_timeout()
-        if self._timeout is None and not self._client:
-            self._start_timeout("never registered")
-        elif self._timeout is None and is_mid_frame:
-            self._start_timeout("half a frame, then silence")
 
     def pause_writing(self) -> None:
         # Later: this is called from within a step that sends to other clients too.
-        self._loop.call_soon(self._close, "unread", "does not read what it is sent")
+        self._loop.call_soon(self._guard, self._close, "unread", "does not read what it is sent")
 
     def connection_lost(self, exc: Exception | None) -> None:
         began = time.monotonic_ns()
         self._is_lost = True
-        self._stop_timeout()
-        if self._client and self._peer is not None and is_ending(self._peer):
-            self._admission.note_ending(self._peer.pid, self._end)
-            self._timeout = self._loop.call_later(STILL_ENDING_S, self._still_ends, self._peer.pid)
-        else:
-            self._end()
+        self._guard(self._lost)
         if self._account is not None:
             self._admission.charge(self._account, began)
 
+    def _lost(self) -> None:
+        self._timeout.stop()
+        if self._client and self._peer is not None and is_ending(self._peer):
+            self._admission.note_ending(self._peer.pid, self._end)
+            self._timeout.call_after(STILL_ENDING_S, self._guard, self._still_ends, self._peer.pid)
+        else:
+            self._end()
+
     def _still_ends(self, pid: int) -> None:
         self._engine.post(translation.silence(self._client))
-        self._timeout = self._loop.call_later(ENDING_S, self._admission.end_earlier, pid)
+        self._timeout.call_after(ENDING_S, self._guard, self._admission.end_earlier, pid)
 
     def _end(self) -> None:
-        self._stop_timeout()
-        self._admission.release(self._peer)
+        if not self._has_ended:
+            self._has_ended = True
+            do_all(self._engine, (self._admission.release, self._peer), (self._stop_watching,), (self._leave,))
+
+    def _stop_watching(self) -> None:
+        self._timeout.stop()
         if self._peer is not None:
             self._loop.remove_reader(self._peer.pidfd)
             os.close(self._peer.pidfd)
-        self._leave()
 
     # From the engine.
 
@@ -252,14 +248,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             self._abort()
 
-    def _start_timeout(self, why: str) -> None:
-        self._timeout = self._loop.call_later(self._timeout_s, self._close, "silent", why)
-
-    def _stop_timeout(self) -> None:
-        if self._timeout is not None:
-            self._timeout.cancel()
-            self._timeout = None
-
     def _close(self, kind: str, reason: str) -> None:
         """Close this connection because of what its peer did."""
         if self._transport is None or self._transport.is_closing():
@@ -279,9 +267,19 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._close("protocol", str(error))
         elif isinstance(error, (RefusedError, IdentityError)):
             self._close("refused", str(error))
-        elif self._transport is not None and not self._transport.is_closing():
-            log.bug("closed one client's connection", error)
-            self._close("internal error", "internal error")
+        else:
+            log.bug("client", "closed one client's connection", error)
+            self._reason = "internal error"
+            self._abort()
+            if self._is_lost:
+                self._end()
+
+    def _guard(self, call: Callable[..., None], *words: object) -> None:
+        """For the event loop: if the call fails, this connection ends, and nothing else."""
+        try:
+            call(*words)
+        except Exception as error:
+            self.fail(error)
 
     def _abort(self) -> None:
         self._leave()
@@ -290,11 +288,12 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _leave(self) -> None:
         if self._client:
+            assert self._account is not None
             client, self._client = self._client, 0
             self.out.clear()
-            if self._account is not None:
-                self._account.forget_gpus(self._gpus)
-            self._admission.free_client_id(client)
-            del self._engine.connections[client]
-            if client in self._engine.node.clients:
-                self._engine.post(translation.departure(client, self._reason))
+            forget = (self._account.forget_gpus, self._gpus), (self._admission.free_client_id, client)
+            do_all(self._engine, *forget, (self._engine.connections.pop, client), (self._tell_core, client))
+
+    def _tell_core(self, client: int) -> None:
+        if client in self._engine.node.clients:
+            self._engine.post(translation.departure(client, self._reason))

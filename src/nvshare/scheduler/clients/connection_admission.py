@@ -85,9 +85,11 @@ class Account:
 
     def _serve_next(self) -> None:
         self._timer = None
-        self._waiting.popleft()()
-        if self._waiting and self._timer is None:
-            self._set_timer()
+        try:
+            self._waiting.popleft()()
+        finally:  # a failure with one of its connections does not stop the others
+            if self._waiting and self._timer is None:
+                self._set_timer()
 
 
 class ConnectionAdmission:

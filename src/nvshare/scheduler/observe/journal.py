@@ -62,7 +62,7 @@ class Journal:
                 follow(step)
             except Exception as error:  # A viewer's failure must not be the step's.
                 self._followers.remove(follow)
-                log.bug("ended one view of the events", error)
+                log.bug("viewer", "ended one view of the events", error)
 
     def last(self, count: int) -> list[Step]:
         """The newest steps, oldest first."""
@@ -131,6 +131,9 @@ class JournalFile:
                 self._write(line_of(entry))
             except OSError as error:
                 self._lose(error.strerror or "unknown error")
+            except Exception as error:
+                log.bug("journal", "kept a line out of the journal file", error)
+                self._lose("internal error")
         if self._file is not None:
             self._file.close()
 

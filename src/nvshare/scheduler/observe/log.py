@@ -22,6 +22,9 @@ from nvshare.scheduler.observe.step_text import clients_of, describe
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 MAX_LINES_A_SECOND = 50
+PLACES = ("client", "viewer", "observer", "task", "journal", "event loop")
+"""Where a defect can be. All have a counter from the start: Prometheus does not see the step of a series that begins
+at 1."""
 
 
 class Log:
@@ -36,6 +39,8 @@ class Log:
         self._second = 0
         self._lines: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
+        self.bugs: Counter[str] = Counter(dict.fromkeys(PLACES, 0))
+        """Defects of ours that did not end the scheduler, by where they were."""
         self.call_later: Callable[[float, Callable[[], None]], object] | None = None
         """The event loop's; writes the summary even if nothing is logged after it."""
 
@@ -68,10 +73,12 @@ class Log:
     def error(self, text: str) -> None:
         self._write("error", text)
 
-    def bug(self, what: str, error: Exception) -> None:
-        """A defect of ours that did no more than this."""
-        trace = "".join(traceback.format_exception(error)).rstrip()
-        self._write("error", f"A bug {what}, please report it: {error!r}\n{trace}")
+    def bug(self, where: str, what: str, error: BaseException | None) -> None:
+        """A defect of ours that did no more than this: it is counted, and logged as long as there are not too many."""
+        self.bugs[where] += 1
+        if self._may_write("internal errors"):
+            trace = "" if error is None else "".join(["\n", *traceback.format_exception(error)]).rstrip()
+            self._write("error", f"A bug {what}, please report it: {error!r}{trace}")
 
     def complain(self, text: str) -> None:
         """A warning about a faulty peer; limited, because one peer can cause ten thousand of them in a second."""

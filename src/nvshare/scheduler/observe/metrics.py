@@ -20,6 +20,7 @@ from nvshare.core.snapshot import ClientSnapshot, Snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.observe.client_series import client_series
+from nvshare.scheduler.observe.log import log
 
 BOUNDS_S = (0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 MAX_GPUS = 256
@@ -122,6 +123,8 @@ class Metrics:
         yield _counter(
             "nvshare_rejected_connections", "Connections closed because of an error of the client.", ["kind"], rejected
         )
+        bugs = [([where], count) for where, count in log.bugs.items()]
+        yield _counter("nvshare_internal_errors", "Defects that did not end the scheduler.", ["where"], bugs)
         yield from self._move_families()
         yield _counter("nvshare_limit_updates", "Limits sent to clients.", [], [([], self.limit_updates)])
         yield _counter(

@@ -2,6 +2,7 @@
 
 They are read before clients can connect: a process of a pod with a claim is never without its limit."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from nvshare import claim_file
@@ -11,12 +12,16 @@ from nvshare.inotify import Inotify
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 
+Retried = Callable[[Callable[[], None]], Callable[[], None]]
+
 
 class Claims:
     """Posts what has changed in the directory."""
 
-    def __init__(self, engine: Engine, operator_dir: Path) -> None:
+    def __init__(self, engine: Engine, operator_dir: Path, retried: Retried = lambda call: call) -> None:
+        """`retried` makes a callback that is tried again if it fails."""
         self._engine = engine
+        self._retried = retried
         self._directory = operator_dir / claim_file.DIRECTORY
         self._inotify: Inotify | None = None
         self._files: dict[str, bytes] = {}
@@ -26,7 +31,7 @@ class Claims:
     def start(self) -> None:
         """Read, and go on reading. Raises OSError."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        self._inotify = Inotify(self.read)
+        self._inotify = Inotify(self._retried(self.read))
         self._inotify.watch(self._directory)
         self.read()
 
