@@ -7,16 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NVS_PROTOCOL_VERSION 5
+#define NVS_PROTOCOL_VERSION 6
 #define NVS_MOVES_SINCE 4
 #define NVS_WORKING_SETS_SINCE 5
 #define NVS_HOLDS_SINCE 5
 #define NVS_MOVER_SINCE 5
 #define NVS_JOBS_SINCE 5
+#define NVS_GPU_TIME_SINCE 6
+#define NVS_LOOKS_MOST 256
+#define NVS_LOOK_NS 1000000
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
-#define NVS_LAST_NUMBER 37
+#define NVS_LAST_NUMBER 39
 #define NVS_MAX_BYTES UINT64_C(72057594037927936)
 #define NVS_UNLIMITED UINT64_MAX
 
@@ -56,6 +59,8 @@ enum nvs_message_type {
     NVS_DRAINED = 34,
     NVS_LET_ONE = 35,
     NVS_EXPECTED_START = 37,
+    NVS_GPU_TIME = 38,
+    NVS_CORE_LIMIT = 39,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -625,5 +630,41 @@ _Static_assert(offsetof(struct nvs_msg_expected_start, length) == 0, "expected_s
 _Static_assert(offsetof(struct nvs_msg_expected_start, type) == 2, "expected_start.type");
 _Static_assert(offsetof(struct nvs_msg_expected_start, gpu) == 3, "expected_start.gpu");
 _Static_assert(offsetof(struct nvs_msg_expected_start, within_ms) == 8, "expected_start.within_ms");
+
+/* Whether work of mine was unfinished, at each of `count` looks (1 to LOOKS_MOST) from number `first` on. */
+struct nvs_msg_gpu_time {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint16_t count;
+    uint64_t first;
+    uint64_t busy_0;
+    uint64_t busy_1;
+    uint64_t busy_2;
+    uint64_t busy_3;
+};
+_Static_assert(sizeof(struct nvs_msg_gpu_time) == 48, "gpu_time");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, length) == 0, "gpu_time.length");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, type) == 2, "gpu_time.type");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, gpu) == 3, "gpu_time.gpu");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, count) == 4, "gpu_time.count");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, first) == 8, "gpu_time.first");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, busy_0) == 16, "gpu_time.busy_0");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, busy_1) == 24, "gpu_time.busy_1");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, busy_2) == 32, "gpu_time.busy_2");
+_Static_assert(offsetof(struct nvs_msg_gpu_time, busy_3) == 40, "gpu_time.busy_3");
+
+/* My environment wants at most this much of each GPU's time for my group, in percent (1 to 100); 0 is no limit. It */
+struct nvs_msg_core_limit {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t percent;
+};
+_Static_assert(sizeof(struct nvs_msg_core_limit) == 6, "core_limit");
+_Static_assert(offsetof(struct nvs_msg_core_limit, length) == 0, "core_limit.length");
+_Static_assert(offsetof(struct nvs_msg_core_limit, type) == 2, "core_limit.type");
+_Static_assert(offsetof(struct nvs_msg_core_limit, gpu) == 3, "core_limit.gpu");
+_Static_assert(offsetof(struct nvs_msg_core_limit, percent) == 4, "core_limit.percent");
 
 #endif

@@ -106,6 +106,8 @@ EVENTS: dict[type[wire.Message], EventOf] = {
     wire.OnHost: lambda client, gpu, m: ev.MemoryHeld(client, gpu, m.held),
     wire.Mover: lambda client, gpu, m: ev.MoverReported(client, gpu, _NOT_MOVING.get(m.state, "unknown reason")),
     wire.Collective: lambda client, gpu, m: ev.CollectivesUsed(client),
+    wire.GpuTime: lambda client, gpu, m: _gpu_time(client, gpu, m),
+    wire.CoreLimit: lambda client, gpu, m: ev.CoreLimitWanted(client, _percent(m)),
     wire.Drained: lambda client, gpu, m: ev.LetFinished(client, gpu),
     wire.Idle: lambda client, gpu, m: ev.WorkFinished(client, gpu),
     wire.Busy: lambda client, gpu, m: ev.WorkResumed(client, gpu),
@@ -113,6 +115,19 @@ EVENTS: dict[type[wire.Message], EventOf] = {
     wire.BudgetReturn: lambda client, gpu, m: ev.BudgetReturned(client, gpu, m.serial, m.budget, m.used),
 }
 """What each message of a registered client means. The rest of the table is in `registration`."""
+
+
+def _gpu_time(client: int, gpu: str, message: wire.GpuTime) -> ev.GpuTimeReported:
+    if not 1 <= message.count <= wire.LOOKS_MOST:
+        raise WireError(f"GpuTime reports {message.count} looks")
+    busy = message.busy_3 << 192 | message.busy_2 << 128 | message.busy_1 << 64 | message.busy_0
+    return ev.GpuTimeReported(client, gpu, message.first, message.count, busy & (1 << message.count) - 1)
+
+
+def _percent(message: wire.CoreLimit) -> int:
+    if message.percent > 100:
+        raise WireError(f"CoreLimit wants {message.percent} percent")
+    return message.percent
 
 
 class Receiver(Protocol):

@@ -12,7 +12,7 @@ from nvshare.core import events as ev
 from nvshare.core.client import Client
 from nvshare.core.limits.budget_questions import MAX_QUESTIONS, MAX_QUESTIONS_OF_ONE
 from nvshare.core.limits.groups import MAX_KEPT
-from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
+from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
 
@@ -146,3 +146,18 @@ def test_where_nvml_does_not_tell_the_size_what_clients_state_counts(is_first: b
     sizes.append(snapshot(node, 0).gpus[0].total_memory)
     first = [0, 10, 10, 10] if is_first else [64, 64, 10, 10]
     assert sizes == [size * GIB for size in first]
+
+
+def test_what_a_client_reports_of_its_gpu_time_is_counted_for_it() -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "x", "x", (Claim("g0", GIB),)))
+    assert node.handle(1000 * MILLISECOND, ev.GpuTimeReported(1, "g0", first=900, count=100, busy=0b111)) == []
+    node.gpus["g0"].turns.gpu_time.divide(2000 * MILLISECOND)
+    assert node.clients[1].seats["g0"].gpu_ns == 3 * MILLISECOND
+
+
+def test_the_core_limit_that_a_client_wants_is_noted() -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "x", "x", (Claim("g0", GIB),)))
+    assert node.handle(1, ev.CoreLimitWanted(1, 30)) == []
+    assert node.clients[1].core_limit == 30

@@ -12,8 +12,8 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "group", "hears_starts", "holds_memory", "id", "moves_memory", "name", "own_limit", "pid", "priority", "seats",
-        "uid", "uses_collectives", "weight",
+        "core_limit", "group", "hears_starts", "holds_memory", "id", "moves_memory", "name", "own_limit", "pid",
+        "priority", "seats", "uid", "uses_collectives", "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
@@ -30,7 +30,12 @@ class Client:
         self.hears_starts = event.hears_starts
         self.uses_collectives = False
         """Its kernels wait for those of other processes of its group."""
+        self.core_limit = 0
+        """How much of a GPU's time its environment wants at most for its group, in percent; 0: no limit."""
         self.seats: dict[str, Seat] = {}
+
+    def want_core_limit(self, percent: int) -> None:
+        self.core_limit = percent
 
     @property
     def may_be_in_gang(self) -> bool:

@@ -15,6 +15,7 @@ from nvshare.core.admission import Admission
 from nvshare.core.consistency import check
 from nvshare.core.events import (
     GpuFound,
+    GpuTimeReported,
     MemoryMeasured,
     MemoryMoved,
     MoverReported,
@@ -128,6 +129,10 @@ class Gpu:
         """A client says whether it moves memory."""
         seat = self.turns.seats[event.client]
         seat.not_moving, seat.moves_memory = event.not_moving, not event.not_moving
+
+    def note_gpu_time(self, now: int, event: GpuTimeReported) -> None:
+        """A fact for the account. It moves nobody, so no decision follows from it alone."""
+        self.turns.gpu_time.reported(now, self.turns.seats[event.client], event.first, event.count, event.busy)
 
     def work_resumed(self, now: int, event: WorkResumed) -> None:
         self.turns.work_resumed(now, self.turns.seats[event.client])

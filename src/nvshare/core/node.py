@@ -70,6 +70,8 @@ class Node:
             ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
             **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(event)),
             ev.MoverReported: self._note_mover,
+            ev.GpuTimeReported: lambda now, event, out: self.gpus[event.gpu].note_gpu_time(now, event),
+            ev.CoreLimitWanted: lambda now, event, out: self.clients[event.client].want_core_limit(event.percent),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.CollectivesUsed: lambda now, event, out: self._decisions.note_collectives(event.client),
             ev.LetFinished: lambda now, event, out: self.gangs.let_finished(now, *self._at(event.client, event.gpu)),

@@ -23,6 +23,7 @@ from nvshare.record import Record
 
 if TYPE_CHECKING:
     from nvshare.core.gang import Gang
+    from nvshare.core.gpu_time import Looks
 
 State = Literal["rest", "waiting", "staying", "dropping", "silent", "blocked"]
 Cause = Literal["claim", "request", "withdraw", "admit", "preempt", "end", "silence", "block", "unblock"]
@@ -68,6 +69,8 @@ class Seat:
     pauses: tuple[int, ...]
     last_turns: tuple[int, ...]
     working_set: int | None
+    hears_starts: bool
+    """It understands by when it will start."""
     crowded_when_left: int | None
     """How many steps there had been in which not all fitted, when its last turn ended (core.moves); None if it was
     asked to move memory out."""
@@ -79,15 +82,17 @@ class Seat:
     outranked_rank: int | None
     last_ran: int
     """When its last turn ended."""
+    gpu_ns: int
+    """For how long its work kept the GPU busy; `looks` is what is not counted yet (core.gpu_time)."""
 
     __slots__ = (
         "asked_out", "client", "crowded_when_left", "distrusts", "drop_deadline", "first_passed", "fixed", "follows",
-        "gang", "group", "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room",
-        "idle_since", "is_trusted", "keep_asked", "kept_rank", "lacking", "last_ran", "last_scheduled", "last_turns",
-        "limit", "lock", "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank",
-        "passes", "pauses", "pinned", "priority", "protected", "rank", "reported", "revoked", "siblings", "state",
-        "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank",
-        "working_set",
+        "gang", "gpu_ns", "group", "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory",
+        "host_room", "idle_since", "is_trusted", "keep_asked", "kept_rank", "lacking", "last_ran", "last_scheduled",
+        "last_turns", "limit", "lock", "looks", "measured", "memory", "moved", "moves_memory", "need", "not_moving",
+        "outranked_rank", "passes", "pauses", "pinned", "priority", "protected", "rank", "reported", "revoked",
+        "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total",
+        "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -126,10 +131,10 @@ class Seat:
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
         self.hears_starts = False
-        """It understands by when it will start."""
-        self.tag = self.handicap = 0
+        self.tag = self.handicap = self.gpu_ns = 0
         """Policy fair: held time * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None
+        self.looks: Looks | None = None
 
     @property
     def is_waiting(self) -> bool:

@@ -5,6 +5,7 @@ twice. Those in the imperative are decisions of core.preemption and core.admissi
 who comes in or must go."""
 
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
+from nvshare.core.gpu_time import GpuTime
 from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.memory_reports import MemoryReports
@@ -41,6 +42,7 @@ class Turns:
         self.is_contended = False
         """Holders report their pauses: somebody waits, or the mode wants to know before anybody does."""
         self.timer = QuantumTimer(self)
+        self.gpu_time = GpuTime()
         self.mode = make_mode(settings.quantum, settings, memory)
         self.moves = Moves(uuid, memory)
         self._settings = settings
@@ -66,6 +68,7 @@ class Turns:
         elif seat.state in ("waiting", "blocked"):
             self.withdraw(now, seat)
         self.reports.left(seat)
+        self.gpu_time.left(now, seat)
         self.mode.client_left(now, seat)
         self.paused.discard(seat.client)
         del self.seats[seat.client]
@@ -252,6 +255,7 @@ class Turns:
         seat.held_since = seat.last_scheduled = now
         seat.revoked, seat.follows, seat.idle_since = 0, False, None
         seat.turns += 1
+        self.gpu_time.turn_began(now, seat)
         self.staying[seat.client] = seat
         self._memory.start(seat)
         if self.ranking.shares.are_kept:
@@ -260,6 +264,7 @@ class Turns:
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
         client, held, seat.last_ran = seat.client, now - seat.held_since, now
         seat.turn_ended(held)
+        self.gpu_time.turn_ended(now, seat)
         if self.ranking.shares.are_kept:
             self.ranking.shares.turn_ended(now, seat)
         if self.mode.learns:

@@ -26,7 +26,7 @@ from typing import Annotated, Any, ClassVar
 from nvshare.quantity import MAX_BYTES as MAX_BYTES
 from nvshare.record import Record
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 MOVES_SINCE = 4
 """The first version whose clients move memory (MOVE_IN, MOVE_OUT) and report it (MOVED)."""
 WORKING_SETS_SINCE = 5
@@ -39,6 +39,13 @@ JOBS_SINCE = 5
 """The first version whose clients say that they use collectives (COLLECTIVE) and let work through (LET_ONE)."""
 STARTS_SINCE = 5
 """The first version whose clients hear by when they will start (EXPECTED_START)."""
+GPU_TIME_SINCE = 6
+"""The first version whose clients say how busy their work kept a GPU (GPU_TIME) and how much of it they want at most
+(CORE_LIMIT)."""
+LOOKS_MOST = 256
+"""How many looks one GPU_TIME reports at most."""
+LOOK_NS = 1_000_000
+"""One look for each of these stretches of the machine's monotonic clock."""
 MAX_FRAME = 8192
 MAX_GPUS = 64
 NAME_BYTES = 48
@@ -488,11 +495,41 @@ class ExpectedStart(Message, frozen=True):
     within_ms: U64
 
 
+class GpuTime(Message, frozen=True):
+    """Whether work of mine was unfinished, at each of `count` looks (1 to LOOKS_MOST) from number `first` on.
+
+    The first look is bit 0 of `busy_0`, the next one bit 1, and so on up to bit 63 of `busy_3`. Bits beyond `count` are
+    0. Look k is made at one instant between k and k + 1 LOOK_NS of the machine's monotonic clock. All clients look at
+    the same instants, so the scheduler knows who was busy at the same time. Time in which a client holds the lock and
+    that it does not report counts as busy. From version 6 on: sent only to a scheduler that says it speaks it."""
+
+    number = 38
+    from_client = True
+    gpu: U8
+    count: U16
+    first: U64
+    busy_0: U64
+    busy_1: U64
+    busy_2: U64
+    busy_3: U64
+
+
+class CoreLimit(Message, frozen=True):
+    """My environment wants at most this much of each GPU's time for my group, in percent (1 to 100); 0 is no limit. It
+    can only lower what the scheduler knows. From version 6 on: sent only to a scheduler that says it speaks it, after
+    its answer to REGISTER."""
+
+    number = 39
+    from_client = True
+    gpu: U8
+    percent: U8
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
     UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
     Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed, KeepOnHost, OnHost, Mover,
-    Collective, Drained, LetOne, ExpectedStart,
+    Collective, Drained, LetOne, ExpectedStart, GpuTime, CoreLimit,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

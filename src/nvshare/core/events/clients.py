@@ -109,6 +109,24 @@ class MemoryHeld(Event, frozen=True):
     held: int
 
 
+class GpuTimeReported(Event, frozen=True):
+    """Whether work of the client was unfinished at each of `count` looks: bit 0 of `busy` is look `first`, bit 1 the
+    next one. Look k is made between k and k + 1 milliseconds of the machine's clock, by all clients at once."""
+
+    client: int
+    gpu: str
+    first: int
+    count: int
+    busy: int
+
+
+class CoreLimitWanted(Event, frozen=True):
+    """The client's environment wants at most so many percent of a GPU's time for its group; 0: it wants no limit."""
+
+    client: int
+    percent: int
+
+
 class CollectivesUsed(Event, frozen=True):
     """The client's kernels wait for those of other processes of its group."""
 

@@ -1,0 +1,166 @@
+"""How long work of each client kept one GPU busy.
+
+Clients look once in a millisecond whether work of theirs is unfinished, all at the same instants, and report what they
+saw (GpuTimeReported). So it is known for each look who was busy:
+
+    GPU time of a client = Σ over the looks at which it was busy: LOOK_NS / number of clients that were busy then
+
+The GPU gives clients that have work at the same time equal slices, so this is what each of them had. A look that a
+holder has not reported within REPORT_LOOKS counts as busy: an old library, or one that hides what it does, is charged
+for the time in which it holds the lock. A report without a lock counts too (work that was not drained in time).
+
+Looks are bits of integers: bit j is look `_upto` + j."""
+
+from functools import reduce
+from itertools import zip_longest
+from operator import or_
+
+from nvshare.core.model import SECOND
+from nvshare.core.seat import Seat
+
+LOOK_NS = SECOND // 1000
+REPORT_LOOKS = 512
+"""So many looks back reports are awaited: a report has up to 256 looks, and takes its time to come."""
+LEAST_LOOKS, MOST_LOOKS = 64, 4096
+"""What is divided up at once. With fewer looks each report would cost a visit to every client."""
+MOST_APART = 16
+"""If more clients were busy, all looks are divided up together, in proportion to how many looks each was busy at."""
+
+
+class Looks:
+    """Of one client that holds the lock or has reported: what is known of the looks that are not divided up."""
+
+    __slots__ = ("busy", "held", "known", "seat", "since")
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat: Seat | None = seat
+        """None if it has left."""
+        self.busy = self.known = self.held = 0
+        self.since: int | None = None
+        """The first look at which it held the lock that it has; None if it has none."""
+
+    def counts(self, upto: int, looks: int) -> int:
+        """The looks that count as busy."""
+        held = self.held
+        if self.since is not None and self.since < upto + looks:
+            begin = max(0, self.since - upto)
+            held |= _ones(looks - begin) << begin
+        return (self.busy | (held & ~self.known)) & _ones(looks)
+
+    def divided(self, looks: int) -> bool:
+        """So many looks are divided up; whether something is still known of later ones."""
+        self.busy >>= looks
+        self.known >>= looks
+        self.held >>= looks
+        return bool(self.known or self.held or self.since is not None)
+
+
+class GpuTime:
+    """Of one GPU. `seat.gpu_ns` is a client's sum, `busy_ns` the time in which anybody was busy."""
+
+    def __init__(self) -> None:
+        self.busy_ns = 0
+        self._upto = 0
+        """All looks before this one are divided up."""
+        self._looks: list[Looks] = []
+
+    def turn_began(self, now: int, seat: Seat) -> None:
+        looks = seat.looks or self._new(seat)
+        looks.since = -(-now // LOOK_NS)
+
+    def turn_ended(self, now: int, seat: Seat) -> None:
+        """Most turns of a busy queue have no look: they cost nothing more."""
+        looks, end = seat.looks, -(-now // LOOK_NS)
+        assert looks is not None, "a turn begins before it ends"
+        assert looks.since is not None, "a turn ends once"
+        if end > looks.since:
+            if end - self._upto > 2 * REPORT_LOOKS:
+                self.divide(now)
+            looks.held |= _ones(max(0, end - self._upto)) & ~_ones(max(0, looks.since - self._upto))
+        looks.since = None
+
+    def reported(self, now: int, seat: Seat, first: int, count: int, busy: int) -> None:
+        """Looks that are divided up already, or are still to come, do not count."""
+        self.divide(now)
+        shift = first - self._upto
+        known = _ones(count)
+        if shift < 0:
+            known, busy = known >> -shift, busy >> -shift
+        elif shift <= REPORT_LOOKS:
+            known, busy = known << shift, busy << shift
+        else:
+            return
+        known &= _ones(now // LOOK_NS + 1 - self._upto)
+        looks = seat.looks or self._new(seat)
+        looks.busy |= busy & known & ~looks.known
+        looks.known |= known
+
+    def left(self, now: int, seat: Seat) -> None:
+        """The client is charged for all that it had. Its last looks are still shared with it."""
+        seat.gpu_ns = self.estimate_ns(now, seat)
+        if seat.looks is not None:
+            seat.looks.seat = None
+            seat.looks = None
+
+    def divide(self, now: int) -> None:
+        """All looks whose reports should have come."""
+        end = now // LOOK_NS - REPORT_LOOKS
+        while self._looks and end - self._upto >= LEAST_LOOKS:
+            self._divide(min(MOST_LOOKS, end - self._upto))
+        if not self._looks:
+            self._upto = max(self._upto, end)
+
+    def estimate_ns(self, now: int, seat: Seat) -> int:
+        """What the client has had until now, if it was busy at the looks that it has not reported yet, and shared them
+        with those who hold the lock now."""
+        if seat.looks is None:
+            return seat.gpu_ns
+        self.divide(now)
+        holders = sum(1 for looks in self._looks if looks.since is not None)
+        ahead = seat.looks.counts(self._upto, now // LOOK_NS + 1 - self._upto) if seat.looks else 0
+        return seat.gpu_ns + ahead.bit_count() * LOOK_NS // max(1, holders)
+
+    def _new(self, seat: Seat) -> Looks:
+        seat.looks = Looks(seat)
+        self._looks.append(seat.looks)
+        return seat.looks
+
+    def _divide(self, looks: int) -> None:
+        counts = [entry.counts(self._upto, looks) for entry in self._looks]
+        self.busy_ns += reduce(or_, counts).bit_count() * LOOK_NS
+        for entry, part in zip(self._looks, _parts(counts), strict=True):
+            if entry.seat is not None:
+                entry.seat.gpu_ns += part
+        self._upto += looks
+        kept: list[Looks] = []
+        for entry in self._looks:
+            if entry.divided(looks):
+                kept.append(entry)
+            elif entry.seat is not None:
+                entry.seat.looks = None
+        self._looks = kept
+
+
+def _parts(counts: list[int]) -> list[int]:
+    """What each client had, in nanoseconds."""
+    if sum(1 for count in counts if count) > MOST_APART:
+        total = sum(count.bit_count() for count in counts)
+        busy_ns = reduce(or_, counts).bit_count() * LOOK_NS
+        return [count.bit_count() * busy_ns // total for count in counts]
+    masks = _by_number(counts)
+    return [sum((c & mask).bit_count() * LOOK_NS // n for n, mask in enumerate(masks, 1)) for c in counts]
+
+
+def _by_number(counts: list[int]) -> list[int]:
+    """The looks at which exactly 1, 2, ... clients were busy."""
+    at_least: list[int] = []
+    for count in counts:
+        for index, mask in enumerate(at_least):
+            at_least[index], count = mask | count, mask & count
+        if count:
+            at_least.append(count)
+    return [mask & ~more for mask, more in zip_longest(at_least, at_least[1:], fillvalue=0)]
+
+
+def _ones(count: int) -> int:
+    return (1 << count) - 1

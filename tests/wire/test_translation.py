@@ -1,0 +1,26 @@
+"""Messages as events: what is checked on the way."""
+
+import pytest
+
+from nvshare.core import events as ev
+from nvshare.translation import EVENTS
+from nvshare.wire import messages as m
+from nvshare.wire.codec import WireError
+
+
+def test_gpu_time_becomes_one_number_with_a_bit_for_each_look() -> None:
+    message = m.GpuTime(0, 200, 1000, busy_0=1, busy_1=2, busy_2=4, busy_3=(1 << 64) - 1)
+    event = EVENTS[m.GpuTime](7, "GPU-1", message)
+    assert event == ev.GpuTimeReported(7, "GPU-1", 1000, 200, 1 | 2 << 64 | 4 << 128 | 0xFF << 192)
+
+
+@pytest.mark.parametrize("count", [0, m.LOOKS_MOST + 1])
+def test_gpu_time_of_no_looks_or_too_many_is_an_error_of_the_peer(count: int) -> None:
+    with pytest.raises(WireError):
+        EVENTS[m.GpuTime](7, "GPU-1", m.GpuTime(0, count, 1000, 0, 0, 0, 0))
+
+
+def test_a_core_limit_is_a_percentage() -> None:
+    assert EVENTS[m.CoreLimit](7, "GPU-1", m.CoreLimit(0, 100)) == ev.CoreLimitWanted(7, 100)
+    with pytest.raises(WireError):
+        EVENTS[m.CoreLimit](7, "GPU-1", m.CoreLimit(0, 101))
