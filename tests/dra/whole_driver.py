@@ -25,6 +25,7 @@ def flags(place: Path, *more: str) -> list[str]:
         "--cdi-dir": "cdi",
         "--kubelet-plugins-dir": "plugins",
         "--kubelet-registry-dir": "registry",
+        "--kubelet-pod-resources-dir": "pod-resources",
         "--library": "libnvshare.so",
     }
     return [*(f"{flag}={place / name}" for flag, name in ways.items()), "--node-name=node-1", *more]
@@ -61,11 +62,13 @@ async def driver(place: Path, server: FakeResourceApi, *more: str, **gpus: Any) 
         assert program.returncode == 0
 
 
-def claim(server: FakeResourceApi, uid: str, at: int = 0, **more: Any) -> tuple[str, str]:
+def claim(
+    server: FakeResourceApi, uid: str, at: int = 0, annotations: dict[str, str] | None = None, **more: Any
+) -> tuple[str, str]:
     """A claim that kube-scheduler has allocated on the device that is in this place now."""
     name, device = f"c-{uid}", server.devices()[at]["name"]
     devices = {"results": [result(device=device, **more)]}
-    metadata = {"name": name, "namespace": "team", "uid": uid}
+    metadata = {"name": name, "namespace": "team", "uid": uid, "annotations": annotations}
     server.claims[name] = json.dumps({"metadata": metadata, "status": {"allocation": {"devices": devices}}}).encode()
     return name, uid
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from e2e.kit import BIN, NODE, ROOT, SYSTEM, allocatable, apply, kubectl, pod, system_pod, wait_until
+from e2e.kit import BIN, NODE, ROOT, SLOT, SYSTEM, allocatable, apply, kubectl, pod, system_pod, wait_until
 from nvshare.quantity import parse_bytes
 from settings import HAS_SHARED_CLAIMS, KUBELET_ROOT, KUBERNETES_MINOR, PKI, SERVICE_IP
 from sim_gpu_hook import cdi_file
@@ -27,6 +27,7 @@ CDI = Path("/var/run/cdi")
 CLAIMS = Path("/run/nvshare-operator/claims")
 MANIFESTS = ROOT / "deploy" / "manifests"
 REGISTRY = KUBELET_ROOT / "plugins_registry"
+_CHECKPOINT = KUBELET_ROOT / "device-plugins" / "kubelet_internal_checkpoint"
 _SIMULATED = CDI / "simulated-gpus.json"
 
 
@@ -48,6 +49,17 @@ def driver_instead_of_plugin() -> Iterator[None]:
         _SIMULATED.unlink(missing_ok=True)
         kubectl("apply", "-f", str(MANIFESTS))
         wait_until(lambda: allocatable() == 20, "the node offers 20 slots again", 90)
+
+
+def remembered_slots() -> list[str]:
+    """The pods, by UID, that kubelet gave slots to and has not forgotten."""
+    entries = json.loads(_CHECKPOINT.read_text())["Data"]["PodDeviceEntries"] or []
+    return [entry["PodUID"] for entry in entries if entry["ResourceName"] == SLOT]
+
+
+def plugin_is_registered() -> bool:
+    """Whether kubelet has a device plugin for slots, or waits for one to come back."""
+    return SLOT in (json.loads(_CHECKPOINT.read_text())["Data"]["RegisteredDevices"] or {})
 
 
 def driver_pid() -> int:

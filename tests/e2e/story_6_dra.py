@@ -23,6 +23,8 @@ from e2e.dra import (
     node_of,
     pending_reason,
     phase,
+    plugin_is_registered,
+    remembered_slots,
     slices,
     tolerant,
     uuid_of,
@@ -44,11 +46,14 @@ from e2e.kit import (
     wait_until,
 )
 
-pytestmark = [needs_shared_claims, pytest.mark.usefixtures("dra_driver")]
+pytestmark = [needs_shared_claims, pytest.mark.usefixtures("had_slots", "dra_driver")]
 
 
-# The next two are first: kubelet (1.36, 1.37) remembers the device plugin of the earlier stories. From five minutes
-# after the plugin has gone, it starts no container that requests nvshare.com/gpu (docs/troubleshooting.md).
+@pytest.fixture(scope="module")
+def had_slots(nvshare: None) -> None:
+    """Before the driver came, kubelet gave a slot of the device plugin to a pod, which has ended."""
+    with pods(pod("had-a-slot", slots=1)):
+        assert remembered_slots()
 
 
 def test_a_pod_written_for_the_device_plugin_gets_a_claim() -> None:
@@ -212,3 +217,13 @@ def test_a_request_for_two_devices_gets_two_gpus() -> None:
     with claims(claim("both", "2Gi", count=2)), pods(claiming("has-both", "workload", "serve", claims=("both",))):
         assert len(set(allocated("both"))) == 2
         wait_until(lambda: has_clients(2), "the process is at both GPUs")
+
+
+def test_a_pod_that_requests_slots_runs_after_kubelet_has_given_the_device_plugin_up(
+    figure: Callable[[str], None],
+) -> None:
+    """Last in this file: the plugin has gone when the file began, and kubelet waits five minutes for it."""
+    took = wait_until(lambda: not plugin_is_registered(), "kubelet gives the device plugin up", 400)
+    figure(f"kubelet waited for the device plugin, at the end of the file, for {took:.0f} s more")
+    with pods(pod("comes-late", slots=1)):
+        assert execute("comes-late", "workload", "alloc", "1Gi") == "Allocating 1Gi: Success (0)\n"

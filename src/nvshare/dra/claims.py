@@ -18,6 +18,7 @@ from nvshare.record import Record
 
 API_VERSION = f"{DRIVER}/v1alpha1"
 KIND = "NvshareConfig"
+_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 MAX_WEIGHT = 1000
 Value = TypeVar("Value")
 
@@ -43,6 +44,7 @@ class _Metadata(Record, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class _Result(Record, frozen=True):
@@ -96,6 +98,11 @@ class ResourceClaim(Record, frozen=True):
     def pods(self) -> dict[str, str]:
         """The pods that use it: by UID, the name."""
         return {user.uid: user.name for user in self.status.reservedFor or [] if user.resource == "pods"}
+
+    @property
+    def is_for_slots(self) -> bool:
+        """Whether kube-scheduler made it for a pod that requests nvshare.com/gpu."""
+        return (self.metadata.annotations or {}).get(_EXTENDED) == "true"
 
 
 _decode_claim = msgspec.json.Decoder(ResourceClaim).decode

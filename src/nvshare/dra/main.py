@@ -14,6 +14,7 @@ from nvshare import __version__
 from nvshare.claim_file import DIRECTORY
 from nvshare.dra.cdi import CdiOptions
 from nvshare.dra.devices import DRIVER, ORDERS, SharedGpu, device, ordered, slice_specs
+from nvshare.dra.ended_slots import forget_ended_slots
 from nvshare.dra.lifecycle import Lifecycle
 from nvshare.dra.preparation import Preparation
 from nvshare.dra.prepared_claims import PreparedClaims
@@ -52,6 +53,7 @@ class Settings(Record, frozen=True):
     cdi_dir: Path
     plugins_dir: Path
     registry_dir: Path
+    pod_resources_dir: Path
     instance: str
     ignored_xids: frozenset[int]
     probe_s: float
@@ -76,6 +78,7 @@ class Program:
             PreparedClaims(settings.operator_dir / DIRECTORY, settings.cdi_dir, settings.options),
             install=self._installed.install,
             changed=self._publish,
+            forget_slots=lambda: forget_ended_slots(settings.pod_resources_dir),
         )
         self._device_health = DeviceHealth(settings.node, {shared.gpu.uuid: shared.name for shared in offered})
         self._health = HealthWatch(
@@ -194,6 +197,7 @@ def _directory(flag: str, default: str, text: str) -> Callable[[Any], Any]:
 @_directory("--cdi-dir", "/var/run/cdi", "Directory of CDI files.")
 @_directory("--kubelet-plugins-dir", "/var/lib/kubelet/plugins", "Directory of kubelet for sockets of plugins.")
 @_directory("--kubelet-registry-dir", "/var/lib/kubelet/plugins_registry", "Directory in which kubelet finds plugins.")
+@_directory("--kubelet-pod-resources-dir", "/var/lib/kubelet/pod-resources", "Directory of kubelet's list of pods.")
 @option("--instance", "", "Part of the names of the sockets; the UID of the pod, so that two can run in an update.")
 @option("--ignore-xids", "", "More XID errors that do not make a GPU unhealthy, comma-separated.")
 @option("--probe-seconds", 30.0, "Seconds between two health checks of a GPU.", type=click.FloatRange(0.1, 3600))
@@ -238,6 +242,7 @@ def _settings(given: Mapping[str, Any]) -> Settings:
         cdi_dir=given["cdi_dir"],
         plugins_dir=given["kubelet_plugins_dir"],
         registry_dir=given["kubelet_registry_dir"],
+        pod_resources_dir=given["kubelet_pod_resources_dir"],
         instance=given["instance"],
         ignored_xids=_numbers(given["ignore_xids"]),
         probe_s=given["probe_seconds"],

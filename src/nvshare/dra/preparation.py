@@ -10,7 +10,7 @@ are prepared one at a time, each compared with those that are prepared."""
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -39,6 +39,7 @@ class Preparation:
         *,
         install: Callable[[], None],
         changed: Callable[[], None],
+        forget_slots: Callable[[], Awaitable[None]],
     ) -> None:
         self._api = api
         self._node = node
@@ -47,6 +48,7 @@ class Preparation:
         self.store = store
         self._install = install
         self._changed = changed
+        self._forget_slots = forget_slots
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._modes = asyncio.Lock()
 
@@ -67,6 +69,8 @@ class Preparation:
         self._install()
         found = await self._read(namespace, name)
         claim = prepare(found, uid=uid, node=self._node, gpus=self._gpus)
+        if found.is_for_slots:
+            await self._forget_slots()
         async with self._modes if claim.memory_mode is not None else contextlib.nullcontext():
             await self._check_memory_mode(claim, found.pods)
             self.store.add(claim)
