@@ -254,7 +254,8 @@ def example() -> str:
 
 class _PrintConfig(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.exit(0, example())
+        print(example(), end="")  # noqa: T201 - as --help and --version, which argparse prints
+        parser.exit(0)
 
 
 def read_file(path: str, options: Sequence[Option]) -> dict[str, str]:

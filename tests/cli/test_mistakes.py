@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from nvshare.cli.run import command
-from nvshare.plugin import entry
 from support.daemon import Daemon, call_ctl, clean_environment
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
@@ -44,16 +43,13 @@ def test_without_a_gpu_the_simulated_one_is_mentioned(
     assert capsys.readouterr().err == ""
 
 
-def test_the_device_plugin_without_its_libraries_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "nvshare.plugin.main", raising=False)
-    for name in [
-        name for name in sys.modules if name.partition(".")[0] == "grpc" or name.startswith("nvshare.plugin.")
-    ]:
-        if name != entry.__name__:
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "grpc", None)
-    with pytest.raises(SystemExit, match=r"pip install 'nvshare\[kubernetes\]'"):
-        entry.main()
+@pytest.mark.parametrize(("module", "program"), [("plugin", "nvshare-device-plugin"), ("dra", "nvshare-dra-driver")])
+def test_a_program_for_kubernetes_without_its_libraries_names_the_extra(module: str, program: str) -> None:
+    script = f"import sys; sys.modules['grpc'] = None; from nvshare.{module}.entry import main; main()"
+    words = [sys.executable, "-c", script, "--help"]
+    done = subprocess.run(words, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"{program}: grpc is not installed; run pip install 'nvshare[kubernetes]'\n"
 
 
 def test_doctor_looks_at_the_scheduler_that_the_environment_names(nvshare: Front, daemon: Daemon) -> None:

@@ -4,6 +4,8 @@ import signal
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from nvshare.config import OPTIONS, example, load
 from support.fixtures import StartDaemon
 
@@ -43,3 +45,10 @@ def test_the_printed_file_has_every_setting_with_its_default(tmp_path: Path) -> 
     file = tmp_path / "all.toml"
     file.write_text(text)
     assert load(["--config", str(file)], {}) == load([], {})
+
+
+def test_the_file_is_printed_to_be_redirected(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        load(["--print-config"], {})
+    assert ended.value.code == 0
+    assert capsys.readouterr() == (example(), "")
