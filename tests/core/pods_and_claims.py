@@ -27,6 +27,8 @@ def pod_changed(pod: str, rest: str) -> ev.PodChanged:
         keeps_limit=keeps_limit,
         shrinks=options["shrinks"] == "true" if "shrinks" in options else None,
         is_paused=options["paused"] == "true" if "paused" in options else None,
+        core_limit=int(options["core-limit"]) if "core-limit" in options else None,
+        spec_core_limit=int(options["spec-core-limit"]) if "spec-core-limit" in options else None,
         claims=tuple(f"team/{name}" for name in options.get("claims", "").split(",") if name),
     )
 
@@ -34,5 +36,11 @@ def pod_changed(pod: str, rest: str) -> ev.PodChanged:
 def claim_prepared(name: str, rest: str) -> ev.ClaimPrepared:
     options, _ = options_of(rest)
     settings = {key: int(options.pop(key)) for key in ("priority", "weight") if key in options}
+    core_limits = {gpu: int(percent) for gpu, percent in _pairs(options.pop("core-limits", ""))}
     limits = {gpu: parse_size(size) for gpu, size in options.items()}
-    return ev.ClaimPrepared(uid=f"uid-{name}", label=f"team/{name}", limits=limits, **settings)
+    return ev.ClaimPrepared(uid=f"uid-{name}", label=f"team/{name}", limits=limits, core_limits=core_limits, **settings)
+
+
+def _pairs(text: str) -> list[list[str]]:
+    """Of `g0:30,g1:40`."""
+    return [pair.split(":") for pair in text.split(",") if pair]

@@ -236,7 +236,7 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
      _event(lambda s, m: ev.ModeSet(m["mode"], m["gpu"]))),  # type: ignore[arg-type]
     (r"operator switches (?P<on>on|off)", _event(lambda s, m: ev.SchedulingSwitched(m["on"] == "on"))),
     (r"operator sets policy (?P<policy>\w+)", _event(lambda s, m: ev.PolicySet(m["policy"]))),
-    (r"operator sets (weight|priority) of (\S+) to (\S+)", _event(lambda s, m: order_of(*m.groups()))),
+    (r"operator sets (weight|priority|core limit) of (\S+) to (\S+)", _event(lambda s, m: order_of(*m.groups()))),
     (r"operator (?P<what>pauses|resumes) (?P<target>\S+)", _event(lambda s, m: pause_of(m["what"], m["target"]))),
     (r"operator lets (?P<target>\S+) yield", _event(lambda s, m: yield_of(s.ids, m["target"]))),
     (r"operator limits (\S+) to (\S+)", _event(lambda s, m: ev.LimitSet(m[1], parse_size(m[2])))),

@@ -154,10 +154,3 @@ def test_what_a_client_reports_of_its_gpu_time_is_counted_for_it() -> None:
     assert node.handle(1000 * MILLISECOND, ev.GpuTimeReported(1, "g0", first=900, count=100, busy=0b111)) == []
     node.gpus["g0"].turns.gpu_time.divide(2000 * MILLISECOND)
     assert node.clients[1].seats["g0"].gpu_ns == 3 * MILLISECOND
-
-
-def test_the_core_limit_that_a_client_wants_is_noted() -> None:
-    node = Node(Settings(), epoch=1)
-    node.handle(0, ev.ClientRegistered(1, "run/1", "x", "x", (Claim("g0", GIB),)))
-    assert node.handle(1, ev.CoreLimitWanted(1, 30)) == []
-    assert node.clients[1].core_limit == 30

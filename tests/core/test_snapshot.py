@@ -1,5 +1,7 @@
 """The state of a node as plain values: what status, metrics and the live page show."""
 
+from unittest.mock import ANY
+
 import pytest
 
 from nvshare.core import events as ev
@@ -42,11 +44,12 @@ def test_everything_about_a_running_and_a_waiting_client() -> None:
         gpu="g0", state="waiting", is_running=False, since_ns=at(9), place=1, memory_allocated=6 * GIB + MIB,
         swappable=6 * GIB, unswappable=MIB, contexts=0, limit=8 * GIB, budget=None, turns=1, held_ns=at(31),
         waited_ns=at(9), last_scheduled_ns=at(40), is_idle=False, need=6 * GIB, expected_start_ns=at(11),
+        gpu_percent=ANY,
     )  # fmt: skip
     second = SeatSnapshot(
         gpu="g0", state="running", is_running=True, since_ns=at(9), place=0, memory_allocated=4 * GIB,
         swappable=4 * GIB, unswappable=0, contexts=1, limit=0, budget=None, turns=1, held_ns=at(9), waited_ns=at(30),
-        last_scheduled_ns=at(9), is_idle=True, need=4 * GIB,
+        last_scheduled_ns=at(9), is_idle=True, need=4 * GIB, gpu_percent=ANY,
     )  # fmt: skip
     gpu = GpuSnapshot(
         uuid="g0", total_memory=10 * GIB, safe_limit=9 * GIB, available_memory=4 * GIB - 401 * MIB,

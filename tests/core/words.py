@@ -54,7 +54,8 @@ def parse_number(text: str, epoch: int) -> int:
 
 def order_of(what: str, group: str, value: str) -> ev.Event:
     number = None if value == "none" else int(value)
-    return ev.WeightSet(group, number) if what == "weight" else ev.PrioritySet(group, number)
+    kinds = {"weight": ev.WeightSet, "priority": ev.PrioritySet, "core limit": ev.CoreLimitSet}
+    return kinds[what](group, number)
 
 
 def pause_of(what: str, target: str) -> ev.Event:

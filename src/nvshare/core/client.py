@@ -35,6 +35,9 @@ class Client:
         self.seats: dict[str, Seat] = {}
 
     def want_core_limit(self, percent: int) -> None:
+        wishes = self.group.core_wishes
+        wishes[self.core_limit] -= 1
+        wishes[percent] += 1
         self.core_limit = percent
 
     @property

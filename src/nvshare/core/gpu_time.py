@@ -128,9 +128,12 @@ class GpuTime:
     def _divide(self, looks: int) -> None:
         counts = [entry.counts(self._upto, looks) for entry in self._looks]
         self.busy_ns += reduce(or_, counts).bit_count() * LOOK_NS
+        begin, end = self._upto * LOOK_NS, (self._upto + looks) * LOOK_NS
         for entry, part in zip(self._looks, _parts(counts), strict=True):
-            if entry.seat is not None:
-                entry.seat.gpu_ns += part
+            if (seat := entry.seat) is not None:
+                seat.recent.note(begin, seat.gpu_ns)
+                seat.gpu_ns += part
+                seat.recent.note(end, seat.gpu_ns)
         self._upto += looks
         kept: list[Looks] = []
         for entry in self._looks:

@@ -71,7 +71,6 @@ class Node:
             **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(event)),
             ev.MoverReported: self._note_mover,
             ev.GpuTimeReported: lambda now, event, out: self.gpus[event.gpu].note_gpu_time(now, event),
-            ev.CoreLimitWanted: lambda now, event, out: self.clients[event.client].want_core_limit(event.percent),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.CollectivesUsed: lambda now, event, out: self._decisions.note_collectives(event.client),
             ev.LetFinished: lambda now, event, out: self.gangs.let_finished(now, *self._at(event.client, event.gpu)),
@@ -83,7 +82,6 @@ class Node:
             ev.LimitSet: self._note_limit,
             ev.PodRemoved: lambda now, event, out: self._limits.groups.pod_removed(event.pod),
             ev.PodsListed: lambda now, event, out: self._limits.pods_listed(out),
-            ev.ClaimPrepared: lambda now, event, out: self._limits.claim_prepared(event, out),
             ev.ClaimEnded: lambda now, event, out: self._limits.groups.claim_ended(event.uid),
             ev.GpuFound: lambda now, event, out: self._touched(event.gpu).found(event),
             ev.MemoryMeasured: lambda now, event, out: self._touched(event.gpu).set_measured(event),
@@ -202,6 +200,7 @@ class Node:
             gpu.left(client.id)
             self._live_shrink.note_left(client.group.limits[uuid], seat)
         self.gangs.left(client)
+        self.orders.left(client)
         self._limits.left(client)
 
     def _note_mover(self, now: int, event: ev.MoverReported, out: list[Action]) -> None:

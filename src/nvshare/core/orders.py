@@ -1,9 +1,10 @@
-"""The operator's orders about turns: quantum, mode and policy; weight, priority and pause of a group; pause of a GPU;
-and that holders give their locks back now.
+"""The operator's orders about turns: quantum, mode and policy; weight, priority, core limit and pause of a group; pause
+of a GPU; and that holders give their locks back now.
 
-Weight, priority and pause of a group are kept in the group (core.limits.groups), so they hold for its processes to
-come. A pod's annotations are orders too, and count more than the operator's. Which clients of a GPU are paused is kept
-in core.turns; core.host_memory takes them out of the queue, with their rank, and holders among them drop their locks.
+Weight, priority, core limit and pause of a group are kept in the group (core.limits.groups), so they hold for its
+processes to come. A pod's annotations are orders too, and count more than the operator's. Which clients of a GPU are
+paused is kept in core.turns; core.host_memory takes them out of the queue, with their rank, and holders among them drop
+their locks.
 
 A rank is an arrival time that is moved by a bounded amount (core.policies). A new priority or policy also changes the
 ranks of those who wait: to what they would be if the order had been in force when they came. So the bound on waiting
@@ -46,9 +47,12 @@ class Orders:
             ev.PolicySet: self._note_policy,
             ev.WeightSet: lambda now, event, out: self._set_order(event, out, weight=event.weight),
             ev.PrioritySet: lambda now, event, out: self._set_order(event, out, priority=event.priority),
+            ev.CoreLimitSet: self._note_core_limit,
+            ev.CoreLimitWanted: self._note_core_limit_wanted,
             ev.PauseSet: self._note_pause,
             ev.YieldAsked: self._note_yield,
             ev.PodChanged: self._note_pod,
+            ev.ClaimPrepared: self._note_claim,
         }
 
     def concern(self, gpu: Gpu) -> bool:
@@ -61,9 +65,14 @@ class Orders:
         self._set_policy(gpu)
 
     def registered(self, now: int, client: Client) -> None:
-        """A client is new: it is paused if its group or its GPU is."""
+        """A client is new: it is paused if its group or its GPU is, and has its group's core limit."""
         if client.group.is_paused or any(self._gpus[uuid].is_paused for uuid in client.seats):
             self._pause(now, client)
+        self._apply_core_limit(client.group)
+
+    def left(self, client: Client) -> None:
+        client.want_core_limit(0)
+        self._apply_core_limit(client.group)
 
     # Of all clients.
 
@@ -109,7 +118,9 @@ class Orders:
 
     # Of one group.
 
-    def _set_order(self, event: ev.WeightSet | ev.PrioritySet, out: list[Action], **changes: int | None) -> None:
+    def _set_order(
+        self, event: ev.WeightSet | ev.PrioritySet | ev.CoreLimitSet, out: list[Action], **changes: int | None
+    ) -> None:
         group = self._limits.groups.find(event.group, event.group)
         for field in changes:
             if getattr(group, field) is not None:
@@ -120,16 +131,38 @@ class Orders:
         self._rerank(lambda: apply_ranks(members))
         out.extend(NoteOrder(client.id) for client in members)
 
+    def _note_core_limit(self, now: int, event: ev.CoreLimitSet, out: list[Action]) -> None:
+        self._set_order(event, out, core_limit=event.percent)
+        self._apply_core_limit(self._limits.groups.find(event.group, event.group))
+
+    def _note_core_limit_wanted(self, now: int, event: ev.CoreLimitWanted, out: list[Action]) -> None:
+        """A process may only lower the limit of its group."""
+        client = self._clients[event.client]
+        client.want_core_limit(event.percent)
+        self._apply_core_limit(client.group)
+
+    def _note_claim(self, now: int, event: ev.ClaimPrepared, out: list[Action]) -> None:
+        self._limits.claim_prepared(event, out)
+        for group in self._limits.groups.by_key.values():
+            if event.label in group.claims.names:
+                self._apply_core_limit(group)
+
+    def _apply_core_limit(self, group: Group) -> None:
+        """The limit of the group may have changed, on each GPU at which it has clients."""
+        for uuid in group.limits:
+            self._gangs.touch(self._gpus[uuid])
+
     def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:
         """Its annotations are orders too."""
         group = self._limits.groups.find(POD_PREFIX + event.pod, event.label)
-        said, was_paused = (group.priority, group.weight, group.pause), group.is_paused
+        said, was_paused = _said(group), group.is_paused
         self._rerank(lambda: self._limits.pod_changed(event, out))
         members = self._members(group.key)
         if group.is_paused != was_paused:
             for client in members:
                 self._pause(now, client)
-        if said != (group.priority, group.weight, group.pause):
+        self._apply_core_limit(group)
+        if said != _said(group):
             out.extend(NoteOrder(client.id) for client in members)
 
     # Who gets no turns.
@@ -181,5 +214,11 @@ class Orders:
         return [client for client in self._clients.values() if client.group.key == group]
 
 
+def _said(group: Group) -> tuple[int | None, ...]:
+    """What the pod's annotations say about turns."""
+    return group.priority, group.weight, group.pause, group.core_limit
+
+
 def _annotated(group: Group, what: str) -> Refuse:
+    what = what.replace("_", "-")
     return Refuse(f"{group.label} has an annotation nvshare.com/gpu-{what}, which counts; change that")

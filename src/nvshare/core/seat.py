@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import NO_MEMORY, UNLIMITED, ProcessMemory
+from nvshare.core.recent_use import RecentUse
 from nvshare.record import Record
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Seat:
     last_ran: int
     """When its last turn ended."""
     gpu_ns: int
+    looks: "Looks | None"
     """For how long its work kept the GPU busy; `looks` is what is not counted yet (core.gpu_time)."""
 
     __slots__ = (
@@ -90,9 +92,9 @@ class Seat:
         "gang", "gpu_ns", "group", "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory",
         "host_room", "idle_since", "is_trusted", "keep_asked", "kept_rank", "lacking", "last_ran", "last_scheduled",
         "last_turns", "limit", "lock", "looks", "measured", "memory", "moved", "moves_memory", "need", "not_moving",
-        "outranked_rank", "passes", "pauses", "pinned", "priority", "protected", "rank", "reported", "revoked",
-        "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total",
-        "weight", "won_rank", "working_set",
+        "outranked_rank", "passes", "pauses", "pinned", "priority", "protected", "rank", "recent", "reported",
+        "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since",
+        "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -134,7 +136,7 @@ class Seat:
         self.tag = self.handicap = self.gpu_ns = 0
         """Policy fair: held time * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None
-        self.looks: Looks | None = None
+        self.looks, self.recent = None, RecentUse()
 
     @property
     def is_waiting(self) -> bool:

@@ -57,6 +57,10 @@ class SeatSnapshot(Record, frozen=True):
     """Of the first waiting clients: they will probably start within this time (core.expected_start)."""
     paused_by: Literal["annotation", "operator", "GPU"] | None = None
     """Why it gets no turns: its pod's annotation, the operator's order for its group, or the pause of the GPU."""
+    core_limit_percent: int = 0
+    """How much of the GPU's time the processes of its group may use together; 0: as much as they get."""
+    gpu_percent: float = 0.0
+    """How much of the GPU's time it had in the last 10 s, or since it began to use the GPU."""
     together: tuple[str, ...] = ()
     """The other GPUs of its gang (core.gangs): the locks on all of them are given and taken together."""
 
@@ -287,5 +291,7 @@ def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None
         moved=seat.moved,
         not_moving=seat.not_moving,
         expected_start_ns=None if starts_at is None or not place or seat.gang else max(0, starts_at - now),
+        core_limit_percent=client.group.core_limit_on(uuid),
+        gpu_percent=seat.recent.percent(now, gpu.turns.gpu_time.estimate_ns(now, seat)),
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),
     )

@@ -26,6 +26,7 @@ from nvshare.core.events.event import Event
 from nvshare.core.events.kubernetes import ClaimEnded, ClaimPrepared, PodChanged, PodRemoved, PodsListed
 from nvshare.core.events.machine import AlarmRang, GpuFound, HostMemoryMeasured, MemoryMeasured, ServingBegan
 from nvshare.core.events.operator import (
+    CoreLimitSet,
     LimitSet,
     ModeSet,
     PauseSet,
@@ -48,6 +49,7 @@ __all__ = [
     "ClientRegistered",
     "ClientSilent",
     "CollectivesUsed",
+    "CoreLimitSet",
     "CoreLimitWanted",
     "Event",
     "GpuFound",

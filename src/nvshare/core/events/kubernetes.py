@@ -1,5 +1,7 @@
 """What the API server and kubelet report."""
 
+from msgspec import field
+
 from nvshare.core.events.event import Event
 
 
@@ -9,6 +11,7 @@ class PodChanged(Event, frozen=True):
     `container_limits` are those of single containers, by the spec, that differ from the pod's `spec_limit`.
     `claims` are the ResourceClaims that it has, by label. `shrinks`: a lowered limit moves memory (core.live_shrink).
     `is_paused`: it gets no turns (core.orders).
+    `core_limit`, `spec_core_limit`: percent of a GPU's time that it may use at most; 0 is no limit.
     `keeps_limit`: there is an annotation, it cannot be read, and the caller does not know the value before it, which
     stays in force."""
 
@@ -23,6 +26,8 @@ class PodChanged(Event, frozen=True):
     claims: tuple[str, ...] = ()
     shrinks: bool | None = None
     is_paused: bool | None = None
+    core_limit: int | None = None
+    spec_core_limit: int | None = None
 
 
 class PodRemoved(Event, frozen=True):
@@ -34,13 +39,15 @@ class PodsListed(Event, frozen=True):
 
 
 class ClaimPrepared(Event, frozen=True):
-    """Pods may use a ResourceClaim on this node from now on; `limits` are bytes by GPU, for all its pods together."""
+    """Pods may use a ResourceClaim on this node from now on; `limits` are bytes by GPU, for all its pods together,
+    `core_limits` percent of the time by GPU, for each of its pods; a GPU that is not named has no such limit."""
 
     uid: str
     label: str
     limits: dict[str, int]
     priority: int | None = None
     weight: int | None = None
+    core_limits: dict[str, int] = field(default_factory=dict)
 
 
 class ClaimEnded(Event, frozen=True):

@@ -42,6 +42,13 @@ class PrioritySet(Event, frozen=True):
     priority: int | None
 
 
+class CoreLimitSet(Event, frozen=True):
+    """The operator's core limit for a group: percent of a GPU's time, 0 is no limit; None removes it."""
+
+    group: str
+    percent: int | None
+
+
 class PauseSet(Event, frozen=True):
     """From now on a group gets no turns, or nobody gets one on a GPU; or they do again. One of the two is named."""
 

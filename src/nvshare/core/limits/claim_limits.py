@@ -57,5 +57,17 @@ class ClaimLimits:
     def weight(self) -> int | None:
         return next((it.weight for it in self._settings() if it.weight is not None), None)
 
+    def core_limit_on(self, gpu: str) -> int | None:
+        """Percent of the GPU's time, of all its claims there together; None: it has none there, or one has no limit."""
+        percents = [it.core_limits.get(gpu) for it in self._settings() if gpu in it.limits]
+        return sum(filter(None, percents)) if percents and all(percents) else None
+
+    def bounded_core_limit(self, gpu: str, percent: int | None) -> int | None:
+        """What counts if somebody says so many percent, or None: nobody says anything."""
+        claimed = self.core_limit_on(gpu)
+        if claimed is not None and (percent is None or self.forbids(percent, claimed)):
+            return claimed
+        return percent
+
     def _settings(self) -> list[ClaimPrepared]:
         return [self._prepared[name] for name in self.names if name in self._prepared]

@@ -15,6 +15,7 @@ before. Without the provisional limit they could allocate beyond theirs until th
 cannot be read, only the clients know the value before it: the limit that they were told, unless that is a process's own
 lower one."""
 
+from collections import Counter
 from typing import Literal
 
 from nvshare.core.actions import Action, Refuse, ReportLimit
@@ -38,6 +39,7 @@ class Order(Record, frozen=True):
     weight: int | None = None
     priority: int | None = None
     is_paused: bool = False
+    core_limit: int | None = None
 
 
 NO_ORDER = Order()
@@ -47,9 +49,9 @@ class Group:
     """The processes that share a limit, and what each source says it is."""
 
     __slots__ = (
-        "annotation", "caps", "claimed", "claims", "container_limits", "environment", "is_listed", "is_pod",
-        "is_removed", "keeps_limit", "key", "label", "limits", "operator", "order", "pause", "priority",
-        "provisional", "shrinks", "weight",
+        "annotation", "caps", "claimed", "claims", "container_limits", "core_limit", "core_wishes", "environment",
+        "is_listed", "is_pod", "is_removed", "keeps_limit", "key", "label", "limits", "operator", "order", "pause",
+        "priority", "provisional", "shrinks", "spec_core_limit", "weight",
     )  # fmt: skip
 
     def __init__(self, key: str, label: str, claims: ClaimLimits) -> None:
@@ -64,6 +66,11 @@ class Group:
         """Kubernetes had it, and it will not come back."""
         self.priority: int | None = None
         self.weight: int | None = None
+        self.core_limit: int | None = None
+        """Percent of a GPU's time, as the annotation says; `spec_core_limit` as the pod's specification does."""
+        self.spec_core_limit: int | None = None
+        self.core_wishes: Counter[int] = Counter()
+        """How many of its processes want which limit; 0: none."""
         self.shrinks: bool | None = None
         """Whether a lowered limit moves its memory; None: as the scheduler is set."""
         self.annotation: int | None = None
@@ -96,6 +103,14 @@ class Group:
         """0 is none."""
         named = self._bounded(self.claims.on(gpu))
         return named[1] if named else 0
+
+    def core_limit_on(self, gpu: str) -> int:
+        """Percent of the GPU's time that its processes may use together; 0: as much as they get."""
+        said = (self.core_limit, self.order.core_limit, self.spec_core_limit)
+        percent = self.claims.bounded_core_limit(gpu, next((it for it in said if it is not None), None))
+        own = [wish for wish, count in self.core_wishes.items() if count > 0 and wish != self.spec_core_limit]
+        lowest = min(filter(None, (percent, *own)), default=0)
+        return lowest if lowest < 100 else 0
 
     def _bounded(self, claimed: int | None) -> tuple[Source, int] | None:
         said: tuple[tuple[Source, int | None], ...] = (
@@ -234,7 +249,7 @@ class Groups:
             group.annotation, group.claimed = event.limit, None
         group.container_limits = event.container_limits
         group.priority, group.weight, group.shrinks = event.priority, event.weight, event.shrinks
-        group.pause = event.is_paused
+        group.pause, group.core_limit, group.spec_core_limit = event.is_paused, event.core_limit, event.spec_core_limit
         group.claims.names = event.claims
         _report(group, old, out)
         return group

@@ -1,0 +1,36 @@
+"""How much of a GPU's time a client had lately: what it had in all, noted once in a second, for some seconds."""
+
+from nvshare.core.model import SECOND
+
+WINDOW_NS = 10 * SECOND
+SPACING_NS = SECOND
+
+
+class RecentUse:
+    """Of one client at one GPU. `gpu_ns` is what it has had in all, at the time that is given with it."""
+
+    __slots__ = ("_notes",)
+
+    def __init__(self) -> None:
+        self._notes: list[tuple[int, int]] = []
+
+    def note(self, now: int, gpu_ns: int) -> None:
+        notes = self._notes
+        if notes and now - notes[-1][0] < SPACING_NS:
+            return
+        notes.append((now, gpu_ns))
+        while now - notes[1 if len(notes) > 1 else 0][0] >= WINDOW_NS:
+            del notes[0]
+
+    def percent(self, now: int, gpu_ns: int) -> float:
+        """Of the time of the window, or of the time since the first note if that is shorter."""
+        start = now - WINDOW_NS
+        before = [note for note in self._notes if note[0] <= start][-1:]
+        notes = [*before, *(note for note in self._notes if start < note[0] < now), (now, gpu_ns)]
+        if len(notes) < 2:
+            return 0.0
+        (begin, used), (then, used_then) = notes[0], notes[1]
+        if begin < start:
+            used += (used_then - used) * (start - begin) // (then - begin)
+            begin = start
+        return min(100.0, max(0.0, 100 * (gpu_ns - used) / (now - begin)))
