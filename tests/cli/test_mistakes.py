@@ -30,6 +30,20 @@ def test_a_limit_in_the_environment_that_cannot_be_read_is_wrong_usage(nvshare: 
     )
 
 
+def test_a_core_limit_that_is_no_percentage_is_wrong_usage(nvshare: Front) -> None:
+    reason = "is not a whole number of percent from 1 to 100"
+    by_variable = nvshare("run", "--", "true", NVSHARE_GPU_CORE_LIMIT="130")
+    assert (by_variable.returncode, by_variable.stderr) == (
+        2,
+        f"nvshare: run: NVSHARE_GPU_CORE_LIMIT is '130': it {reason}\n",
+    )
+    by_option = nvshare("run", "--core-limit", "0", "--", "true")
+    assert (by_option.returncode, by_option.stderr) == (
+        2,
+        f"nvshare: Invalid value for '--core-limit': '0' {reason}\n",
+    )
+
+
 def test_without_a_gpu_the_simulated_one_is_mentioned(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -33,12 +33,13 @@ def wait_until_gone(path: Path, seconds: float = 60) -> None:
 def test_a_program_gets_the_library_a_scheduler_and_its_terms(nvshare: Front, runtime: Path) -> None:
     given = variables(
         nvshare(
-            "run", "--private", "--limit", "4Gi", "--priority", "3", "--weight", "200", "--name", "job", "--", *SHOW
+            *("run", "--private", "--limit", "4Gi", "--core-limit", "30%", "--priority", "3", "--weight", "200"),
+            *("--name", "job", "--", *SHOW),
         )
     )
     assert given["LD_PRELOAD"].endswith("libnvshare.so")
     assert given["NVSHARE_SOCKET"] == str(runtime / "nvshare" / "clients" / "scheduler.sock")
-    assert given["NVSHARE_GPU_MEMORY_LIMIT"] == str(4 << 30)
+    assert (given["NVSHARE_GPU_MEMORY_LIMIT"], given["NVSHARE_GPU_CORE_LIMIT"]) == (str(4 << 30), "30")
     assert (given["NVSHARE_PRIORITY"], given["NVSHARE_WEIGHT"], given["NVSHARE_NAME"]) == ("3", "200", "job")
     assert re.fullmatch("[0-9a-f]{32}", given["NVSHARE_RUN_ID"])
 
@@ -230,12 +231,15 @@ def _operator_socket(program: "subprocess.Popen[str]") -> str:
 
 
 def test_docker_gets_two_read_only_directories_and_the_terms(nvshare: Front, environment: dict[str, str]) -> None:
-    script = f'{sys.executable} -m nvshare.cli.nvshare docker-args --limit 1Gi --socket "$NVSHARE_SOCKET"'
+    script = (
+        f'{sys.executable} -m nvshare.cli.nvshare docker-args --limit 1Gi --core-limit 25 --socket "$NVSHARE_SOCKET"'
+    )
     words = nvshare("run", "--private", "--", "sh", "-c", script).stdout.split()
     mounts = [word for word in words if word.startswith("type=bind")]
     assert len(mounts) == 2
     assert all(mount.endswith(",readonly") for mount in mounts)
     assert {"LD_PRELOAD=/usr/lib/nvshare/libnvshare.so", "NVSHARE_GPU_MEMORY_LIMIT=1073741824"} <= set(words)
+    assert "NVSHARE_GPU_CORE_LIMIT=25" in words
     assert "NVSHARE_SOCKET=/var/run/nvshare/scheduler.sock" in words
 
 

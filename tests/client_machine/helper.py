@@ -1,6 +1,6 @@
 """A process around libnvshare's client machine, for its tests."""
 
-from nvshare.client_machine.library import Absence, ClientDo
+from nvshare.client_machine.library import Absence, ClientDo, Config
 from nvshare.client_machine.machine import ClientMachine
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import Decoder, encode
@@ -13,12 +13,14 @@ GIB = 1 << 30
 class Helper:
     """A process with one GPU, connected and registered; what its machine wants is noted."""
 
-    def __init__(self, version: int = wire.PROTOCOL_VERSION, *, is_answered: bool = True) -> None:
+    def __init__(
+        self, version: int = wire.PROTOCOL_VERSION, *, is_answered: bool = True, config: Config | None = None
+    ) -> None:
         self.now = SECOND
         self.sent: list[wire.Message] = []
         self.done: list[str] = []
         self.moves: list[tuple[str, int]] = []
-        self.machine = ClientMachine(self.now, [(bytes(16), 16 * GIB)], self)
+        self.machine = ClientMachine(self.now, [(bytes(16), 16 * GIB)], self, config)
         self.is_away = False
         self.tick()
         if is_answered:

@@ -15,6 +15,7 @@ PROGRAMS = {"scheduler", "plugin", "dra", "cli", "schedsim"}
 EVERYBODYS = {
     "framework_settings",
     "native_directory",
+    "percentage",
     "printable",
     "quantity",
     "record",

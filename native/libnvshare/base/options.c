@@ -38,6 +38,19 @@ static bool parse_number(const char *text, void *field)
 
 static bool parse_memory(const char *text, void *field) { return nvs_quantity_parse(text, field); }
 
+/* A share of a GPU's time: 30 or 30%. */
+static bool parse_percent(const char *text, void *field)
+{
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    long long percent = strtoll(text, &end, 10);
+    if (*end == '%')
+        end++;
+    *(int64_t *)field = percent;
+    return !*end;
+}
+
 static bool parse_mode(const char *text, void *field)
 {
     *(bool *)field = !strcmp(text, "native");
@@ -85,7 +98,7 @@ static const struct option {
     const char *name;
     bool (*parse)(const char *text, void *field);
     size_t offset;
-    int64_t least, most; /* of numbers */
+    int64_t least, most; /* of numbers and percentages */
 } table[] = {
 #define OPTION(name, parse, field, least, most) {name, parse, offsetof(struct nvs_options, field), least, most}
     OPTION("NVSHARE_DISABLE", parse_flag, disable, 0, 0),
@@ -95,6 +108,7 @@ static const struct option {
     OPTION("NVSHARE_PREFETCH", parse_flag, prefetch, 0, 0),
     OPTION("NVSHARE_LIVE_SHRINK", parse_flag, live_shrink, 0, 0),
     OPTION("NVSHARE_GPU_MEMORY_LIMIT", parse_memory, limit_bytes, 0, 0),
+    OPTION("NVSHARE_GPU_CORE_LIMIT", parse_percent, core_limit, 1, 100),
     OPTION("NVSHARE_SOCKET", parse_path, socket, 0, 0),
     OPTION("NVSHARE_NAME", parse_name, name, 0, 0),
     OPTION("NVSHARE_RUN_ID", parse_run, run, 0, 0),
@@ -119,7 +133,8 @@ static void refuse(const struct option *option, const char *text)
                  {parse_path, "a path of at most 107 characters"},
                  {parse_run, "32 hexadecimal digits"}};
     char allowed[64];
-    snprintf(allowed, sizeof allowed, "a number from %lld to %lld", (long long)option->least, (long long)option->most);
+    const char *what = option->parse == parse_percent ? "a whole percentage" : "a number";
+    snprintf(allowed, sizeof allowed, "%s from %lld to %lld", what, (long long)option->least, (long long)option->most);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (option->parse == kinds[i].parse)
             snprintf(allowed, sizeof allowed, "%s", kinds[i].allowed);
@@ -144,7 +159,7 @@ static void apply(const struct option *option, struct nvs_options *into)
     if (!text)
         return;
     bool good = option->parse(text, field);
-    if (good && option->parse == parse_number)
+    if (good && option->most)
         good = *(int64_t *)field >= option->least && *(int64_t *)field <= option->most;
     if (good)
         *into = trial;

@@ -13,6 +13,7 @@ struct nvs_options {
     bool prefetch;          /* memory is moved in bulk at a switch */
     bool live_shrink;       /* memory above a lowered limit moves to the host */
     uint64_t limit_bytes;   /* 0: none */
+    int64_t core_limit;     /* percent of each GPU's time, for the group; 0: none */
     int64_t gang;           /* kernels wait for those of other processes: 1 yes, 0 no, -1 find out */
     int64_t priority;
     int64_t weight;

@@ -29,6 +29,7 @@ struct nvs_client_config {
     uint64_t own_limit;
     int16_t priority;
     uint16_t weight;
+    uint8_t core_limit; /* percent of each GPU's time that the group may use; 0: the environment has no limit */
     uint8_t run[16];
     char name[NVS_NAME_BYTES];
 };

@@ -161,6 +161,14 @@ void nvs_frames_collective(struct nvs_client *client)
         nvs_frames_bare(client, NVS_COLLECTIVE, 0);
 }
 
+void nvs_frames_core_limit(struct nvs_client *client)
+{
+    FRAME(nvs_msg_core_limit, NVS_CORE_LIMIT, 0);
+    frame.percent = client->config.core_limit;
+    if (frame.percent && client->version >= NVS_GPU_TIME_SINCE)
+        put(client, &frame, sizeof frame);
+}
+
 void nvs_frames_bare(struct nvs_client *client, uint8_t type, int gpu)
 {
     FRAME(nvs_head, type, gpu);

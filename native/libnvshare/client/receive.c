@@ -30,8 +30,10 @@ static void on_scheduling(struct nvs_client *client, const uint8_t *frame, bool 
     client->version = answer.version;
     client->paces = is_on;
     nvs_connection_decide_join(client);
-    if (first)
+    if (first) {
         nvs_frames_collective(client);
+        nvs_frames_core_limit(client);
+    }
     for (int i = 0; i < client->gpu_count; i++) {
         struct nvs_turn *turn = &client->gpus[i].turn;
         nvs_client_apply(client, i, is_on ? nvs_turn_sched_on(turn, first) : nvs_turn_input(turn, NVS_TURN_IN_SCHED_OFF));

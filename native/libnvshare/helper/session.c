@@ -243,7 +243,8 @@ static void start_client(void)
                                        .silence_ns = options->silence_ms * NVS_MS,
                                        .own_limit = options->limit_bytes,
                                        .priority = (int16_t)options->priority,
-                                       .weight = (uint16_t)options->weight};
+                                       .weight = (uint16_t)options->weight,
+                                       .core_limit = (uint8_t)options->core_limit};
     memcpy(config.run, options->run, sizeof config.run);
     memcpy(config.name, options->name, sizeof config.name);
     nvs_client_init(&nvs_helper_client, &config, nvs_now_ns());

@@ -10,6 +10,7 @@ import click
 from nvshare.cli.run.environment import ProgramSettings
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.kube.annotations import MAX_WEIGHT
+from nvshare.percentage import parse_percent
 from nvshare.quantity import QuantityError, parse_bytes
 from nvshare.wire.messages import NAME_BYTES
 
@@ -35,6 +36,21 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
 SIZE = _Size()
 
 
+class _Percent(click.ParamType):  # type: ignore[type-arg]
+    """A share of one GPU's time."""
+
+    name = "PERCENT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return parse_percent(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} {error}", param, ctx)
+
+
+PERCENT = _Percent()
+
+
 class _Duration(click.ParamType):  # type: ignore[type-arg]
     """A duration as people write it: 90s, 10m, 2h, 7d."""
 
@@ -58,9 +74,10 @@ def _name(context: click.Context, parameter: click.Parameter, value: str | None)
 
 
 def program_options(command: Callable[..., None]) -> Callable[..., None]:
-    """--limit, --priority, --weight, --name and --preallocate, given to the command as `settings`."""
+    """--limit, --core-limit, --priority, --weight, --name and --preallocate, given to the command as `settings`."""
 
     @click.option("--limit", type=SIZE, help="Memory limit on each GPU, e.g. 4Gi; 0 means no limit.")
+    @click.option("--core-limit", type=PERCENT, help="Limit of GPU time, in percent of each GPU, e.g. 30.")
     @click.option(
         "--priority",
         type=click.IntRange(MIN_PRIORITY, MAX_PRIORITY),
@@ -81,12 +98,14 @@ def program_options(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(
         *args: Any,
         limit: int | None,
+        core_limit: int | None,
         priority: int | None,
         weight: int | None,
         name: str | None,
         preallocate: bool,
         **kwargs: Any,
     ) -> None:
-        command(*args, settings=ProgramSettings(limit, priority, weight, name, preallocate=preallocate), **kwargs)
+        settings = ProgramSettings(limit, priority, weight, name, core_limit=core_limit, preallocate=preallocate)
+        command(*args, settings=settings, **kwargs)
 
     return wrapped

@@ -105,8 +105,8 @@ class Config(ctypes.Structure):
 
     _fields_ = (
         ("reconnect_ns", c_int64), ("orphan_ns", c_int64), ("join_ns", c_int64), ("silence_ns", c_int64),
-        ("own_limit", c_uint64), ("priority", c_int16), ("weight", c_uint16), ("run", c_uint8 * 16),
-        ("name", c_char * 48),
+        ("own_limit", c_uint64), ("priority", c_int16), ("weight", c_uint16), ("core_limit", c_uint8),
+        ("run", c_uint8 * 16), ("name", c_char * 48),
     )  # fmt: skip
 
     def __init__(self, **fields: Any) -> None:

@@ -6,6 +6,7 @@ ours stays in between."""
 import os
 import secrets
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,14 @@ from nvshare.cli.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NVSHARE
 from nvshare.cli.options import SIZE, program_options
 from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.cleanup import entering
-from nvshare.cli.run.environment import ProgramSettings, shared
+from nvshare.cli.run.environment import CORE_LIMIT_VARIABLE, LIMIT_VARIABLE, ProgramSettings, shared
 from nvshare.cli.run.native_files import library
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
 from nvshare.framework_settings import evictable_setting, unswappable_settings
-from nvshare.quantity import QuantityError, parse_bytes
+from nvshare.percentage import parse_percent
+from nvshare.quantity import parse_bytes
 
-LIMIT_VARIABLE = "NVSHARE_GPU_MEMORY_LIMIT"
+_LIMITS: dict[str, Callable[[str], int]] = {LIMIT_VARIABLE: parse_bytes, CORE_LIMIT_VARIABLE: parse_percent}
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/dxg")
 """Of the driver: on a server or desktop, on Jetson (old and new), on WSL."""
 
@@ -94,8 +96,7 @@ def run(
             "run: --no-share needs --sim-gpus; on a real GPU, run the command without `nvshare run`", EXIT_USAGE
         )
     environment = dict(os.environ)
-    if settings.limit_bytes is None:
-        _check_limit_variable(environment)
+    _check_limit_variables(environment, settings)
     if sim_gpus is not None or sim_memory is not None or sim_runtime:
         with entering(private_scheduler.runtime_directory()):
             card = _card(environment, sim_gpus, sim_memory)
@@ -115,14 +116,15 @@ def run(
     replace(command, shared(environment, library=library(), socket=path, settings=settings))
 
 
-def _check_limit_variable(environment: dict[str, str]) -> None:
+def _check_limit_variables(environment: dict[str, str], settings: ProgramSettings) -> None:
     """The library ignores a limit that it cannot read; here the user is still there to correct it."""
-    text = environment.get(LIMIT_VARIABLE)
-    if text is not None:
-        try:
-            parse_bytes(text)
-        except QuantityError as error:
-            raise CommandError(f"run: {LIMIT_VARIABLE} is {text!r}: it {error}", EXIT_USAGE) from None
+    for name, parse in _LIMITS.items():
+        text = environment.get(name)
+        if text is not None and name not in settings.variables():
+            try:
+                parse(text)
+            except ValueError as error:
+                raise CommandError(f"run: {name} is {text!r}: it {error}", EXIT_USAGE) from None
 
 
 def _uuids_of(wanted: str) -> str:

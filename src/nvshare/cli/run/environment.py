@@ -6,6 +6,9 @@ from pathlib import Path
 from nvshare.framework_settings import ALLOCATE_AS_NEEDED
 from nvshare.record import Record
 
+LIMIT_VARIABLE = "NVSHARE_GPU_MEMORY_LIMIT"
+CORE_LIMIT_VARIABLE = "NVSHARE_GPU_CORE_LIMIT"
+
 
 class ProgramSettings(Record, frozen=True):
     """The settings of one program; None: not set."""
@@ -16,13 +19,16 @@ class ProgramSettings(Record, frozen=True):
     name: str | None = None
     run_id: str | None = None
     """32 hex digits; programs with the same one share a limit."""
+    core_limit: int | None = None
+    """Percent of each GPU's time."""
     preallocate: bool = False
     """Frameworks may allocate most of the GPU when they start, as they do by default."""
 
     def variables(self) -> dict[str, str]:
         """The variables that libnvshare reads."""
         said = {
-            "NVSHARE_GPU_MEMORY_LIMIT": self.limit_bytes,
+            LIMIT_VARIABLE: self.limit_bytes,
+            CORE_LIMIT_VARIABLE: self.core_limit,
             "NVSHARE_PRIORITY": self.priority,
             "NVSHARE_WEIGHT": self.weight,
             "NVSHARE_NAME": self.name,
