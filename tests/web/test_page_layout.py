@@ -209,3 +209,16 @@ def _with_a_quiet_one(status: admin.Status) -> admin.Status:
 def _brightness(colour: str) -> float:
     parts = [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
     return sum(parts) / 3
+
+
+def test_a_machine_whose_gpus_are_not_known_yet_shows_what_to_type(browser: Any) -> None:
+    """Without NVML a GPU becomes known when a program uses it."""
+    page = open_page(browser)
+    tell_past(page)
+    tell(page, status_at(0, cards=0, programs=0))
+    assert "nvshare run -- python train.py" in page.locator("#hint").inner_text()
+    said = 'getComputedStyle(document.querySelector("#log"), "::before").content'
+    assert page.evaluate(said) == '"Nothing has happened yet."'
+    tell(page, status_at(1, cards=1, programs=1))
+    assert page.locator("#hint").is_hidden()
+    page.close()

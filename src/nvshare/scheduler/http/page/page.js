@@ -56,7 +56,7 @@ function show() {
   }
   if (isNews) {
     showOverview(byId("overview"), gpus, (client) => model.colour(client));
-    byId("hint").hidden = gpus.length < 2 || gpus.some((gpu) => gpu.clients.length > 0);
+    byId("hint").hidden = gpus.length === 1 || gpus.some((gpu) => gpu.clients.length > 0);
     byId("events").hidden = false;
     showLog();
     view.shown = model.version;
