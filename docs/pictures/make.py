@@ -43,7 +43,7 @@ SHOTS = (("page-light", 1100, "light", 1), ("page-dark", 1100, "dark", 1), ("pag
 def main() -> None:
     with temporary_directory() as folder:
         card = SimGpu().with_values(
-            directory=folder / "card", gpus=2, scale=0.05, kernels={"nvshare_demo_pass": "12.5ms"}
+            directory=folder / "card", gpus=2, scale=1.0, kernels={"nvshare_demo_pass": "12.5ms"}
         )
         (folder / "card").mkdir()
         environment = card.environment()
