@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from nvshare.core.limit_snapshot import LimitSnapshot
 from nvshare.core.model import ModeName
-from nvshare.core.snapshot import LimitSnapshot, Snapshot
+from nvshare.core.snapshot import Snapshot
 
 MAX_LINE = 1 << 16
 """A request is never longer; answers may be."""
@@ -61,6 +62,13 @@ class SetPriority(Request, frozen=True, tag="set-priority"):
     priority: int | None
 
 
+class SetCoreLimit(Request, frozen=True, tag="core-limit"):
+    """`target` as in SetLimit; percent of each GPU's time; None removes the operator's limit."""
+
+    target: str
+    percent: int | None
+
+
 class SetPause(Request, frozen=True, tag="pause"):
     """Of a target as in SetLimit, or of a GPU; `on` is false to resume."""
 
@@ -104,7 +112,8 @@ class GetStory(Request, frozen=True, tag="story"):
     last: int | None = None
 
 
-AnyOrder = SetQuantum | SetMode | SetPolicy | SetScheduling | SetLimit | SetWeight | SetPriority | SetPause | YieldTurn
+AnyGroupOrder = SetLimit | SetCoreLimit | SetWeight | SetPriority | SetPause
+AnyOrder = SetQuantum | SetMode | SetPolicy | SetScheduling | YieldTurn | AnyGroupOrder
 AnyRequest = GetStatus | GetLimits | GetReport | GetEvents | GetStory | AnyOrder
 
 

@@ -39,6 +39,8 @@ class PreparedClaim(Record, frozen=True):
     weight: int | None = None
     priority: int | None = None
     memory_mode: str | None = None
+    core_limits: dict[str, int] | None = None
+    """By UUID of the GPU: how many percent of its time; a GPU that is not named has no such limit."""
 
     @property
     def label(self) -> str:

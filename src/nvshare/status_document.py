@@ -19,8 +19,9 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
 from nvshare.core.events import Event
+from nvshare.core.limit_snapshot import LimitSnapshot
 from nvshare.core.model import SECOND
-from nvshare.core.snapshot import ClaimSnapshot, ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot
+from nvshare.core.snapshot import ClaimSnapshot, ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.record import Record
 
 SCHEMA_VERSION = 1

@@ -1,5 +1,7 @@
 """nvsharectl's orders about turns, given to a real scheduler: what they do, what they answer, where they are told."""
 
+import json
+
 import pytest
 
 from nvshare.wire import messages as wire
@@ -55,6 +57,19 @@ def test_weight_and_priority_are_set_and_removed(daemon: Daemon) -> None:
         assert (shown["weight"], shown["priority"]) == (7, 0)
 
 
+def test_a_core_limit_is_set_listed_and_removed(daemon: Daemon) -> None:
+    with daemon.client().register(name=b"trainer"):
+        assert "core limit 30 % of each GPU; it had 0 % of " in daemon.ctl("core-limit", "trainer", "30%")
+        assert state_of(daemon, "trainer")["core_limit_percent"] == 30
+        assert " 30%   operator " in daemon.ctl("limits")
+        (limit,) = json.loads(daemon.ctl("limits", "-o", "json"))
+        assert (limit["core_limit_percent"], limit["core_source"], limit["source"]) == (30, "operator", None)
+        assert "Core limit of" in daemon.ctl("events")
+        assert "removed; no core limit applies" in daemon.ctl("core-limit", "trainer", "none")
+        assert state_of(daemon, "trainer")["core_limit_percent"] == 0
+        assert daemon.ctl("limits") == "No limits.\n"
+
+
 def test_the_policy_of_a_running_scheduler_is_changed(daemon: Daemon) -> None:
     assert daemon.ctl("set-policy", "fair").startswith("Policy set to fair, also for programs that wait now")
     assert daemon.status()["policy"] == "fair"
@@ -73,7 +88,16 @@ def test_a_gpu_is_paused_for_all(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["pause"], ["pause", "x", "--gpu", "0"], ["yield"], ["set-weight", "x", "0"], ["set-priority", "x", "11"]],
+    [
+        ["pause"],
+        ["pause", "x", "--gpu", "0"],
+        ["yield"],
+        ["set-weight", "x", "0"],
+        ["set-priority", "x", "11"],
+        ["core-limit", "x", "0"],
+        ["core-limit", "x", "101"],
+        ["core-limit", "x"],
+    ],
     ids=" ".join,
 )
 def test_an_order_without_a_clear_target_or_value_is_wrong_usage(daemon: Daemon, words: list[str]) -> None:

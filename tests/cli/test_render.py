@@ -11,12 +11,14 @@ from msgspec.structs import replace
 
 from nvshare import admin
 from nvshare.cli.ctl import nvsharectl, render
+from nvshare.cli.ctl.limit_table import limit_table
 from nvshare.cli.ctl.text_table import table
 from nvshare.cli.nvshare import cli as front
 from nvshare.core import events as ev
+from nvshare.core.limit_snapshot import LimitSnapshot
 from nvshare.core.model import GIB, SECOND, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import ClaimSnapshot, LimitSnapshot, Snapshot, snapshot
+from nvshare.core.snapshot import ClaimSnapshot, Snapshot, snapshot
 from support.daemon import Daemon, call_ctl
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
@@ -230,8 +232,19 @@ def test_gpus_of_run_and_users_of_ps_are_completed(daemon: Daemon, monkeypatch: 
 def test_limits_fit_on_a_terminal() -> None:
     limits = [LimitSnapshot("pod/" + "c0ffee" * 6, "a-namespace/" + "a-pod" * 8, 8 * GIB, "annotation", 3)]
     for width in (60, 80, 120):
-        assert max(map(len, render.limit_table(limits, width).splitlines())) <= width
-    assert "c0ffee" * 6 in render.limit_table(limits)
+        assert max(map(len, limit_table(limits, width).splitlines())) <= width
+    assert "c0ffee" * 6 in limit_table(limits)
+
+
+def test_core_limits_have_columns_if_anybody_has_one() -> None:
+    memory = LimitSnapshot("run/1", "first", 8 * GIB, "operator", 1)
+    assert limit_table([memory]).split("\n")[0].split() == ["GROUP", "WHO", "LIMIT", "FROM", "CLIENTS"]
+    core = LimitSnapshot("run/2", "second", 0, None, 2, 30, "environment")
+    assert [line.split() for line in limit_table([memory, core]).splitlines()] == [
+        ["GROUP", "WHO", "LIMIT", "FROM", "CORE", "CORE", "FROM", "CLIENTS"],
+        ["run/1", "first", "8.00Gi", "operator", "-", "-", "1"],
+        ["run/2", "second", "-", "-", "30%", "environment", "2"],
+    ]
 
 
 def test_files_are_completed_after_run() -> None:

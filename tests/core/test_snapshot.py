@@ -6,6 +6,7 @@ import pytest
 
 from nvshare.core import events as ev
 from nvshare.core.expected_start import expected_starts
+from nvshare.core.limit_snapshot import LimitSnapshot, limits
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
@@ -13,11 +14,9 @@ from nvshare.core.snapshot import (
     ClaimSnapshot,
     ClientSnapshot,
     GpuSnapshot,
-    LimitSnapshot,
     SeatSnapshot,
     Snapshot,
     client_snapshot,
-    limits,
     snapshot,
     start_times,
 )

@@ -71,6 +71,26 @@ def test_a_configuration_may_be_for_one_request_or_one_alternative_of_it() -> No
     assert made.limits == {"GPU-a": GIB, "GPU-b": 2 * GIB}
 
 
+def test_the_core_limits_of_a_claims_devices_on_a_gpu_add_up_to_the_whole_gpu_at_most() -> None:
+    def limits(*results: dict[str, Any], **by_request: int) -> dict[str, int] | None:
+        configs = [config(requests=[request], coreLimit=percent) for request, percent in by_request.items()]
+        return prepared(claim(*results, configs=configs)).core_limits
+
+    two_gpus = (result("a"), result("b", "gpu-b"))
+    assert limits(*two_gpus) is None
+    assert limits(*two_gpus, a=30, b=60) == {"GPU-a": 30, "GPU-b": 60}
+    assert limits(*two_gpus, a=30) == {"GPU-a": 30}
+    one_gpu = (result("a"), result("b"))
+    assert limits(*one_gpu, a=30, b=40) == {"GPU-a": 70}
+    assert limits(*one_gpu, a=60, b=60) == {"GPU-a": 100}
+    assert limits(*one_gpu, a=30) is None, "the other device has all of the GPU's time"
+
+
+def test_the_core_limit_of_the_claim_overrides_that_of_the_class() -> None:
+    configs = [config("FromClass", coreLimit=50), config(coreLimit=20)]
+    assert prepared(claim(result(), configs=configs)).core_limits == {"GPU-a": 20}
+
+
 def test_parameters_for_another_driver_are_not_read() -> None:
     other = {"source": "FromClaim", "opaque": {"driver": "nic.example.com", "parameters": {"kind": "Other"}}}
     assert prepared(claim(result(), configs=[other])).limits == {"GPU-a": 8 * GIB}
@@ -88,7 +108,9 @@ def test_parameters_for_another_driver_are_not_read() -> None:
         ({"weight": 1001}, "weight"),
         ({"priority": 11}, "priority"),
         ({"memoryMode": "fast"}, "memoryMode"),
-        ({"coreLimit": 50}, "coreLimit: this version does not limit GPU time; remove the field"),
+        ({"coreLimit": 0}, "coreLimit 0 is not from 1 to 100 percent"),
+        ({"coreLimit": 101}, "coreLimit 101 is not from 1 to 100 percent"),
+        ({"coreLimit": "50"}, "coreLimit"),
         ({"kind": "GpuConfig"}, "GpuConfig"),
         ({"apiVersion": "v9"}, "v9"),
     ],

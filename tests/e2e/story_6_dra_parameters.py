@@ -124,7 +124,7 @@ def _held() -> dict[str, float]:
     [
         ({"memoryLimt": "1Gi"}, "memoryLimt"),
         ({"memoryLimit": "5Gi"}, "memoryLimit 5Gi is more than the"),
-        ({"coreLimit": 50}, "coreLimit: this version does not limit GPU time"),
+        ({"coreLimit": 150}, "coreLimit 150 is not from 1 to 100 percent"),
     ],
     ids=["unknown field", "limit above the claim", "coreLimit"],
 )

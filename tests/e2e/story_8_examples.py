@@ -24,13 +24,13 @@ def named(*paths: Path) -> list[object]:
     return [pytest.param(path, id=path.name) for path in sorted(paths)]
 
 
-@pytest.mark.parametrize("path", named(*EXAMPLES.glob("*.yaml")))
+@pytest.mark.parametrize("path", named(*EXAMPLES.glob("*.yaml"), EXAMPLES / "quota" / "slots.yaml"))
 def test_the_api_server_knows_every_field_of_a_pod(path: Path) -> None:
     assert kubectl(*STRICTLY, "--dry-run=server", text=path.read_text())
 
 
 @needs_shared_claims
-@pytest.mark.parametrize("path", named(*EXAMPLES.glob("dra/*.yaml")))
+@pytest.mark.parametrize("path", named(*EXAMPLES.glob("dra/*.yaml"), EXAMPLES / "quota" / "claims.yaml"))
 def test_the_api_server_knows_every_field_of_a_claim_and_its_pods(path: Path) -> None:
     assert kubectl(*STRICTLY, "--dry-run=server", text=path.read_text())
 

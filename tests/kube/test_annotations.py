@@ -8,10 +8,12 @@ import pytest
 
 from kube.fake_apiserver import pod
 from nvshare.kube.annotations import (
+    CORE_LIMIT,
     MEMORY_LIMIT,
     MEMORY_SHRINK,
     PAUSE,
     PRIORITY,
+    SPEC_CORE_LIMIT,
     SPEC_LIMIT,
     WEIGHT,
     Pod,
@@ -39,12 +41,22 @@ def test_annotations_and_the_specs_environment_are_read() -> None:
             WEIGHT: "3",
             MEMORY_SHRINK: "false",
             PAUSE: "true",
+            CORE_LIMIT: "30",
             "other": "x",
         },
-        env=[{"name": SPEC_LIMIT, "value": "2Gi"}],
+        env=[{"name": SPEC_LIMIT, "value": "2Gi"}, {"name": SPEC_CORE_LIMIT, "value": "60%"}],
     )
     assert read_settings(decode(item), PodSettings()) == (
-        PodSettings(limit=8 * GIB, spec_limit=2 * GIB, priority=-5, weight=3, shrinks=False, is_paused=True),
+        PodSettings(
+            limit=8 * GIB,
+            spec_limit=2 * GIB,
+            priority=-5,
+            weight=3,
+            shrinks=False,
+            is_paused=True,
+            core_limit=30,
+            spec_core_limit=60,
+        ),
         [],
     )
     assert label(decode(item)) == "default/p"
@@ -61,8 +73,9 @@ def test_a_pod_that_says_nothing_wishes_nothing() -> None:
 
 
 def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
-    item = pod("p", annotations={MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0", MEMORY_SHRINK: "no", PAUSE: "yes"})
-    before = PodSettings(limit=GIB, priority=2, weight=7, shrinks=True, is_paused=True)
+    bad = {MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0", MEMORY_SHRINK: "no", PAUSE: "yes", CORE_LIMIT: "130"}
+    item = pod("p", annotations=bad, env=[{"name": SPEC_CORE_LIMIT, "value": "half"}])
+    before = PodSettings(limit=GIB, priority=2, weight=7, shrinks=True, is_paused=True, core_limit=30)
     settings, complaints = read_settings(decode(item), before)
     assert settings == before
     assert [(complaint.key, complaint.value) for complaint in complaints] == [
@@ -71,7 +84,10 @@ def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
         (WEIGHT, "0"),
         (MEMORY_SHRINK, "no"),
         (PAUSE, "yes"),
+        (CORE_LIMIT, "130"),
+        (SPEC_CORE_LIMIT, "half"),
     ]
+    assert complaints[-1].reason == "is not a whole number of percent from 1 to 100"
 
 
 def test_a_bad_value_without_one_before_it_says_that_the_limit_stays() -> None:
@@ -107,6 +123,12 @@ def test_containers_that_differ_give_the_pod_the_largest(
     ]
     settings, _ = read_settings(decode(item), PodSettings())
     assert (settings.spec_limit, settings.container_limits) == (expected, others)
+
+
+def test_of_containers_with_different_core_limits_the_lowest_is_the_pods() -> None:
+    item = pod("p")
+    item["spec"]["containers"] = [{"env": [{"name": SPEC_CORE_LIMIT, "value": value}]} for value in ("60", "30", "")]
+    assert read_settings(decode(item), PodSettings()) == (PodSettings(spec_core_limit=30), [])
 
 
 @pytest.mark.parametrize(

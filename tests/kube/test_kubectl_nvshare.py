@@ -110,6 +110,22 @@ def test_limit_annotates_with_the_users_kubectl(kubectl: Path) -> None:
     ]
 
 
+def test_core_limit_annotates_with_the_users_kubectl(kubectl: Path) -> None:
+    assert run("core-limit", "-n", "team", "train", "30").exit_code == 0
+    assert run("-n", "team", "core-limit", "train", "none").exit_code == 0
+    assert (kubectl / "asked").read_text().splitlines() == [
+        "annotate pod train nvshare.com/gpu-core-limit=30 --overwrite -n team",
+        "annotate pod train nvshare.com/gpu-core-limit- --overwrite -n team",
+    ]
+
+
+def test_a_core_limit_that_is_no_percentage_is_refused_before_anything_is_asked(kubectl: Path) -> None:
+    result = run("core-limit", "train", "130")
+    assert result.exit_code == 2
+    assert "'130' is not a whole number of percent from 1 to 100" in result.output
+    assert not (kubectl / "asked").exists()
+
+
 def test_a_limit_that_is_none_is_refused_before_anything_is_asked(kubectl: Path) -> None:
     result = run("limit", "train", "8GB")
     assert result.exit_code == 2

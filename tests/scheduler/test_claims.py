@@ -14,7 +14,7 @@ from nvshare.config import load
 from nvshare.core.events import ClaimEnded, ClaimPrepared, ClientRegistered, Event
 from nvshare.core.model import Claim
 from nvshare.journal import Step
-from nvshare.kube.annotations import MEMORY_LIMIT
+from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT
 from nvshare.scheduler import back_off
 from nvshare.scheduler.main import settings_of
 from nvshare.scheduler.shutdown import Shutdown
@@ -93,8 +93,9 @@ def test_claims_are_read_at_the_start_and_followed(tmp_path: Path) -> None:
         claims.start()
         assert engine.events == [prepared("u-1", GIB)]
         await engine.take(1)
-        put(tmp_path, "u-2", 2 * GIB, weight=7, priority=-1)
-        assert await engine.take(1) == [prepared("u-2", 2 * GIB, weight=7, priority=-1)]
+        more = {"weight": 7, "priority": -1, "core_limits": {"g0": 30}}
+        put(tmp_path, "u-2", 2 * GIB, **more)
+        assert await engine.take(1) == [prepared("u-2", 2 * GIB, **more)]
         assert claims.labels == {"default/c-u-1", "default/c-u-2"}
         (tmp_path / "claims/u-1.json").unlink()
         assert await engine.take(1) == [ClaimEnded("u-1")]
@@ -161,6 +162,26 @@ def test_an_annotation_above_what_the_claim_allows_on_one_of_two_gpus_is_refused
             assert event["message"].endswith(f"in force: {5 * GIB} bytes on GPU g1")
             group = engine.node.groups["pod/uid-p"]
             assert (group.limit_on("g0"), group.limit_on("g1")) == (6 * GIB, 5 * GIB)
+
+    asyncio.run(story())
+
+
+def test_a_core_limit_above_the_claims_is_refused_with_an_event(tmp_path: Path) -> None:
+    async def story() -> None:
+        (tmp_path / "claims").mkdir()
+        put(tmp_path, "u-1", 4 * GIB, core_limits={"g0": 30})
+        async with FakeApiServer() as server, cluster(server, tmp_path) as (engine, kubernetes):
+            await asyncio.wait_for(kubernetes.pods_listed.wait(), 60)
+            item = claiming("p", "c-u-1", "1Gi")
+            item["metadata"]["annotations"][CORE_LIMIT] = "60"
+            await server.put(item)
+            await server.until(lambda: bool(server.events))
+            (event,) = server.events
+            assert (event["reason"], event["message"]) == (
+                "LimitAboveClaim",
+                f"{CORE_LIMIT}=60 is more than the pod's ResourceClaims allow; in force: 30 % of GPU g0",
+            )
+            assert engine.node.groups["pod/uid-p"].core_limit_on("g0") == 30
 
     asyncio.run(story())
 

@@ -1,8 +1,9 @@
 """What an order has changed, in the line that the operator gets: names, and what happens now."""
 
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, Claim, Memory, Settings
+from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.observe.names import Names
 from nvshare.scheduler.operator.effects import effect_of
@@ -22,9 +23,9 @@ def node(*, keeps_memory: bool = False) -> Node:
     return made
 
 
-def told(made: Node, event: ev.Event) -> str:
-    actions = tuple(made.handle(1, event))
-    return effect_of(made, Step(1, 1.0, event, actions), Names({1: "train"}, made.gpus, made.groups))
+def told(made: Node, event: ev.Event, now: int = 1) -> str:
+    actions = tuple(made.handle(now, event))
+    return effect_of(made, Step(now, 1.0, event, actions), Names({1: "train"}, made.gpus, made.groups))
 
 
 def test_a_limit_below_use_says_that_memory_moves_to_the_host() -> None:
@@ -36,6 +37,38 @@ def test_a_limit_below_use_says_that_memory_moves_to_the_host() -> None:
 
 def test_a_limit_below_use_of_a_program_that_keeps_nothing_on_the_host_says_that_memory_stays() -> None:
     assert "which is more: what it has allocated stays, and new" in told(node(), ev.LimitSet(RUN, GIB))
+
+
+def test_a_core_limit_says_what_the_run_had_until_now() -> None:
+    made = node()
+    for second in range(10):  # it holds the lock all the time
+        snapshot(made, second * SECOND)
+    effect = told(made, ev.CoreLimitSet(RUN, 30), now=10 * SECOND)
+    assert effect == "run a97d7a54: core limit 30 % of each GPU; it had 100 % of GPU 0 lately."
+
+
+def test_a_core_limit_above_what_the_program_wants_says_what_applies() -> None:
+    made = node()
+    made.handle(0, ev.CoreLimitWanted(1, 20))
+    effect = told(made, ev.CoreLimitSet(RUN, 30))
+    assert "30 % of each GPU, but the core limit of the environment, 20 %, applies, which is lower;" in effect
+
+
+def test_a_removed_core_limit_says_what_applies_now() -> None:
+    made = node()
+    made.handle(0, ev.CoreLimitSet(RUN, 30))
+    removed = "run a97d7a54: the operator's core limit is removed;"
+    assert told(made, ev.CoreLimitSet(RUN, None)) == f"{removed} no core limit applies; 1 process now."
+    made.handle(0, ev.CoreLimitWanted(1, 20))
+    now = "the core limit of the environment, 20 %, applies; 1 process now."
+    assert told(made, ev.CoreLimitSet(RUN, None)) == f"{removed} {now}"
+
+
+def test_a_core_limit_of_a_run_without_a_process_says_so() -> None:
+    assert told(node(), ev.CoreLimitSet("run/other", 30)) == (
+        "run/other: core limit 30 % of each GPU; it has no process now."
+    )
+    assert "no core limit applies" in told(node(), ev.CoreLimitSet("run/gone", None))
 
 
 def test_orders_call_a_run_by_its_label() -> None:

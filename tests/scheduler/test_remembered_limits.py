@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nvshare.core.events import ClientLeft, ClientRegistered, LimitSet, PauseSet, PrioritySet, WeightSet
+from nvshare.core.events import ClientLeft, ClientRegistered, CoreLimitSet, LimitSet, PauseSet, PrioritySet, WeightSet
 from nvshare.core.limits.groups import Order
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
@@ -72,14 +72,16 @@ def test_a_limit_stays_between_two_processes_of_a_run(tmp_path: Path) -> None:
     assert join(engine, "run/1") == 4 * GIB
 
 
-def test_weight_priority_and_pause_hold_after_a_restart(tmp_path: Path) -> None:
+def test_weight_priority_core_limit_and_pause_hold_after_a_restart(tmp_path: Path) -> None:
     first = start(tmp_path)
     join(first, "run/1")
-    for order in (WeightSet("run/1", 300), PrioritySet("run/1", -3), PauseSet(True, "run/1")):
+    orders = WeightSet("run/1", 300), PrioritySet("run/1", -3), CoreLimitSet("run/1", 30), PauseSet(True, "run/1")
+    for order in orders:
         first.post(order)
     second = start(tmp_path)
     join(second, "run/1")
     (client,) = snapshot(second.node, 0).clients
     assert (client.weight, client.priority, client.seats[0].state) == (300, -3, "paused")
+    assert client.seats[0].core_limit_percent == 30
     second.post(PauseSet(False, "run/1"))
-    assert start(tmp_path).node.groups["run/1"].order == Order(300, -3)
+    assert start(tmp_path).node.groups["run/1"].order == Order(300, -3, core_limit=30)

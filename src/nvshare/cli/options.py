@@ -36,7 +36,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
 SIZE = _Size()
 
 
-class _Percent(click.ParamType):  # type: ignore[type-arg]
+class Percent(click.ParamType):  # type: ignore[type-arg]
     """A share of one GPU's time."""
 
     name = "PERCENT"
@@ -48,7 +48,7 @@ class _Percent(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} {error}", param, ctx)
 
 
-PERCENT = _Percent()
+PERCENT = Percent()
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg]

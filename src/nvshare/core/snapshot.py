@@ -7,7 +7,7 @@ from typing import Literal
 from nvshare.core.client import Client
 from nvshare.core.expected_start import expected_starts
 from nvshare.core.gpu import Gpu
-from nvshare.core.limits.groups import Group, Source
+from nvshare.core.limits.groups import Group
 from nvshare.core.model import UNLIMITED, ModeName
 from nvshare.core.node import Node
 from nvshare.core.seat import Moved, Seat, State
@@ -126,27 +126,6 @@ class Snapshot(Record, frozen=True):
     gpus: tuple[GpuSnapshot, ...]
     clients: tuple[ClientSnapshot, ...]
     claims: tuple[ClaimSnapshot, ...] = ()
-
-
-class LimitSnapshot(Record, frozen=True):
-    """The limit of a group on each GPU, 0 is none; `source` is who named it, `clients` how many it binds now."""
-
-    group: str
-    label: str
-    limit: int
-    source: Source
-    clients: int
-
-
-def limits(node: Node) -> tuple[LimitSnapshot, ...]:
-    """All groups that somebody named a limit for, with clients or without."""
-    clients = Counter(client.group.key for client in node.clients.values())
-    return tuple(
-        LimitSnapshot(group.key, group.label, limit, source, clients[group.key])
-        for group in node.groups.values()
-        for source, limit in [group.named or (None, 0)]
-        if source is not None
-    )
 
 
 def snapshot(node: Node, now: int) -> Snapshot:

@@ -1,6 +1,7 @@
 """From a ResourceClaim of the API server to what is prepared: GPUs, limits, settings. Pure.
 
     limit of the claim on a GPU = sum over its devices there of min(consumed memory, memoryLimit of NvshareConfig)
+    its core limit there        = sum over them of coreLimit, at most 100 %; none if one of them has none
 
 Settings come from the DeviceClass, then from the claim, which overrides. Every error is one line that names the field,
 because it becomes an Event on the pod."""
@@ -13,6 +14,7 @@ import msgspec
 from nvshare.claim_file import PreparedClaim, PreparedDevice
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.dra.devices import DRIVER, MEMORY, SharedGpu
+from nvshare.percentage import MAX_PERCENT, MIN_PERCENT
 from nvshare.quantity import QuantityError, parse_bytes
 from nvshare.record import Record
 
@@ -37,7 +39,7 @@ class NvshareConfig(Record, frozen=True, forbid_unknown_fields=True):
     priority: int | None = None
     memoryMode: Literal["managed", "native"] | None = None  # noqa: N815 - the same
     coreLimit: int | None = None  # noqa: N815 - the same
-    """Refused: nothing enforces it."""
+    """Percent of the GPU's time, for each pod that has the claim."""
 
 
 class _Metadata(Record, frozen=True):
@@ -126,6 +128,7 @@ def prepare(claim: ResourceClaim, *, uid: str, node: str, gpus: Mapping[str, Sha
     found = claim.status.allocation.devices
     configs = _configs(found.config or [])
     limits: dict[str, int] = {}
+    core_limits: dict[str, list[int | None]] = {}
     devices = []
     settings = []
     for result in found.results or []:
@@ -137,6 +140,7 @@ def prepare(claim: ResourceClaim, *, uid: str, node: str, gpus: Mapping[str, Sha
         config = _merged([config for requests, config in configs if _concerns(requests, result.request)])
         consumed_bytes = _consumed(result)
         limits[shared.gpu.uuid] = limits.get(shared.gpu.uuid, 0) + _limit(consumed_bytes, config)
+        core_limits.setdefault(shared.gpu.uuid, []).append(config.coreLimit)
         settings.append(config)
         devices.append(_device(result, shared, consumed_bytes))
     if not devices:
@@ -150,6 +154,7 @@ def prepare(claim: ResourceClaim, *, uid: str, node: str, gpus: Mapping[str, Sha
         weight=_same("weight", [config.weight for config in settings]),
         priority=_same("priority", [config.priority for config in settings]),
         memory_mode=_same("memoryMode", [config.memoryMode for config in settings]),
+        core_limits=_summed(core_limits),
     )
 
 
@@ -208,6 +213,12 @@ def _limit(consumed_bytes: int, config: NvshareConfig) -> int:
     return limit
 
 
+def _summed(core_limits: Mapping[str, Sequence[int | None]]) -> dict[str, int] | None:
+    """By GPU; None: there is none, as in a claim without the field."""
+    sums = {gpu: sum(map(int, filter(None, each))) for gpu, each in core_limits.items() if all(each)}
+    return {gpu: min(total, MAX_PERCENT) for gpu, total in sums.items()} or None
+
+
 def _quantity(text: str) -> int:
     try:
         limit = parse_bytes(text)
@@ -233,8 +244,8 @@ def read_config(parameters: bytes) -> NvshareConfig:
         raise ClaimError(f"{KIND}: {error}") from error
     if (config.apiVersion, config.kind) != (API_VERSION, KIND):
         raise ClaimError(f"the parameters are {config.kind} of {config.apiVersion}, not {KIND} of {API_VERSION}")
-    if config.coreLimit is not None:
-        raise ClaimError(f"{KIND}: coreLimit: this version does not limit GPU time; remove the field")
+    if config.coreLimit is not None and not MIN_PERCENT <= config.coreLimit <= MAX_PERCENT:
+        raise ClaimError(f"{KIND}: coreLimit {config.coreLimit} is not from {MIN_PERCENT} to {MAX_PERCENT} percent")
     if config.weight is not None and not 1 <= config.weight <= MAX_WEIGHT:
         raise ClaimError(f"{KIND}: weight {config.weight} is not from 1 to {MAX_WEIGHT}")
     if config.priority is not None and not MIN_PRIORITY <= config.priority <= MAX_PRIORITY:

@@ -9,15 +9,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
-from nvshare.quantity import QuantityError, parse_bytes
+from nvshare.percentage import parse_percent
+from nvshare.quantity import parse_bytes
 from nvshare.record import Record
 
 MEMORY_LIMIT = "nvshare.com/gpu-memory-limit"
+CORE_LIMIT = "nvshare.com/gpu-core-limit"
 PRIORITY = "nvshare.com/gpu-priority"
 WEIGHT = "nvshare.com/gpu-weight"
 PAUSE = "nvshare.com/gpu-pause"
 MEMORY_SHRINK = "nvshare.com/gpu-memory-shrink"
 SPEC_LIMIT = "NVSHARE_GPU_MEMORY_LIMIT"
+SPEC_CORE_LIMIT = "NVSHARE_GPU_CORE_LIMIT"
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 RESOURCE = "nvshare.com/gpu"
@@ -110,6 +113,9 @@ class PodSettings(Record, frozen=True):
     shrinks: bool | None = None
     """Whether a lowered limit moves memory in use to the host."""
     is_paused: bool | None = None
+    core_limit: int | None = None
+    """Percent of each GPU's time; `spec_core_limit` as the containers' environment has it."""
+    spec_core_limit: int | None = None
 
 
 def label(pod: Pod) -> str:
@@ -157,7 +163,7 @@ def read_settings(pod: Pod, before: PodSettings) -> tuple[PodSettings, list[Comp
             complaints.append(Complaint(key=key, value=text, reason=str(error)))
             return last
 
-    spec_limits = _spec_limits(pod, complaints)
+    spec_limits = _spec_values(pod, SPEC_LIMIT, parse_bytes, complaints)
     spec_limit = 0 if 0 in spec_limits else max(spec_limits, default=None)
     limit = read(MEMORY_LIMIT, parse_bytes, before.limit)
     settings = PodSettings(
@@ -170,26 +176,29 @@ def read_settings(pod: Pod, before: PodSettings) -> tuple[PodSettings, list[Comp
         claims=claims_of(pod),
         shrinks=read(MEMORY_SHRINK, _truth, before.shrinks),
         is_paused=read(PAUSE, _truth, before.is_paused),
+        core_limit=read(CORE_LIMIT, parse_percent, before.core_limit),
+        spec_core_limit=min(_spec_values(pod, SPEC_CORE_LIMIT, parse_percent, complaints), default=None),
     )
     return settings, complaints
 
 
-def _spec_limits(pod: Pod, complaints: list[Complaint]) -> list[int]:
-    """The limits in the environment of the pod's containers.
+def _spec_values(pod: Pod, name: str, parse: Callable[[str], int], complaints: list[Complaint]) -> list[int]:
+    """A variable in the environment of the pod's containers. A later entry of the same name wins, as in kubelet.
 
-    The limit is the pod's, the variable a container's: where containers differ the largest counts for the pod, and
-    each process is held to its own container's by the library. A later entry of the same name wins, as in kubelet."""
+    A limit is the pod's, the variable a container's. Where containers differ, the largest memory limit counts for the
+    pod, and each process is held to its own container's by the library. Of core limits the lowest counts: they are held
+    for all processes of the pod together."""
     if pod.spec is None:
         return []
-    limits = []
+    values = []
     for container in [*(pod.spec.containers or []), *(pod.spec.initContainers or [])]:
-        texts = [variable.value for variable in container.env or [] if variable.name == SPEC_LIMIT]
+        texts = [variable.value for variable in container.env or [] if variable.name == name]
         if texts and texts[-1]:
             try:
-                limits.append(parse_bytes(texts[-1]))
-            except QuantityError as error:
-                complaints.append(Complaint(key=SPEC_LIMIT, value=texts[-1], reason=str(error)))
-    return limits
+                values.append(parse(texts[-1]))
+            except ValueError as error:
+                complaints.append(Complaint(key=name, value=texts[-1], reason=str(error)))
+    return values
 
 
 def _truth(text: str) -> bool:

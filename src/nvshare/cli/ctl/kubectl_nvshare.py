@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,8 +19,9 @@ from nvshare.cli.ctl import render
 from nvshare.cli.ctl.text_table import table
 from nvshare.cli.group import Group, accept_any_locale, terminal_width
 from nvshare.core.model import SECOND
-from nvshare.kube.annotations import MEMORY_LIMIT
-from nvshare.quantity import QuantityError, parse_bytes
+from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT
+from nvshare.percentage import parse_percent
+from nvshare.quantity import parse_bytes
 
 _SELECTOR = "app.kubernetes.io/name=nvshare,app.kubernetes.io/component=scheduler"
 _NODES_AT_ONCE = 16
@@ -146,7 +148,7 @@ def _claim_row(node: str, claim: dict[str, Any]) -> list[str]:
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--context", "context_name", metavar="NAME", help="kubectl's --context.")
 @click.option("--kubeconfig", metavar="PATH", help="kubectl's --kubeconfig.")
-@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the pod, for `limit`.")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the pod, for `limit` and `core-limit`.")
 @click.option("--system-namespace", default="nvshare-system", show_default=True, help="Namespace of nvshare.")
 @click.version_option(__version__, prog_name="kubectl nvshare")
 @click.pass_context
@@ -157,7 +159,7 @@ def cli(
     namespace: str | None,
     system_namespace: str,
 ) -> None:
-    """Show the shared GPUs of all nodes, and set memory limits of pods."""
+    """Show the shared GPUs of all nodes, and set limits of pods."""
     given = {"--context": context_name, "--kubeconfig": kubeconfig}
     flags = tuple(f"{flag}={value}" for flag, value in given.items() if value)
     context.obj = Kubectl(flags, system_namespace)
@@ -204,16 +206,34 @@ def limit(context: click.Context, pod: str, size: str, namespace: str | None) ->
 
     This sets the annotation nvshare.com/gpu-memory-limit. You need the permission to annotate the pod.
     """
-    if size == "none":
-        change = f"{MEMORY_LIMIT}-"
-    else:
+    _annotate(context, pod, MEMORY_LIMIT, size, parse_bytes, namespace)
+
+
+@cli.command("core-limit", short_help="Set or remove the limit of GPU time of a running pod.")
+@click.argument("pod")
+@click.argument("percent", metavar="PERCENT|none")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the pod.")
+@click.pass_context
+def core_limit(context: click.Context, pod: str, percent: str, namespace: str | None) -> None:
+    """Set the limit of GPU time of a running POD to PERCENT of each GPU, from 1 to 100; `none` removes it.
+
+    This sets the annotation nvshare.com/gpu-core-limit. You need the permission to annotate the pod.
+    """
+    _annotate(context, pod, CORE_LIMIT, percent, parse_percent, namespace)
+
+
+def _annotate(
+    context: click.Context, pod: str, key: str, value: str, parse: Callable[[str], int], namespace: str | None
+) -> None:
+    """Set the annotation to a value that can be read, or remove it."""
+    if value != "none":
         try:
-            parse_bytes(size)
-        except QuantityError as error:
-            raise click.UsageError(f"{size!r} {error}") from None
-        change = f"{MEMORY_LIMIT}={size}"
+            parse(value)
+        except ValueError as error:
+            raise click.UsageError(f"{value!r} {error}") from None
     where = namespace or context.meta["namespace"]
     flags = ["-n", where] if where else []
+    change = f"{key}-" if value == "none" else f"{key}={value}"
     click.echo(context.obj.run("annotate", "pod", pod, change, "--overwrite", *flags).strip())
 
 

@@ -11,6 +11,7 @@ import msgspec
 from nvshare import __version__, admin
 from nvshare.cli import operator_client
 from nvshare.cli.ctl import complete, orders, render
+from nvshare.cli.ctl.limit_table import limit_table
 from nvshare.cli.ctl.report import report
 from nvshare.cli.group import Group, accept_any_locale, has_screen, terminal_width
 from nvshare.cli.options import DURATION, SIZE
@@ -80,6 +81,7 @@ def cli(context: click.Context, path: str | None, seconds: int | None, thrash: s
     nvsharectl top                    show the same continuously
     nvsharectl set-quantum 30         set a quantum of 30 seconds on every GPU
     nvsharectl limit default/p 8Gi    limit this pod to 8 GiB on each GPU
+    nvsharectl core-limit train 30    limit this program to 30 % of each GPU's time
     nvsharectl limits                 show all limits and where they come from
     nvsharectl pause train            give this program no turns until `resume`
     nvsharectl story 6ccb             explain why this client runs or waits
@@ -193,18 +195,19 @@ def limit(scheduler: Scheduler, target: str, size: str | None, clear: bool) -> N
     scheduler.order(admin.SetLimit(target, None if size in (None, "none") else SIZE(size)))
 
 
-@cli.command(short_help="Show all memory limits.")
+@cli.command(short_help="Show all limits of memory and GPU time.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
 @click.pass_obj
 def limits(scheduler: Scheduler, output: str) -> None:
-    """Show the memory limits of all groups, also of those without a running process.
+    """Show the limits of memory and GPU time of all groups, also of those without a running process.
 
-    A limit that was set with `nvsharectl limit` stays until `nvsharectl limit GROUP none`, until its pod is removed, or
-    until 1024 other groups without a process have a newer one. The limit of a single process ends with the process.
+    A limit that was set with `nvsharectl limit` or `core-limit` stays until it is set to `none`, until its pod is
+    removed, or until 1024 other groups without a process have a newer one. The limit of a single process ends with the
+    process.
     """
     answer = scheduler.ask_for(admin.Limits, admin.GetLimits())
     values = [limit_document(one) for one in answer.limits]
-    click.echo(render.as_json(values) if output == "json" else render.limit_table(answer.limits, terminal_width()))
+    click.echo(render.as_json(values) if output == "json" else limit_table(answer.limits, terminal_width()))
 
 
 @cli.command(short_help="Show what happened, line by line.")

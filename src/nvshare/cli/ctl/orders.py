@@ -1,4 +1,4 @@
-"""nvsharectl's orders about turns: weight, priority, policy, pause, resume, yield."""
+"""nvsharectl's orders about turns: weight, priority, core limit, policy, pause, resume, yield."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,6 +6,7 @@ import click
 
 from nvshare import admin
 from nvshare.cli.ctl import complete
+from nvshare.cli.options import Percent
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY, POLICIES
 from nvshare.kube.annotations import MAX_WEIGHT
 
@@ -21,6 +22,13 @@ _GPU = click.option(
 
 class _NumberOrNone(click.IntRange):
     """A number, or `none`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "none" else super().convert(value, param, ctx)
+
+
+class _PercentOrNone(Percent):
+    """A share of a GPU's time, or `none`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value if value == "none" else super().convert(value, param, ctx)
@@ -53,6 +61,21 @@ def set_priority(scheduler: "Scheduler", target: str, priority: int | str) -> No
     nvshare.com/gpu-priority.
     """
     scheduler.order(admin.SetPriority(target, None if isinstance(priority, str) else priority))
+
+
+@click.command("core-limit", short_help="Set the limit of GPU time of a program or pod.")
+@_TARGET
+@click.argument("percent", metavar="PERCENT|none", type=_PercentOrNone())
+@click.pass_obj
+def core_limit(scheduler: "Scheduler", target: str, percent: int | str) -> None:
+    """Limit the GPU time of a client's pod, container or run to PERCENT of each GPU, from 1 to 100, e.g. 30.
+
+    Its processes together get no more, even if the GPU is free. `none` removes this limit; the limit of the pod's
+    specification or of the program applies again. The limit is kept when the scheduler restarts.
+
+    The command is refused for a pod with the annotation nvshare.com/gpu-core-limit; change the annotation.
+    """
+    scheduler.order(admin.SetCoreLimit(target, None if isinstance(percent, str) else percent))
 
 
 @click.command("set-policy", short_help="Set the order of the queues.")
@@ -103,4 +126,4 @@ def _one_of(target: str | None, gpu: str | None) -> tuple[str | None, str | None
     return target, gpu
 
 
-ORDERS = (set_weight, set_priority, set_policy, pause, resume, yield_turn)
+ORDERS = (core_limit, set_weight, set_priority, set_policy, pause, resume, yield_turn)

@@ -4,7 +4,7 @@ import os
 import pwd
 import textwrap
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from nvshare import admin
 from nvshare.cli.ctl.text_table import shortened, table, width_of
 from nvshare.cli.fixed_memory import fixed_memory
 from nvshare.core.model import GIB, MIB, SECOND
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, LimitSnapshot, SeatSnapshot, Snapshot
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
 
 SHORT_UUID = 12
@@ -58,15 +58,6 @@ def status_table(status: admin.Status, *, is_wide: bool, width: int | None = Non
     if notes := [*unshared_notes(node), *memory_notes(node)]:
         parts.append("\n".join(line for note in notes for line in textwrap.wrap(note, width or len(note))))
     return "\n\n".join(parts)
-
-
-def limit_table(limits: Iterable[LimitSnapshot], width: int | None = None) -> str:
-    """What `nvsharectl limits` shows; in `width` columns if it is given."""
-    rows = [
-        [one.group, one.label, size(one.limit) if one.limit else "none", one.source, str(one.clients)] for one in limits
-    ]
-    head = ["GROUP", "WHO", "LIMIT", "FROM", "CLIENTS"]
-    return table(head, rows, width=width, drop=("CLIENTS",), cut=("GROUP", "WHO")) if rows else "No limits."
 
 
 def only_user(node: Snapshot, user: str | None) -> Snapshot:

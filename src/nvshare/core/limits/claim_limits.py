@@ -62,6 +62,11 @@ class ClaimLimits:
         percents = [it.core_limits.get(gpu) for it in self._settings() if gpu in it.limits]
         return sum(filter(None, percents)) if percents and all(percents) else None
 
+    def lower_core_limits(self, percent: int) -> dict[str, int]:
+        """What it may have on the GPUs on which this core limit is too high."""
+        claimed = {gpu: self.core_limit_on(gpu) for gpu in self.by_gpu()}
+        return {gpu: most for gpu, most in claimed.items() if most is not None and self.forbids(percent, most)}
+
     def bounded_core_limit(self, gpu: str, percent: int | None) -> int | None:
         """What counts if somebody says so many percent, or None: nobody says anything."""
         claimed = self.core_limit_on(gpu)

@@ -8,6 +8,7 @@ from nvshare.journal import Step
 from nvshare.scheduler.observe.names import Ids
 
 IDS = Ids()
+NOT_THE_OPERATORS = "is no longer the operator's"
 
 
 def clients_of(step: Step) -> frozenset[int]:
@@ -83,6 +84,9 @@ def _describe_order(event: ev.Event, names: Ids) -> list[str]:
             return [_ordered("Weight", names.group(event.group), event.weight)]
         case ev.PrioritySet():
             return [_ordered("Priority", names.group(event.group), event.priority)]
+        case ev.CoreLimitSet():
+            percent = "" if event.percent is None else f"set to {event.percent} % of each GPU"
+            return [f"Core limit of {names.group(event.group)} {percent or NOT_THE_OPERATORS}"]
         case ev.PauseSet():
             whose = f"on {names.gpu(event.gpu)}" if event.gpu else f"of {names.group(event.group or '')}"
             what = f"{'All' if event.gpu else 'The'} turns {whose}"
@@ -92,13 +96,13 @@ def _describe_order(event: ev.Event, names: Ids) -> list[str]:
 
 
 def _describe_annotations(pod: ev.PodChanged) -> str:
-    said = {"priority": pod.priority, "weight": pod.weight, "pause": pod.is_paused}
+    said = {"priority": pod.priority, "weight": pod.weight, "core limit": pod.core_limit, "pause": pod.is_paused}
     named = [f"{what} {str(value).lower()}" for what, value in said.items() if value is not None]
-    return f"Annotations of pod {pod.label}: {', '.join(named) or 'no priority, weight or pause'}"
+    return f"Annotations of pod {pod.label}: {', '.join(named) or 'no priority, weight, core limit or pause'}"
 
 
 def _ordered(what: str, group: str, value: int | None) -> str:
-    return f"{what} of {group} " + ("is no longer the operator's" if value is None else f"set to {value}")
+    return f"{what} of {group} " + (NOT_THE_OPERATORS if value is None else f"set to {value}")
 
 
 def _on(gpu: str | None, names: Ids) -> str:

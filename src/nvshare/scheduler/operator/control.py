@@ -15,11 +15,12 @@ from nvshare.admin import client_name
 from nvshare.config import MAX_QUANTUM_S
 from nvshare.core import events as ev
 from nvshare.core.actions import Refuse
+from nvshare.core.limit_snapshot import limits
 from nvshare.core.model import SECOND
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
-from nvshare.core.snapshot import limits
 from nvshare.journal import Step
 from nvshare.kube.annotations import MAX_WEIGHT
+from nvshare.percentage import MAX_PERCENT, MIN_PERCENT
 from nvshare.quantity import MAX_BYTES
 from nvshare.scheduler.clients.connection_admission import Account
 from nvshare.scheduler.engine import Engine
@@ -64,6 +65,7 @@ class Control:
             admin.SetPolicy: lambda request: self._post(ev.PolicySet(request.policy)),
             admin.SetWeight: self._set_weight,
             admin.SetPriority: self._set_priority,
+            admin.SetCoreLimit: self._set_core_limit,
             admin.SetPause: self._set_pause,
             admin.YieldTurn: self._yield_turn,
             admin.GetLimits: self._limits,
@@ -143,6 +145,11 @@ class Control:
         if request.priority is not None and not MIN_PRIORITY <= request.priority <= MAX_PRIORITY:
             return admin.Failed(f"a priority must be between {MIN_PRIORITY} and {MAX_PRIORITY}")
         return self._post(ev.PrioritySet(group_named(self._engine.node, request.target), request.priority))
+
+    def _set_core_limit(self, request: admin.SetCoreLimit) -> admin.Answer:
+        if request.percent is not None and not MIN_PERCENT <= request.percent <= MAX_PERCENT:
+            return admin.Failed(f"a core limit must be between {MIN_PERCENT} and {MAX_PERCENT} percent")
+        return self._post(ev.CoreLimitSet(group_named(self._engine.node, request.target), request.percent))
 
     def _set_pause(self, request: admin.SetPause) -> admin.Answer:
         if (request.target is None) == (request.gpu is None):

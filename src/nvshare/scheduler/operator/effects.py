@@ -4,9 +4,11 @@ from collections import Counter
 
 from nvshare.core import events as ev
 from nvshare.core.actions import DropLock, KeepOnHost, NoteOrder
+from nvshare.core.limits.core_sources import core_limit_named
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
+from nvshare.core.snapshot import client_snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.observe.names import Ids
 from nvshare.scheduler.observe.step_text import describe
@@ -26,6 +28,8 @@ def effect_of(node: Node, step: Step, names: Ids) -> str:
         case ev.LimitSet():
             moved = sum(action.keep for action in step.actions if isinstance(action, KeepOnHost))
             return _limit(node, event, names, moved)
+        case ev.CoreLimitSet():
+            return _core_limit(node, event, step, names)
         case ev.YieldAsked():
             told = [names.client(action.client) for action in step.actions if isinstance(action, DropLock)]
             return f"{', '.join(told)} must give the lock back." if told else "Nobody waits for a lock that is held."
@@ -73,6 +77,29 @@ def _limit(node: Node, event: ev.LimitSet, names: Ids, moved: int) -> str:
         return f"{group.label}: no limit."
     lower = _claims(group, event.limit, names)
     return f"{group.label}: limit {_gib(event.limit)} on each GPU{lower}; {_use(node, group, names, moved)}."
+
+
+def _core_limit(node: Node, event: ev.CoreLimitSet, step: Step, names: Ids) -> str:
+    group = node.groups.get(event.group)
+    source, percent = (core_limit_named(group) if group is not None else None) or (None, 0)
+    now = f"the core limit of the {source}, {percent} %, applies" if source else "no core limit applies"
+    if event.percent is None or group is None:
+        return f"{names.group(event.group)}: the operator's core limit is removed; {now}{_concerned(step)}."
+    lower = "" if source == "operator" else f", but {now}, which is lower"
+    return f"{group.label}: core limit {event.percent} % of each GPU{lower}; {_time(node, group, step, names)}."
+
+
+def _time(node: Node, group: Group, step: Step, names: Ids) -> str:
+    """What its processes have had of each GPU's time lately."""
+    had: Counter[str] = Counter()
+    for client in node.clients.values():
+        if client.group is group:
+            had.update(
+                {seat.gpu: round(seat.gpu_percent) for seat in client_snapshot(node, client, step.now, {}).seats}
+            )
+    if not had:
+        return "it has no process now"
+    return "it had " + ", ".join(f"{percent} % of {names.gpu(gpu)}" for gpu, percent in had.items()) + " lately"
 
 
 def _claims(group: Group, limit: int, names: Ids) -> str:

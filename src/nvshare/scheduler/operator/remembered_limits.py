@@ -1,5 +1,6 @@
-"""The operator's limits, and the weights, priorities and pauses of groups, are kept in files beside the operator's
-socket, so that the next scheduler knows them. Orders about GPUs, mode and policy are settings and are not kept.
+"""The operator's limits, and the weights, priorities, core limits and pauses of groups, are kept in files beside the
+operator's socket, so that the next scheduler knows them. Orders about GPUs, mode and policy are settings and are not
+kept.
 
 A file is written as a whole and renamed into place each time the operator changes something, which is rare. If it
 cannot be read or written, the orders are lost with the scheduler and the log says so; the scheduler goes on."""
@@ -10,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nvshare.core.events import LimitSet, PauseSet, PrioritySet, WeightSet
+from nvshare.core.events import CoreLimitSet, LimitSet, PauseSet, PrioritySet, WeightSet
 from nvshare.core.limits.groups import NO_ORDER, Order
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
@@ -44,9 +45,11 @@ class RememberedLimits:
                 self._engine.post(WeightSet(group, order.weight))
             if order.priority is not None:
                 self._engine.post(PrioritySet(group, order.priority))
+            if order.core_limit is not None:
+                self._engine.post(CoreLimitSet(group, order.core_limit))
             if order.is_paused:
                 self._engine.post(PauseSet(True, group))
-        for event in (LimitSet, WeightSet, PrioritySet, PauseSet):
+        for event in (LimitSet, WeightSet, PrioritySet, CoreLimitSet, PauseSet):
             self._engine.observers_of[event].append(self.observe)
 
     def observe(self, step: Step) -> None:

@@ -68,6 +68,7 @@ class Claims:
                 limits=claim.limits,
                 priority=claim.priority,
                 weight=claim.weight,
+                core_limits=claim.core_limits or {},
             )
         )
 

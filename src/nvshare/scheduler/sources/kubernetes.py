@@ -18,7 +18,7 @@ from nvshare.core.expected_start import expected_starts
 from nvshare.core.limits.groups import POD_PREFIX
 from nvshare.core.model import SECOND
 from nvshare.journal import Step
-from nvshare.kube.annotations import MEMORY_LIMIT, RESOURCE
+from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT, RESOURCE
 from nvshare.kube.client import Api, Server, in_cluster
 from nvshare.kube.events import PodNote, Recorder
 from nvshare.kube.watch import PodEvent, PodWatch
@@ -146,13 +146,15 @@ class Kubernetes:
 
     def _report_limits_above_claims(self) -> None:
         for group in self._engine.node.groups.values():
-            wanted = group.annotation
-            if wanted is None:
-                continue
-            if lower := group.claims.lower_than(wanted):
-                in_force = ", ".join(f"{most} bytes on GPU {gpu}" for gpu, most in lower.items())
-                text = f"{MEMORY_LIMIT}={wanted} is more than the pod's ResourceClaims allow; in force: {in_force}"
-                self._report(group.key.removeprefix(POD_PREFIX), "LimitAboveClaim", text)
+            claims = group.claims
+            for key, wanted, unit, lower in (
+                (MEMORY_LIMIT, group.annotation, "bytes on", claims.lower_than),
+                (CORE_LIMIT, group.core_limit, "% of", claims.lower_core_limits),
+            ):
+                if wanted is not None and (in_force := lower(wanted)):
+                    told = ", ".join(f"{most} {unit} GPU {gpu}" for gpu, most in in_force.items())
+                    text = f"{key}={wanted} is more than the pod's ResourceClaims allow; in force: {told}"
+                    self._report(group.key.removeprefix(POD_PREFIX), "LimitAboveClaim", text)
 
     def _report(self, pod: str, reason: str, text: str, *, warning: bool = True) -> None:
         known = self._watch.table.known.get(pod)

@@ -1,0 +1,33 @@
+"""The limits of all groups as plain values, for `nvsharectl limits`."""
+
+from collections import Counter
+
+from nvshare.core.limits.core_sources import core_limit_named
+from nvshare.core.limits.groups import Source
+from nvshare.core.node import Node
+from nvshare.record import Record
+
+
+class LimitSnapshot(Record, frozen=True):
+    """The limits of a group on each GPU, 0 is none; `source` is who named the memory limit, None: nobody did;
+    `core_source` the same of the core limit; `clients` is how many they bind now."""
+
+    group: str
+    label: str
+    limit: int
+    source: Source | None
+    clients: int
+    core_limit_percent: int = 0
+    core_source: Source | None = None
+
+
+def limits(node: Node) -> tuple[LimitSnapshot, ...]:
+    """All groups that somebody named a limit for, with clients or without."""
+    clients = Counter(client.group.key for client in node.clients.values())
+    return tuple(
+        LimitSnapshot(group.key, group.label, limit, source, clients[group.key], percent, core_source)
+        for group in node.groups.values()
+        for source, limit in [group.named or (None, 0)]
+        for core_source, percent in [core_limit_named(group) or (None, 0)]
+        if source is not None or core_source is not None
+    )
