@@ -1,4 +1,4 @@
-"""The scheduling machine. Pure: no clock, no socket, no log; time comes in as an argument.
+"""The scheduler's state machine. Pure: no clock, no socket, no log; time is an argument.
 
 What belongs here: every decision about locks, turns, memory limits and budgets. What does not: the protocol (`wire`),
 and everything that performs a decision (`scheduler`).

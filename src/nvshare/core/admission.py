@@ -1,9 +1,9 @@
-"""Which waiting clients come in.
+"""Which waiting clients get a lock.
 
-The first in the queue comes in as soon as it fits beside the running clients, or if it would be alone. While it does
-not fit, others may pass it: each waiting client at most `most_passes` times, and for at most one quantum. Nobody
-passes while a lock is being dropped: that memory is meant for the first in the queue. Members of gangs come in when
-core.gangs says so, or like everybody if they fit and their gang is not one of several processes."""
+The first in the queue is admitted as soon as it fits beside the running clients, or if it would be alone. While it does
+not fit, others may pass it: each waiting client at most `most_passes` times, and for at most one quantum. No client
+passes while a lock is being dropped: that memory is meant for the first in the queue. Members of gangs are admitted
+when core.gangs says so, or like other clients if they fit and their gang does not consist of several processes."""
 
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import Settings

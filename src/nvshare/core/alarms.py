@@ -1,4 +1,4 @@
-"""The next of many deadlines, found without looking at each."""
+"""The next of many deadlines, found without a scan of all."""
 
 from collections.abc import Hashable
 from heapq import heappop, heappush

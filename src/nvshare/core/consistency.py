@@ -1,4 +1,4 @@
-"""What must hold for the turns of one GPU at the end of every step, counted again in full; for tests."""
+"""The invariants of one GPU's turns at the end of every step, with all sums computed again; for tests."""
 
 from typing import get_args
 

@@ -1,20 +1,22 @@
-"""How a gang of several processes gives its locks back: from the first DropLock until every member has released.
+"""How a gang of several processes releases its locks: from the first DropLock until every member has released.
 
-Kernels of one process may wait for those of another, which stands at its closed gate. So, until all have released:
+Kernels of one process may wait for kernels of another process, which waits at its closed gate. So, until all members
+have released:
 
-    held        nobody else gets a GPU of the gang on which nobody runs: what is let through there is in nobody's way
+    held        a GPU of the gang on which no client runs is given to no other client: work that passes the gate there
+                disturbs nobody
     let one     if nothing has changed for `patience`, each member that has released and has work lets one submission
-                through, and says when that has finished. At a GPU where somebody runs only after `UNLOCKED_NS`
-    patience    20 ms at first; before the next one twice as long as the last one took, within 1 and 20 ms. A queue of
-                short kernels that wait for others is soon drained, also where one of them is delayed by chance
+                pass, and reports its end. At a GPU where another client runs, only after `UNLOCKED_NS`
+    patience    20 ms at first; then twice as long as the last submission took, within 1 and 20 ms. A queue of short
+                kernels that wait for others is soon drained, also if one of them is delayed by chance
 
-What was let through may itself wait for the others. So it ends when all have released and all that was let through has
-finished, and with the grace time of the locks at the latest. Once all have released, one member at a time lets work
-through, by turns: as soon as what is unfinished has what it waits for, nothing else is begun.
+A submission that passed may itself wait for other members. So the departure ends when all members have released and all
+such submissions have finished, and at the latest with the grace time of the locks. Once all have released, one member
+at a time lets work pass, in turn: as soon as the unfinished work has what it waits for, no other work is begun.
 
 It ends before the grace time unless a kernel waits for something else. Let the lead of a member be the number of its
-submissions beyond those of the last member. The last member never waits for the others, so with each turn of all it
-advances by one and those that wait do not: the sum of the leads falls by the number of those that wait."""
+submissions beyond those of the last member. The last member never waits for the others. So in each round of all members
+it advances by one, and members that wait do not: the sum of the leads falls by the number of waiting members."""
 
 from nvshare.core.seat import Seat
 

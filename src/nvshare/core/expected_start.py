@@ -1,10 +1,10 @@
-"""By when the waiting clients of a GPU will probably start: from the quantum, the queue, and how long the last turns of
-those before them were.
+"""By when the waiting clients of a GPU will probably start: from the quantum, the queue, and the length of the last
+turns of the clients before them.
 
-The turns to come are played through. A turn lasts as long as the longest of the client's last turns, because most
-programs pause or end before the quantum does. When the quantum ends, clients leave in the order that the mode says
-until the first in the queue fits. In both cases it comes in with all others that fit, and those who left queue up
-behind. The quantum is what the mode says for those who run.
+The coming turns are simulated. A turn lasts as long as the longest of the client's last turns, because most programs
+pause or end before the quantum does. When the quantum ends, clients leave in the order of the mode until the first in
+the queue fits. In both cases the first in the queue is admitted with all others that fit, and the clients that left
+join the end of the queue. The quantum is the mode's for the running clients.
 
 Most clients start earlier. Programs that come later with a better rank, grow, pause less than before, or take long to
 release the lock delay the start. docs/use.md states how often that was the case in simulations."""

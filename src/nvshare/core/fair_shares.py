@@ -1,19 +1,19 @@
-"""Policy fair: weights are proportions of the time for which clients hold the lock, among those who compete for it.
+"""Policy fair: weights are proportions of the time for which clients hold the lock, among competing clients.
 
-Theory of operation. Who waits or runs competes. A client's tag grows by held time * 100 / weight. If all have what
-their weights say, all tags are equal, so the mean of the tags, weighted by the weights, is what each should have. A
-client whose tag is above it has had too much:
+Theory of operation. Clients that wait or run compete. A client's tag grows by held time * 100 / weight. If all clients
+have had their shares, all tags are equal. So the mean of the tags, weighted by the weights, is the right tag of each
+client. A client whose tag is above it has had too much:
 
     handicap = (tag - mean of the others) * Σ weights of the others / 100        within ± MAX_LEAD_NS
 
-This is the time after which the client will have no more than its part, if it gets nothing until then. It waits as if
-it had arrived so much later: rank = arrival + handicap. Time in which a client wanted nothing counts as if it had had
-its part, so it does not save up.
+This is the time after which the client will have no more than its share, if it gets no lock until then. It waits as if
+it had arrived later by this time: rank = arrival + handicap. Time in which a client had no work counts as if it had had
+its share, so a client cannot save up time.
 
-    turn    ≤ MAX_LEAD_NS * weight / Σ weights of the others, but at least LEAST_TURN_NS: no turn makes a client owe
-            more than it may
-    end     if the quantum is over, and those who would have to go would come back before the first in the queue, they
-            go on, and memory does not move
+    turn    ≤ max(LEAST_TURN_NS, MAX_LEAD_NS * weight / Σ weights of the others): one turn never exceeds the bound on
+            the handicap
+    end     if the quantum is over, and the clients that would have to leave would be ahead of the first in the queue
+            again, they keep their locks, and memory does not move
 
 With turns of at least LEAST_TURN_NS, proportions are kept up to 1 to MAX_LEAD_NS / LEAST_TURN_NS."""
 

@@ -1,29 +1,29 @@
 """Gangs: locks on several GPUs that are granted and dropped together (docs/decisions/0011-gang-turns.md).
 
 Which seats belong together is learned. Seats of one client are linked when the client waits at one of them while it
-holds another. A seat leaves the gang after a turn in which it was idle for more than half of the time in one piece
-while another one worked, when its last context is gone, and with its client.
+holds another. A seat leaves the gang after a turn in which it was idle without interruption for more than half of the
+time while another one worked, when its last context is destroyed, and with its client.
 
 While a member waits:
 
-    followers   members at rest wait too: a request at one GPU is a request at all
-    queued      somebody who is no member comes before a member, or a member still drains. The gang is passed over: its
-                GPUs are given to those behind it
-    ready       the gang is first at all GPUs at which it waits. It comes in when every one of them is available: the
-                quantum is over, or idle holders make room. That is at the latest `due`, when the quanta are over that
-                ran when it became ready. Until then its GPUs make no switch for others, but whoever fits comes in
-    entering    room is made at all its GPUs; once there is room at each, it gets all locks in one step, in the order
+    followers   members at rest wait too: a request at one GPU is a request at all GPUs of the gang
+    queued      a client that is no member is ahead of a member, or a member still drains. Clients behind the gang may
+                get its GPUs
+    ready       the gang is first at all GPUs at which it waits. It is admitted when each of them is available: the
+                quantum is over, or idle holders leave. That is at the latest `due`, the end of the quanta that ran when
+                it became ready. Until then its GPUs make no switch for others, but clients that fit are admitted
+    entering    clients leave at all its GPUs; once there is room at each, it gets all locks in one step, in the order
                 of the UUIDs
 
-A member that fits without a switch comes in at once, as everybody does. When a member must drop its lock, so must all
-others at whose GPUs somebody waits, in the same step.
+A member that fits without a switch is admitted at once, as every client. When a member must drop its lock, all members
+at whose GPUs another client waits must drop theirs, in the same step.
 
-Jobs. Processes of one group that use collectives (CollectivesUsed) are a gang too, with one seat at each GPU: whoever
-has a lock or waits for one. Their kernels wait for each other, so they have all locks or none: no member comes in
-before the others, and all drop their locks, whether somebody waits or not. How they release them: core.departure.
+Jobs. Processes of one group that use collectives (CollectivesUsed) are a gang too, with one seat at each GPU: one that
+has a lock or waits for one. Their kernels wait for each other, so they hold all locks or none: no member is admitted
+before the others, and all drop their locks, whether a client waits or not. How they release them: core.departure.
 
-No deadlock: locks for which others have to go are granted all or none, and of all gangs that wait the one with the
-lowest rank is passed over only for those before it."""
+No deadlock: locks for which others must leave are granted all or none, and of all waiting gangs the one with the lowest
+rank is passed only by clients before it."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,14 +1,14 @@
-"""One GPU: its parts, and what follows at each step.
+"""One GPU: its parts, and the order of decisions in each step.
 
-Theory of operation. `turns` and `memory` hold the state and are told the facts. `decide` then looks only at the state
-and the time and does what follows, so late alarms, double alarms and reordered messages need no code of their own:
+Theory of operation. `turns` and `memory` hold the state and record the facts. `decide` then depends only on the state
+and the time, so late alarms, double alarms and reordered messages need no code of their own:
 
-    preemption      who must give the lock back: overdue, grown, at the end of the quantum, idle
-    thrashing       whose working set does not count any more
-    admission       who of the waiting comes in
-    notices         who is told what
+    preemption      which clients must release the lock: overdue, grown, at the end of the quantum, idle
+    thrashing       whose working set no longer counts
+    admission       which waiting clients get a lock
+    notices         what the clients are told
 
-The parts are handed to each other here; each uses only the public side of the others."""
+The parts are connected here; each uses only the public interface of the others."""
 
 from nvshare.core.actions import Action
 from nvshare.core.admission import Admission

@@ -1,7 +1,7 @@
-"""What follows at the GPUs that an event has touched.
+"""The decisions at the GPUs that an event has touched.
 
-A GPU decides alone (core.gpu), unless there are gangs (core.gangs). Then all touched GPUs first make room, and let
-clients in after that, in the order of their UUIDs: a gang comes in at all its GPUs or at none."""
+A GPU decides alone (core.gpu), unless there are gangs (core.gangs). Then preemption comes first at all touched GPUs,
+and admission after that, in the order of their UUIDs: a gang is admitted at all its GPUs or at none."""
 
 from collections.abc import Mapping
 

@@ -1,13 +1,13 @@
-"""How long work of each client kept one GPU busy.
+"""How long the work of each client kept one GPU busy.
 
-Clients look once in a millisecond whether work of theirs is unfinished, all at the same instants, and report what they
-saw (GpuTimeReported). So it is known for each look who was busy:
+Clients check once per millisecond whether they have unfinished work, all at the same instants, and report the results
+(GpuTimeReported). Such a check is called a look. So the core knows for each look which clients were busy:
 
     GPU time of a client = Σ over the looks at which it was busy: LOOK_NS / number of clients that were busy then
 
-The GPU gives clients that have work at the same time equal slices, so this is what each of them had. A look that a
-holder has not reported within REPORT_LOOKS counts as busy: an old library, or one that hides what it does, is charged
-for the time in which it holds the lock. A report without a lock counts too (work that was not drained in time).
+The GPU gives equal slices to clients that have work at the same time, so this is the time that each of them had. A look
+that a holder has not reported within REPORT_LOOKS counts as busy: an old library, or one that hides its work, is
+charged for the time in which it holds the lock. A report without a lock counts too (work that was not drained in time).
 
 Looks are bits of integers: bit j is look `_upto` + j."""
 

@@ -1,18 +1,18 @@
-"""Who waits and is in no queue: because the host cannot take the memory of others, or because the operator paused it.
+"""Which clients are blocked: they wait in no queue, because the host is full or because the operator paused them.
 
 Memory that is evicted goes to the host, and counts against the memory limit of the process that owns it: a pod whose
 memory limit is too small would be killed when another pod has its turn. So memory that the host cannot take counts as
 unswappable (core.memory_reports), and a client whose turn would evict it is blocked: it is in no queue, takes no turns
 from others and keeps its rank. It waits until the others have less memory or more room on the host, or have left.
 
-A paused client is blocked until the operator resumes it. It drops the lock that it has.
+A paused client is blocked until the operator resumes it. If it holds a lock, it must drop it.
 
-Clients may block each other, if the room on the host became less after they had their turns. The memory of those who
-ran last is on the card: the first of them who waits may run, because its turn evicts nothing. So nobody is blocked for
-ever by somebody who is blocked too. The others wait even if those who ran last want no turn: their memory cannot move.
+Clients may block each other if the room on the host shrinks after their turns. The memory of the clients that ran last
+is on the card: the first of them that waits may run, because its turn evicts nothing. So blocked clients cannot block
+each other without end. The others wait even if the clients that ran last need no turn: their memory cannot move.
 
-The room may also become less while a client drops its lock. What it was asked to move out is then reduced to what the
-host can still take (core.moves)."""
+The room may also shrink while a client drops its lock. The amount that it was asked to move out is then reduced to what
+the host can still take (core.moves)."""
 
 from heapq import nlargest
 

@@ -1,14 +1,14 @@
-"""A limit that was lowered below use takes effect on what is there: the excess is kept on the host.
+"""A limit that was lowered below use applies to memory in use: the excess is kept on the host.
 
     over(group, GPU)    max(0, Σ used - limit)
     keep(client)        its part of over, at most its swappable memory; at most what it keeps if it moves no memory
-    over grows          those with most swappable memory keep more, one after the other
-    over shrinks        those with least swappable memory keep less, one after the other
+    over grows          clients keep more, in the order of their swappable memory, largest first
+    over shrinks        clients keep less, in the order of their swappable memory, smallest first
 
-Nobody is asked anything for another reason: to take from one client what another could keep would move both. A client
-moves what it has used least recently to the host, and the GPU uses it from there, over the link. When the limit is
-raised, or memory is freed, it brings back what it need not keep. It says how much it keeps, and as far as it was asked
-to, that does not count as memory on the card (core.memory_reports). Memory that cannot move stays.
+Clients are asked for no other reason: if another client kept the excess instead, the memory of both would move. A
+client moves its least recently used memory to the host, and the GPU accesses it there, over the link. When the limit is
+raised, or memory is freed, it brings back what it need not keep. It reports how much it keeps. Up to the requested
+amount, this does not count as memory on the card (core.memory_reports). Memory that cannot move stays.
 
 Cost. A step asks at most MAX_PER_STEP clients; what is left is done in the next step, which `has_more` asks for."""
 

@@ -1,15 +1,15 @@
-"""Which clients fit on a GPU together, by what counts of their memory (core.memory_reports).
+"""Which clients fit on a GPU together, by the memory that counts (core.memory_reports).
 
     fits(c)     Σ need(running) + Σ unswappable(all clients) + foreign + need(c) ≤ safe limit
     safe limit  size * (100 - reserve %) / 100
     room(c)     size - card reserve - foreign - Σ unswappable(all other clients)
 
-`room` is what a client may use in all, its own contexts included: what it allocates within it stays on the card while
-it runs alone. The card reserve is for what nobody counts: the driver's own memory, stacks of kernels, fragmentation. It
-is max(1 GiB, 5 %), but at most an eighth of the card, so that small (simulated) cards are usable.
+`room` is the maximum that a client may use, its own contexts included: memory within it stays on the card while the
+client runs alone. The card reserve is for memory that is not counted: the driver's own memory, stacks of kernels,
+fragmentation. card reserve = min(size / 8, max(1 GiB, 5 %)), so that small (simulated) cards are usable.
 
-`running` are the staying and the dropping (core.seat). `foreign` is the memory of processes that are not clients.
-The sums are kept up to date, so no question looks at every client."""
+`running` clients are those in state staying or dropping (core.seat). `foreign` is the memory of processes that are not
+clients. The sums are kept up to date, so no question needs a scan of all clients."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What counts of the memory that clients report.
+"""Which part of the memory that clients report counts.
 
     swappable       without what the client keeps on the host (core.live_shrink), at most the size of the card
     pinned          the part of it that the host cannot take counts as unswappable, at most
@@ -9,27 +9,28 @@
                         size / clients          otherwise, but one context counts in any case, and the limit that
                                                 the group had at the time of the report is a bound too
 
-Unswappable memory counts for everybody, whether its client runs or not: a client that overstates it takes room from
-all others. `used` is what NVML saw of the process, `growth` what its client has reported since then beyond the highest
-report at any measurement. So a lie counts until the next measurement and never again, even if it is taken back before
-each one.
+Unswappable memory counts whether its client runs or not: a client that overstates it takes room from all others. `used`
+is what NVML measured for the process. `growth` is what its client has reported since then beyond the highest report at
+any measurement. So a lie counts until the next measurement and never again, even if the client withdraws it before each
+measurement.
 
     need            min(swappable, working set)     if the client knows its working set and is trusted (core.thrashing)
                     swappable                       otherwise
 
-`need` is what a client must have on the card while it runs: who fits is decided by it. What programs may allocate, and
-what the host must take, goes by the memory itself.
+`need` is what a client must have on the card while it runs; it decides which clients fit. What programs may allocate,
+and what the host must take, depends on the memory itself.
 
-Without NVML nobody can tell a lie from a large program. A client then takes its share of the card from the others, as
-an honest client of that size would. If that is too little for an honest one, more runs at once than fits: the driver
-evicts swappable memory, which costs time, and no allocation fails.
+Without NVML a lie cannot be distinguished from a large program. A client then takes its share of the card from the
+others, as an honest client of that size would. If this bound is too low for an honest client, more clients run at once
+than fit: the driver evicts swappable memory, which costs time, and no allocation fails.
 
-NVML is no help for pinned memory: what it says of a process is compared with unswappable memory only. So all who have
-some share half of the card, and many that lie leave the other half. Who must wait is decided by what is protected:
+NVML does not help for pinned memory: its figure for a process is compared with unswappable memory only. So all clients
+with pinned memory share half of the card, and even many liars leave the other half. Which clients must wait is decided
+by the protected memory:
 
     protected       what the host cannot take, at most half of the card and the limit of the group
 
-It is not divided, but all of it together counts as half of the card at most (core.memory_planner)."""
+It is not divided, but all of it together counts as at most half of the card (core.memory_planner)."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable

@@ -5,8 +5,8 @@
             most what the host can take of it
     in      need(client), at most what the other running clients leave of the card; 0 if none of it can be away
 
-Memory of a client can be away if not all fit now, if not all fitted at some time since its last turn, or if it was
-asked to move it out. So a client also brings its memory when those for whom it left have ended.
+Memory of a client can be away if not all clients fit now, if not all fitted at some time since its last turn, or if it
+was asked to move memory out. So a client also moves its memory in when the clients for which it left have ended.
 
 The margin is 1/128 of the card. If a prefetch finds the card full by a few bytes, the driver evicts the oldest memory,
 which may be the client's own, and then much more has to move."""

@@ -1,12 +1,12 @@
-"""The scheduling machine of one node. The only entry is `handle`, and time comes in as an argument:
+"""The state machine of one node. The only entry is `handle`, and time is an argument:
 
     actions = node.handle(now, event)
 
-`handle` always does the same three things: it **notes** the event (records facts, accepts ordinary races), **decides**
-what follows from the state, and **checks** what must hold. `next_deadline()` says when to call again with AlarmRang if
-nothing happens before. Nothing in here knows a clock, a socket or a log; what the caller must know is in the actions.
+`handle` always does the same three things: it **records** the event (facts only; ordinary races are accepted),
+**decides** what follows from the state, and **checks** the invariants. `next_deadline()` says when to call it with
+AlarmRang if nothing happens before. The core has no clock, socket or log; the actions contain all that a caller needs.
 
-A fact goes to the part that it is about: to a Gpu (core.gpu: who runs) or to MemoryLimits (core.limits: who may
+Each fact goes to one part: a Gpu (core.gpu: which clients run) or MemoryLimits (core.limits: how much they may
 allocate). The two do not know each other."""
 
 from collections.abc import Callable

@@ -1,14 +1,14 @@
 """The operator's orders about turns: quantum, mode and policy; weight, priority, core limit and pause of a group; pause
-of a GPU; and that holders give their locks back now.
+of a GPU; and that holders release their locks now.
 
-Weight, priority, core limit and pause of a group are kept in the group (core.limits.groups), so they hold for its
-processes to come. A pod's annotations are orders too, and count more than the operator's. Which clients of a GPU are
-paused is kept in core.turns; core.host_memory takes them out of the queue, with their rank, and holders among them drop
-their locks.
+Weight, priority, core limit and pause of a group are stored in the group (core.limits.groups), so they also apply to
+its later processes. A pod's annotations are orders too, and have precedence over the operator's. core.turns stores
+which clients of a GPU are paused; core.host_memory takes them out of the queue, with their rank, and holders among
+them drop their locks.
 
-A rank is an arrival time that is moved by a bounded amount (core.policies). A new priority or policy also changes the
-ranks of those who wait: to what they would be if the order had been in force when they came. So the bound on waiting
-holds, with the longest horizon of the policies that were in force."""
+A rank is an arrival time, shifted by a bounded amount (core.policies). A new priority or policy also changes the ranks
+of waiting clients, to the value that they would have if the order had been in force when they arrived. So the bound on
+waiting holds, with the longest horizon of the policies that were in force."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

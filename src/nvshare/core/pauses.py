@@ -1,4 +1,4 @@
-"""The pauses of one GPU's holders: who has a lock and no work, and since when."""
+"""The pauses of one GPU's holders: which of them have no work, and since when."""
 
 from nvshare.core.modes.mode import Mode
 from nvshare.core.seat import Seat

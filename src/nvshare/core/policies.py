@@ -4,9 +4,9 @@
     priority    rank = arrival - 30 s * priority; the lock is taken from lower priorities at once (core.preemption)
     fair        rank = arrival + handicap       weights are proportions of held time: core.fair_shares
 
-Every rank is an arrival time moved by a bounded handicap: of two clients, one that arrives more than `horizon_ns`
-after the other has the higher rank. A mode may add a lag of its own, bounded too. core.modes.mode states the longest
-wait that follows."""
+Every rank is an arrival time, shifted by a bounded handicap: of two clients, one that arrives more than `horizon_ns`
+after the other has the higher rank. A mode may add a lag, which is bounded too. core.modes.mode states the longest wait
+that follows."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,13 +1,14 @@
-"""Which running clients must give their locks back, and when.
+"""Which running clients must release their locks, and when.
 
-    revoke          a dropping client whose grace is over: it is silent until its process speaks
-    shed            the staying do not fit together, after growth: the newest go until the rest fit or one is left
-    switch          the quantum is over and the first in the queue (WaitQueue.first) does not fit: those whom the
-                    mode names go until it fits
+    revoke          a dropping client whose grace time is over: it is silent until its process sends a message
+    shed            the staying clients do not fit together, after growth: the newest leave until the rest fit or one
+                    is left
+    switch          the quantum is over and the first in the queue (WaitQueue.first) does not fit: clients leave in the
+                    order of the mode until it fits.
                     Policy priority: at once, if the first in the queue has a higher priority than each of them and a
-                    lower rank than each had when its turn began. They keep that rank, so nobody is outranked for ever
-    preempt_idle    idle holders go as soon as that lets the first in the queue in and pays (Mode.idle_preempt_times).
-                    Who stands at the gate of another GPU, or whose gang works, is not idle
+                    lower rank than each had when its turn began. They keep that rank, so they do not starve
+    preempt_idle    idle holders leave if the first in the queue can then run, from the time of Mode.idle_preempt_times.
+                    A holder that waits at the gate of another GPU, or whose gang works, is not idle
 
 core.turns carries out what is decided here."""
 

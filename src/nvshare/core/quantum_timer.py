@@ -1,8 +1,8 @@
-"""The timer of one GPU's running set: since when it runs, and when its quantum ends.
+"""The timer of one GPU's running set: when it started, and when its quantum ends.
 
-It starts when the first of a running set comes in, and again when a switch lets the next one in. A client that comes in
-beside others does not touch it. If nobody waits when it ends, nobody is disturbed, and the next client that has to wait
-causes the switch at once."""
+It starts when the first client of a running set is admitted, and again when a switch admits the next one. A client that
+is admitted beside others does not change it. If no client waits when it ends, no client must leave, and the next client
+that has to wait causes the switch at once."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,10 @@
-"""A seat: one client at one GPU, and the states that it goes through.
+"""A seat: one client at one GPU, and its states.
 
-    rest        has no lock and does not want one
+    rest        has no lock and needs none
     waiting     is in the queue, ordered by `rank`
     staying     runs: holds the lock `lock` and may keep it
     dropping    runs, but was told to release `lock` by `drop_deadline`
-    silent      is in no queue, so it costs the others no turns, because its process says nothing: it was stopped, or
+    silent      is in no queue, so it costs the others no turns: its process sends nothing, because it was stopped or
                 hangs. Either its lock was revoked, or it waited and keeps its rank. Any message makes it wait again
     blocked     waits, but is in no queue: its turn would evict memory that the host cannot take, or the operator paused
                 it (core.host_memory). It keeps its rank

@@ -1,7 +1,7 @@
-"""The size of a card by the word of its clients, for a card that NVML does not report.
+"""The size of a card as its clients report it, for a card that NVML does not report.
 
-All clients of a card see the same size, so a client that states another one is wrong, or lies. The size that most
-clients state counts. If as many state another one, the size stays what it was."""
+All clients of a card see the same size, so a client that reports another size is wrong, or lies. The size that most
+clients report counts. If equally many report another one, the size stays as it was."""
 
 from collections import Counter
 

@@ -1,15 +1,15 @@
 """What happens when clients that should fit together slow each other down: a bound on trust in working sets.
 
-A client says how much of its memory it uses, and it may be wrong: its library cannot see every use, and a client may
-lie. If those who stay do not fit after all, they evict each other's memory, and their work takes many times longer than
-usual. They say so (WorkSlowed). Then, if
+A client reports how much of its memory it uses. The report may be wrong: its library cannot see every use, and a client
+may lie. If the staying clients do not fit after all, they evict each other's memory, and their work takes many times
+longer than usual. They report this (WorkSlowed). Then, if
 
-    factor ≥ 4 * number of those who stay       those who work at the same time share the GPU
+    factor ≥ 4 * number of staying clients      clients that work at the same time share the GPU
     Σ swappable(staying) + fixed > size         their memory may be the reason
-    the newest came in long enough ago          memory that has to be brought in first is slow too
+    the newest was admitted long enough ago     work is also slow while memory is moved in after a switch
 
-the newest whose need is less than its memory must go, and for some time all of its memory counts: 1 min, and twice as
-long each further time, up to 64 min."""
+the newest client whose need is less than its memory must leave, and for some time all of its memory counts: 1 min, and
+twice as long each further time, up to 64 min."""
 
 from nvshare.core.actions import Action
 from nvshare.core.memory_planner import MemoryPlanner

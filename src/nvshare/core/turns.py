@@ -1,8 +1,8 @@
 """The turns of one GPU: every change of a seat's state (core.seat).
 
-Two kinds of methods. Those in the past tense record what a client or the operator did, and accept what comes late or
-twice. Those in the imperative are decisions of core.preemption and core.admission, carried out. Nothing here decides
-who comes in or must go."""
+There are two kinds of methods. Those in the past tense record what a client or the operator did, and accept facts that
+come late or twice. Those in the imperative carry out decisions of core.preemption and core.admission. Nothing here
+decides which clients get a lock or must release it."""
 
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
 from nvshare.core.gpu_time import GpuTime

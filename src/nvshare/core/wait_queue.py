@@ -1,8 +1,8 @@
 """The clients that wait for a GPU, in order of rank.
 
-A rank is fixed while its client waits, so the order is a sorted list: finding a place is a bisection, moving the
-rest a memmove, and no event looks at every client. Most clients join at the end and leave at the head, without a
-bisection. How many clients need how much is counted, so whether any of them fits is known at once."""
+A rank is fixed while its client waits, so the order is a sorted list: a place is found by bisection, the rest moves by
+memmove, and no event needs a scan of all clients. Most clients join at the end and leave at the head, without a
+bisection. The amounts that clients need are counted, so it is known at once whether any of them fits."""
 
 from bisect import bisect_left, insort
 from collections import Counter

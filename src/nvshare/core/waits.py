@@ -1,6 +1,6 @@
-"""The waiting clients of one GPU: those in the queue, those who are blocked, and what is still to be told about them.
+"""The waiting clients of one GPU: those in the queue, those that are blocked, and the notices still to be sent.
 
-core.turns changes their states and calls this. core.notices takes what is to be told; what is taken is told once."""
+core.turns changes their states and calls this. core.notices takes each notice once and sends it."""
 
 from nvshare.core.model import NEVER
 from nvshare.core.seat import Seat

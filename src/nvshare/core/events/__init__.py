@@ -1,4 +1,4 @@
-"""What can happen. All that the core knows it has learned from one of these."""
+"""What can happen. All knowledge of the core comes from these events."""
 
 from nvshare.core.events.clients import (
     BudgetAsked,

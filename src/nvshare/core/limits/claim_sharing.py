@@ -1,6 +1,6 @@
 """Which groups share a limit on a GPU, and which limit that is.
 
-A group without a claim shares with nobody. Of pods with claims:
+A group without a claim shares with no other group. For pods with claims:
 
     share(p, q)     p and q have a process at the GPU and a claim on it in common, directly or through other pods
     claims(S)       the sum of the distinct claims on the GPU of the pods that share
@@ -9,8 +9,8 @@ A group without a claim shares with nobody. Of pods with claims:
     process of p    at most limit(p), and all processes of S together at most limit(S)
 
 A pod that connects two such sets merges them: the members of the smaller join the larger, with their budgets and their
-questions. A set is not divided when the pod that connected it leaves: what its pods have together is still what their
-claims allow together. docs/decisions/0013 says why."""
+questions. A set is not divided when the pod that connected it leaves: its pods together still have what their claims
+allow together. docs/decisions/0013 gives the reasons."""
 
 from collections.abc import Callable, Iterable, Mapping
 

@@ -7,13 +7,13 @@ A group is a pod, a container or one `nvshare run`. Several sources may name its
     provisional     after a restart, until the pods are listed: the lowest limit that the pod's clients claim
     environment     of the pod's specification; otherwise, and without Kubernetes, of the first process that has one
 
-A pod that has ResourceClaims gets no more than these on each GPU, whoever says more, and exactly that if nobody says
-less (core.limits.claim_limits). With which other pods it shares that says core.limits.claim_sharing.
+A pod that has ResourceClaims gets at most these on each GPU, even if a source says more, and exactly these if no source
+says less (core.limits.claim_limits). core.limits.claim_sharing says with which other pods it shares them.
 
-A restart. A daemon that has just started does not know the pods yet, while its clients were told limits by the daemon
-before. Without the provisional limit they could allocate beyond theirs until the pods are listed. And if an annotation
+A restart. A daemon that has just started does not know the pods yet, but its clients have limits of the daemon before.
+Without the provisional limit they could allocate beyond their limits until the pods are listed. And if an annotation
 cannot be read, only the clients know the value before it: the limit that they were told, unless that is a process's own
-lower one."""
+lower limit."""
 
 from collections import Counter
 from typing import Literal

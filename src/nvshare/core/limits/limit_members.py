@@ -1,7 +1,7 @@
-"""The members of a shared limit: what each has of it, what all have together, and what is known of each.
+"""The members of a shared limit: the budget of each, the sum of all, and what is known of each.
 
-Every figure that a step needs of all members is a running sum, and every set of members that it looks through is kept
-as such a set, so that a step costs the same for ten members and for a thousand. `change` keeps the sums, `move` the
+Every figure that a step needs of all members is a running sum, and every set of members that it iterates over is stored
+as such a set. So a step costs the same for ten members and for a thousand. `change` keeps the sums, `move` the
 sets."""
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""The memory limits of a node: each fact about them goes to the group and the GPU that it is about.
+"""The memory limits of a node: each fact about them goes to its group and its GPU.
 
 core.limits.groups says which limit a group has, core.limits.claim_sharing which groups share one, and
 core.limits.shared_limit how processes share it on one GPU. This file knows which of these shared limits a step has

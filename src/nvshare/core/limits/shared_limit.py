@@ -1,33 +1,33 @@
 """Memory limits: one group (a pod, a container, one `nvshare run`) on one GPU, shared exactly by its processes.
 
-Theory of operation. The limit is handed out as budgets, whose sum never exceeds it. A process alone has all of it. With
-several, each allocates within its budget without asking us, and asks when it needs more. If what is not handed out
-is too little, the others' unused budgets are recalled first.
+Theory of operation. The limit is divided into budgets, whose sum never exceeds it. A single process has all of it. With
+several processes, each allocates within its budget without a message, and asks when it needs more. If the part that is
+not granted is too small, the unused budgets of the others are recalled first.
 
-Upper bounds. What we count for a member is an upper bound of what it believes to have. A grant raises the bound before
-it is sent and never lowers it; a recall lowers it only when the member has answered. `keep` tells a member what its
-budget should fall to; while it uses more, every free lowers the budget, and so does its every report here. Serials pair
-a return with its recall: a return that crossed a later grant is ignored, and the bound stays high, which is safe. An
-answer that changes nothing has serial 0 and leaves recalls and `keep` as they are.
+Upper bounds. For each member we count an upper bound of the budget that it believes to have. A grant raises the bound
+before it is sent and never lowers it; a recall lowers it only when the member has answered. `keep` tells a member to
+which value its budget should fall; while it uses more, every free lowers the budget, and every report lowers the bound
+here. Serials pair a return with its recall: a return that crossed a later grant is ignored, and the bound stays high,
+which is safe. An answer that changes nothing has serial 0 and leaves recalls and `keep` as they are.
 
-Refusals. A "no" is right if there was a moment, after the question, when the allocation did not fit. Bounds alone do
-not show that: they are of different moments, and memory that one member freed may be counted a second time where
-another took it. So a refusal needs a proof, in two rounds. First every member is made tight: it answers a recall with
-keep 0, and cannot grow from then on without a grant from us. Then all that have anything are asked again. While
-that round runs everybody only shrinks, so at its beginning they used at least what they answer; what does not fit into
-those answers did not fit at that moment. Such a proof holds for every question that came before the second round began.
-A grant or a new member ends the round, and it is begun again. What another thread of the asking process freed meanwhile
-only that process knows; it asks again, for less.
+Refusals. A refusal is right if there was a moment, after the question, when the allocation did not fit. Bounds alone do
+not show this: they belong to different moments, and memory that one member freed may be counted again for the member
+that took it. So a refusal needs a proof, in two rounds. First every member is made tight: it answers a recall with keep
+0, and cannot grow from then on without a grant. Then all members that have a budget are asked again. During this round
+members only shrink, so at its beginning they used at least what they answer. A request that does not fit beside these
+answers did not fit at that moment. The proof holds for every question that came before the second round began. A grant
+or a new member ends the round, and it begins again. Only the asking process knows what its other threads freed
+meanwhile; it asks again, for less.
 
-Questions are answered in the order of their coming: to let a later one pass would end the round that the first waits
-for. A process that says nothing for the recall time (200 ms) is silent: a stopped process must not stop its neighbours.
-What it has is counted, for it may be in use, and nobody waits for it until it has answered. One that says something
-else than the answer is waited for, but no question waits longer than four recall times. After a restart of the daemon
-nothing is handed out until all have had time to register; the recall time begins then. A lowered limit takes nothing
-that is in use. While the budgets together exceed the limit nobody's grows.
+Questions are answered in the order of their arrival: a later one that passed would end the round that the first waits
+for. A process that sends nothing for the recall time (200 ms) is silent: a stopped process must not stop the others.
+Its budget is counted, because it may be in use, and nobody waits for it until it answers. We wait for one that sends
+other messages, but no question waits longer than four recall times. After a restart of the daemon nothing is granted
+until all have had time to register; the recall time begins then. A lowered limit takes no memory that is in use. While
+the sum of the budgets exceeds the limit, no budget grows.
 
-Cost. A step does at most MAX_PER_STEP things (recalls, limits told, answers); what is left is done in the next step,
-which `deadline` asks for at once. docs/decisions/0002 says why it is done this way."""
+Cost. A step does at most MAX_PER_STEP things (recalls, limits told, answers); the rest is done in the next step, which
+`deadline` requests at once. docs/decisions/0002 gives the reasons."""
 
 from collections import deque
 

@@ -1,8 +1,9 @@
 """How a GPU's time is divided: one class for each mode, by the name that the operator uses.
 
-A mode decides for one GPU the quantum, when an idle holder loses its lock, by how much a client queues later than its
-policy says (the lag), who leaves first, and how long a wait can be. What is *not* here: who fits (core.memory_planner),
-the order of the queue (core.policies), and the actions (core.preemption, core.admission, core.notices)."""
+A mode decides for one GPU: the quantum, when an idle holder loses its lock, by how much a client's rank is later than
+its policy says (the lag), which client leaves first, and how long a wait can be. What is *not* here: which clients fit
+(core.memory_planner), the order of the queue (core.policies), and the actions (core.preemption, core.admission,
+core.notices)."""
 
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import ModeName, QuantumRule, Settings

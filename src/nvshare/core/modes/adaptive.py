@@ -1,17 +1,17 @@
 """Mode `adaptive`: the quantum, pauses and the queue's order by what moving memory costs and by how each client works.
 
 The cost of moving memory is learned (core.modes.move_cost), and so is what each client does with its turns
-(core.modes.habits). docs/decisions/0008 says how the rules and their constants were found. The times below: `move` is
-the cost of a GiB, `switch` that of bringing the first in the queue in; `duty` is the share of its time in which a
-client would use a GPU of its own.
+(core.modes.habits). docs/decisions/0008 says how the rules and their constants were found. `move` is the time to move a
+GiB, `switch` the time to move the memory of the first in the queue in; `duty` is the share of its time in which a
+client would use a GPU if it had one alone.
 
     quantum     quantum = GiB running * max(multiplier * 1 s, 125 * move), at most 5/4 * most_ns, at least least_ns.
                 Shorter, by the first in the queue:
                     it never had a turn:            quantum ≤ 1000 s / newcomers, within 8 … 40 * switch
                     it releases without work:       quantum ≤ max(33 * (2 * switch - usual pause), 2 * its last turn)
                     its duty is below all running:  quantum * √(duty / least duty of the running)
-    idle        taken at once if the rest of its usual pause ≥ switch. Otherwise it is expected back soon, and its lock
-                is taken after its longest remembered pause + switch.
+    idle        the lock is taken at once if the rest of the usual pause ≥ switch, otherwise after the longest
+                remembered pause + switch: the holder will probably have work soon
     queue       lag = 12 * last turn * (duty / 0.6)², at most 3 * most_ns
     switch      the client that has worked longest in its turn leaves first"""
 

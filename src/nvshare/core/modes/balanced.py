@@ -1,20 +1,20 @@
-"""Mode `balanced`: turns in proportion to memory, longer where moving memory is slow, shorter for who needs little.
+"""Mode `balanced`: turns in proportion to memory, longer where moves are slow, shorter for clients that need little.
 
-It rests on the cost of moving memory, as the mover measures it or else as it is learned (core.modes.move_cost), and on
-the habits of the clients (core.modes.habits). docs/decisions/0016 has the measurements and what each constant is for.
-`move` is the cost of a GiB; `switch` that of bringing in the first in the queue; `duty` is the share of its time in
-which a client would use a GPU of its own.
+Its inputs are the cost of moving memory, measured by the mover or else learned (core.modes.move_cost), and the habits
+of the clients (core.modes.habits). docs/decisions/0016 has the measurements and the purpose of each constant. `move` is
+the time to move a GiB; `switch` the time to move the memory of the first in the queue in; `duty` is the share of its
+time in which a client would use a GPU if it had one alone.
 
     quantum     quantum = GiB running * max(multiplier * 1 s, 25 * move), at most most_ns
                 Shorter, by the first in the queue:
                     it never had a turn:        quantum ≤ 25 * switch
                     it releases without work:   quantum ≤ 25 * (2 * switch - its usual pause)
-                At least 2 s, and twice what it took to bring in those who run: half of a turn is work. Until a cost is
-                known, at least least_ns
-    idle        an idle holder goes at once if its usual pause ≥ switch, otherwise when it has been idle for as long as
-                the switch takes: at most twice the best that could have been done
+                At least 2 s, and twice the time that it took to move the memory of the running clients in: half of a
+                turn is work. Until a cost is known, at least least_ns
+    idle        an idle holder leaves at once if its usual pause ≥ switch, otherwise when it has been idle for the time
+                of a switch: this costs at most twice the optimum
     queue       lag = 12 * last turn * (duty / 0.6)², at most 3 * most_ns
-    switch      who came in first leaves first"""
+    switch      the client that was admitted first leaves first"""
 
 from collections.abc import Collection, Iterable
 

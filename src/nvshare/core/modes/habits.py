@@ -1,18 +1,17 @@
 """What the modes `adaptive` and `balanced` know of a GPU's clients: whose memory is on the card, how long each works.
 
-Theory of operation. The driver keeps on the card what was used last, and does not say what that is. But the order in
-which the clients ran is known here. From it follows how much of a client's memory is still on the card, how much it has
-to bring in, and how much of the others' memory it evicts.
+Theory of operation. The driver keeps the most recently used memory on the card, but does not report which memory that
+is. The order in which the clients ran is known here. From it follows how much of a client's memory is still on the
+card, how much must be moved in, and how much of the others' memory this evicts.
 
-    stretch     the time that a client holds the lock and works, from one pause to the next. It goes on in the next
-                turn if a turn ends in the middle of it
-    service     the same time, divided at each moment by the number of clients that work: those who work at the same
-                time share the GPU
-    usual       the average service of stretches in which no memory had to be brought in
-    cost        what a stretch takes beyond the usual service if memory had to be brought in
+    stretch     the time in which a client holds the lock and works, from one pause to the next. If a turn ends in the
+                middle of a stretch, the stretch continues in the next turn
+    service     the same time, divided at each moment by the number of clients that work, because they share the GPU
+    usual       the average service of stretches in which no memory had to be moved in
+    cost        the time of a stretch beyond the usual service if memory had to be moved in
 
-Pauses are reported only while the GPU is contended. In these modes that is whenever not all of its clients fit on it
-together, so habits are known before anybody waits."""
+Pauses are reported only while the GPU is contended. In these modes it is contended whenever not all of its clients fit
+together, so habits are known before a client waits."""
 
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.move_cost import MoveCost

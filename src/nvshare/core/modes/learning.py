@@ -1,4 +1,4 @@
-"""What the modes `adaptive` and `balanced` have in common: they know clients' habits and what moves cost."""
+"""The common part of the modes `adaptive` and `balanced`: they know clients' habits and the cost of moves."""
 
 from nvshare.core.events import MemoryMoved
 from nvshare.core.memory_planner import MemoryPlanner

@@ -1,20 +1,20 @@
-"""What a mode is asked, and what it is told. The answers here are those of the modes `fixed` and `auto`.
+"""The interface of a mode: its questions and the facts that it gets. The answers are those of modes `fixed` and `auto`.
 
     quantum_ns          how long a running set keeps the GPU while clients wait
-    idle_preempt_times  from when on taking an idle holder's lock pays
+    idle_preempt_times  from when on an idle holder should lose its lock
     lag_ns              by how much a client's rank is later than its policy says
-    leaving_order       who goes first at a switch
+    leaving_order       which clients leave first at a switch
     longest_wait_ns     the bound on every wait:
 
         longest wait = horizon + longest lag + n * (longest quantum + grace)
         with gangs   = horizon + longest lag + (n + 1) * (2 * longest quantum + grace)
 
-`horizon` is the policy's, n the number of clients at the GPU. Nobody who arrives more than horizon + longest lag
-after a client comes before it; of the others each has at most one turn, and a switch takes at most the grace time.
-Each growth of memory during a switch may send one more client away and adds at most one grace time.
+`horizon` is the policy's, n the number of clients at the GPU. A client that arrives more than horizon + longest lag
+after another is behind it. Each of the others has at most one turn before it, and a switch takes at most the grace
+time. Each growth of memory during a switch may send one more client to the queue, and adds at most one grace time.
 
-With gangs (core.gangs) n is the number of clients of the node, and the other terms are the largest of all its GPUs: a
-gang waits for those before it at each of its GPUs, and once it is first at all of them for at most one quantum more."""
+With gangs (core.gangs) n is the number of clients of the node, and the other terms are the largest of all its GPUs. A
+gang waits for the clients before it at each of its GPUs; once it is first at all of them, for at most one quantum."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable

@@ -1,7 +1,7 @@
-"""What moving memory to a card costs, learned from how much longer work takes when memory has to come in first.
+"""The cost of moving memory to a card, learned from how much longer work takes when memory has to be moved in first.
 
-A sample is: so many bytes came in, and the work took so much longer than usual. Usual work varies by itself, so a
-sample counts more the more bytes came in per second of usual work:
+A sample has the bytes that were moved in (`moved`) and the time beyond the usual work (`extra`). The usual work itself
+varies, so a sample counts more if more bytes were moved in per second of usual work:
 
     cost = Σ w·moved·extra / Σ w·moved²        w = 1 / work², older samples * 0.98, the first guess as one more sample
 
