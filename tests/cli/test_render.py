@@ -236,6 +236,15 @@ def test_limits_fit_on_a_terminal() -> None:
     assert "c0ffee" * 6 in limit_table(limits)
 
 
+def test_the_wide_status_shows_what_a_run_wanted_and_got() -> None:
+    shown = node()
+    first, *others = shown.clients
+    seats = tuple(replace(seat, core_limit_percent=30, gpu_percent=28.9) for seat in first.seats)
+    text = render.status_table(status(replace(shown, clients=(replace(first, seats=seats), *others))), is_wide=True)
+    cells = [line[-10:] for line in text.splitlines() if line.startswith(admin.client_name(first.id))]
+    assert cells == ["29% of 30%"] * len(seats)
+
+
 def test_core_limits_have_columns_if_anybody_has_one() -> None:
     memory = LimitSnapshot("run/1", "first", 8 * GIB, "operator", 1)
     assert limit_table([memory]).split("\n")[0].split() == ["GROUP", "WHO", "LIMIT", "FROM", "CLIENTS"]

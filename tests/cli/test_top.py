@@ -104,6 +104,16 @@ def test_the_screen_shows_memory_turns_limit_and_shares() -> None:
         assert text in row
 
 
+def test_the_share_that_a_run_got_is_shown_beside_its_core_limit() -> None:
+    assert "CORE" not in text_of(THREE, View())
+    limited = [replace(seat("running"), core_limit_percent=30, gpu_percent=got) for got in (10.4, 18.2)]
+    shown = status(("one", limited[0]), ("other", limited[1]))
+    rows = [line for line in text_of(shown, View()).splitlines() if "one" in line or "other" in line]
+    assert len(rows) == 2
+    assert all("29% of 30%" in row for row in rows), "both are processes of the run"
+    assert all(line.endswith("  core 29% of 30%") for line in plain_lines(shown_rows(shown, View())))
+
+
 def test_a_screen_never_has_more_lines_than_the_terminal() -> None:
     crowd = status(*[(f"client-{index}", seat("running")) for index in range(100)])
     for height in (10, 17, 30):

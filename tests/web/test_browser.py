@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,6 +46,17 @@ def test_the_page_shows_who_runs_who_waits_and_why(page: Any, scheduler: Schedul
         page.locator("#log li", has_text="taken back (quantum)").first.wait_for()
         assert "runs" in page.locator(".legend").inner_text()
         gpu.locator("canvas[aria-label*='running now: train-']").wait_for()
+
+
+def test_the_page_shows_what_a_program_with_a_core_limit_got(page: Any, scheduler: Scheduler) -> None:
+    with Player(scheduler.socket, "capped", gib=4) as capped:
+        capped.ask()
+        assert capped.runs.wait(60)
+        row = page.locator("td.who", has_text="capped")
+        row.wait_for()
+        assert "GPU time" not in row.inner_text()
+        operator_client.ask(scheduler.operator_socket, admin.SetCoreLimit("capped", 30))
+        row.locator(".why", has_text=re.compile("[0-9]+ % of 30 % GPU time")).wait_for()
 
 
 def test_the_lanes_are_drawn(page: Any, scheduler: Scheduler) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nvshare import admin
+from nvshare.cli.ctl.core_share import CoreShares
 from nvshare.cli.ctl.text_table import shortened, table, width_of
 from nvshare.cli.fixed_memory import fixed_memory
 from nvshare.core.model import GIB, MIB, SECOND
@@ -138,6 +139,8 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
     """The clients, by GPU; of each GPU who runs, then who waits by place, then the others."""
     head = ["CLIENT", "USER", "WHO", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "TURNS"]
     wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "USED", "NEED", "MOVED IN", "AT", "MOVED OUT", "PRIORITY", "WEIGHT"]
+    wide += ["CORE"]
+    shares = CoreShares(node)
     gpus = {gpu.uuid: gpu for gpu in node.gpus}
     rows = []
     for client, seat in in_order(node):
@@ -158,7 +161,7 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
             row += [str(client.pid), duration(seat.held_ns), duration(seat.waited_ns), size(seat.unswappable)]
             row += ["-" if seat.working_set is None else size(seat.working_set), size(seat.need)]
             row += [size(seat.moved.in_bytes), rate(seat.moved.in_bytes, seat.moved.in_ns), size(seat.moved.out_bytes)]
-            row += [str(client.priority), str(client.weight)]
+            row += [str(client.priority), str(client.weight), shares.cell(client, seat)]
         rows.append(row)
     if is_wide:
         return table(head + wide, rows)

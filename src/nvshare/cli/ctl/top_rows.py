@@ -6,6 +6,7 @@ from typing import Literal
 from rich.text import Text
 
 from nvshare import admin
+from nvshare.cli.ctl.core_share import CoreShares
 from nvshare.cli.ctl.render import duration, gpu_short, in_order, size, user_name
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.printable import printable
@@ -36,6 +37,8 @@ class Row(Record, frozen=True):
     number: int
     """Its place in the order of `nvsharectl status`: by GPU, then who runs, then who waits."""
     gpu: GpuSnapshot
+    core: str = "-"
+    """What its group got and wanted of the GPU's time."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -61,7 +64,11 @@ def next_sort(sort: str) -> str:
 def rows(status: admin.Status, sort: str = "state", wanted: str = "", *, is_reversed: bool = False) -> list[Row]:
     """The clients to show: GPU by GPU, and those of a GPU in the order that is asked for."""
     gpus = {gpu.uuid: gpu for gpu in status.node.gpus}
-    every = [Row(client, seat, number, gpus[seat.gpu]) for number, (client, seat) in enumerate(in_order(status.node))]
+    shares = CoreShares(status.node)
+    every = [
+        Row(client, seat, number, gpus[seat.gpu], shares.cell(client, seat))
+        for number, (client, seat) in enumerate(in_order(status.node))
+    ]
     first: dict[str, int] = {}
     for row in every:
         first.setdefault(row.gpu.uuid, row.number)
@@ -85,13 +92,14 @@ def plain_lines(shown: list[Row]) -> list[str]:
     for row in shown:
         seat = row.seat
         limit = f"/{size(seat.limit)}" if seat.limit else ""
+        core = "" if row.core == "-" else f"  core {row.core}"
         made.append(
             f"{gpu_short(row.gpu)}  {admin.client_name(row.client.id)}  {printable(row.client.label)}"
             f"  {printable(row.client.name)}  {_state(seat)}"
             f"  since {duration(seat.since_ns)}  starts {_starts(seat)}"
             f"  memory {size(seat.memory_allocated)}{limit}  turns {seat.turns}"
             f"  ran {_share(seat.held_ns, seat)}  waited {_share(seat.waited_ns, seat)}"
-            f"  moved in {size(seat.moved.in_bytes)}, out {size(seat.moved.out_bytes)}"
+            f"  moved in {size(seat.moved.in_bytes)}, out {size(seat.moved.out_bytes)}{core}"
         )
     return made
 
@@ -143,10 +151,11 @@ def _columns(width: int, cells: list[dict[str, Text]]) -> list[Column]:
     every: list[tuple[str, Literal["left", "right"], int]] = [
         ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 80), ("WHO", "left", 120),
         ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 76), ("MEMORY", "right", 0),
-        ("LIMIT", "right", 100), ("TURNS", "right", 90), ("RAN", "right", 108), ("WAITED", "right", 108),
-        ("MOVED", "right", 140), ("PID", "right", 130),
+        ("LIMIT", "right", 100), ("CORE", "right", 100), ("TURNS", "right", 90), ("RAN", "right", 108),
+        ("WAITED", "right", 108), ("MOVED", "right", 140), ("PID", "right", 130),
     ]  # fmt: skip
-    kept = [(name, side) for name, side, least in every if width >= least]
+    has_core = any(row["CORE"].plain != "-" for row in cells)
+    kept = [(name, side) for name, side, least in every if width >= least and (has_core or name != "CORE")]
     needed = {name: max([len(name), *(row[name].cell_len for row in cells)]) for name, _ in kept}
     for _ in range(2):
         flexible = [name for name, _ in kept if name in _FLEXIBLE]
@@ -181,6 +190,7 @@ def _cells(row: Row) -> dict[str, Text]:
         "STARTS": _starts(seat),
         "MEMORY": size(seat.memory_allocated),
         "LIMIT": size(seat.limit) if seat.limit else "-",
+        "CORE": row.core,
         "TURNS": str(seat.turns),
         "RAN": _share(seat.held_ns, seat),
         "WAITED": _share(seat.waited_ns, seat),

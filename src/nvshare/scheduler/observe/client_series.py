@@ -1,6 +1,6 @@
 """The metrics of each client, as text. Pure.
 
-There are seven series for each client and GPU, so with a thousand clients this is nearly all of a scrape. A metrics
+There are nine series for each client and GPU, so with a thousand clients this is nearly all of a scrape. A metrics
 library takes 8 µs for each series; here the labels of a client are written once, and the text is made in pieces of a
 fraction of a millisecond. Series are made from the present clients, so they end with their client."""
 
@@ -34,6 +34,12 @@ FAMILIES = (
         "nvshare_client_memory_bytes", "gauge", "Memory that the client allocated.", lambda seat: seat.memory_allocated
     ),
     Family("nvshare_client_memory_limit_bytes", "gauge", "Limit of the client; 0 means none.", lambda seat: seat.limit),
+    Family(
+        "nvshare_client_core_limit_ratio",
+        "gauge",
+        "Part of the GPU's time that the client's group may use; 0 means no limit.",
+        lambda seat: seat.core_limit_percent / 100,
+    ),
     Family(
         "nvshare_client_host_memory_shortfall_bytes",
         "gauge",

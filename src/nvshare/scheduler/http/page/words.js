@@ -49,6 +49,13 @@ export function obstacle(client, gpu) {
   return `needs ${size(client.need_bytes)}`;
 }
 
+// What a client's group got of the GPU's time, and how much it may use; nothing without a limit.
+export function coreShare(client, gpu) {
+  if (!client.core_limit_percent) return "";
+  const got = gpu.clients.filter((other) => other.group === client.group).reduce((sum, other) => sum + other.gpu_percent, 0);
+  return `${Math.round(got)} % of ${client.core_limit_percent} % GPU time · `;
+}
+
 // By when a waiting client will probably start.
 export function expectedStart({ expected_start_seconds: start }) {
   return start === null ? "" : `probably within ${span(start)}`;
