@@ -3,9 +3,9 @@
 `post` is called from the event loop only. It never waits: what goes to a client is put into the buffer of its
 connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step.
 
-Failures. An exception of the core ends the daemon: its state may be wrong for everybody. If the frame of an action
-cannot be made or sent, its client is disconnected. An observer that fails misses the step; the others see it. The core
-gets an event even if what is called before it fails."""
+Failures. An exception of the core ends the daemon: its state may be wrong for all clients. If the frame of an action
+cannot be built or sent, its client is disconnected. An observer that fails misses the step; the others see it. The core
+gets an event even if the code that is called before it fails."""
 
 import asyncio
 import time

@@ -1,5 +1,5 @@
-"""A listening socket at a path. One of a running scheduler is never taken over; one that a dead scheduler left is
-replaced."""
+"""A listening socket at a path. The socket of a running scheduler is never replaced; the socket that a dead scheduler
+left is."""
 
 import contextlib
 import errno

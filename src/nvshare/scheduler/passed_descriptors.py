@@ -1,14 +1,14 @@
-"""Keeps descriptors that a peer passes (SCM_RIGHTS) from stopping the scheduler, on kernels before 6.16. Later ones
-refuse them for us (listening_socket).
+"""Prevents that descriptors which a peer passes (SCM_RIGHTS) stop the scheduler, on kernels before 6.16. Later kernels
+refuse them (listening_socket).
 
-The kernel closes a passed descriptor in the thread that takes it off the queue of a connection, and nobody else may
-have it then. That close can wait: for as long as SO_LINGER says, or until the memory of a large file is freed. Two
-calls take it off: a read that does not ask for it, and the close of a connection with unread bytes.
+The kernel closes a passed descriptor in the thread that removes it from the queue of a connection, if no other process
+has it open. This close can wait: for the time of SO_LINGER, or until the memory of a large file is freed. Two calls
+remove it: a read that does not ask for it, and the close of a connection with unread bytes.
 
-- Before each read the bytes are looked at (MSG_PEEK). If a descriptor comes with them (MSG_CTRUNC), the connection ends
-  and they are never read.
-- Bytes that arrive between the look and the read are not looked at. An alarm interrupts a read that waits.
-- Another thread closes each connection. If it waits, it is interrupted, so that it does not fall behind.
+- Before each read, the scheduler looks at the bytes without removing them (MSG_PEEK). If a descriptor comes with them
+  (MSG_CTRUNC), the connection ends and they are never read.
+- Bytes that arrive between the look and the read are not checked. An alarm interrupts a read that waits.
+- Another thread closes each connection. If a close waits, it is interrupted, so that the thread does not fall behind.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""SIGHUP: the settings are read again. What can change while the scheduler runs does; the log names all changes."""
+"""SIGHUP: the settings are read again. Those that can change while it runs do so; the log names all changes."""
 
 from collections.abc import Callable
 from typing import cast

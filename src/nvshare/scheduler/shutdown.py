@@ -1,7 +1,7 @@
 """When and why the daemon ends: a signal, an exception of the core, or no clients for some time.
 
-An exception outside of the core ends only what it is in: a task or a callback that must go on is tried again
-(`keep_running`, `retried`), a connection is closed. Each is logged and counted (Log.bug)."""
+An exception outside of the core affects only the part in which it occurs: a task or a callback that must continue is
+tried again (`keep_running`, `retried`), a connection is closed. Each is logged and counted (Log.bug)."""
 
 import asyncio
 import os

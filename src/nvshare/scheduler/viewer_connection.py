@@ -2,7 +2,7 @@
 
 A peer may close at any time, with data unread. Writing to a closed transport raises RuntimeError under uvloop, which is
 not a ConnectionError. A page may have a bug. None of these ends the scheduler, because clients are not affected. A
-failure of the core does end it: the engine reports it itself, whoever posted the event."""
+failure of the core does end it: the engine itself reports it, whatever posted the event."""
 
 import asyncio
 import contextlib

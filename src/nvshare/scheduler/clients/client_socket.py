@@ -1,8 +1,8 @@
 """The socket where clients connect. It is created again if it is removed.
 
-The directory is watched: if the socket is removed, a new one is made. Connected programs stay connected, new ones find
-the new socket. If the directory itself is gone for good (the source of a mount was removed), the scheduler ends, and
-the next one gets a new directory. What fails is tried again."""
+The directory is watched: if the socket is removed, a new one is created. Connected programs stay connected, new ones
+find the new socket. If the directory itself was removed (for example the source of a mount), the scheduler ends, and
+the next one gets a new directory. Steps that fail are tried again."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,13 +1,13 @@
 """One client's connection: frames in, events to the engine; actions from the engine, frames out.
 
 Failures of a peer are expected. A connection that breaks the protocol, stops in the middle of a frame, never registers
-or never reads is closed; the reason is logged and counted, and other connections are not affected. So is one that a
-defect of ours, outside of the core, keeps from being served. The end of a process is seen through its pidfd, so a
-forked child that still holds the socket does not keep a lock.
+or never reads is closed; the reason is logged and counted, and other connections are not affected. A connection that
+cannot be served because of a defect outside of the core is closed too. The end of a process is detected by its pidfd,
+so a forked child that still holds the socket does not keep a lock.
 
-What a process holds counts until the kernel has taken it back: if the connection is closed because the process ends,
-its client stays until the pidfd is readable. A process whose first thread has ended looks the same, so this is bounded:
-one client of each process, for ENDING_S, without a lock. A process that closes its connection and lives on has left.
+The memory of a process counts until the kernel has freed it: if the connection is closed because the process ends, its
+client stays until the pidfd is readable. A process whose first thread has ended looks the same, so this is bounded: one
+client of each process, for ENDING_S, without a lock. A process that closes its connection and continues has left.
 
 A flood slows down only its sender. The time that connecting and each message take is charged to the sender's account
 (connection_admission.Account). At most MAX_READ bytes are read at once and at most MAX_WORK_NS is spent on them, then

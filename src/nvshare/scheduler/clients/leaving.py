@@ -1,5 +1,5 @@
-"""The end of a client and of its connection: each part of it is done, whatever fails in another one. A client that
-stayed in the core would keep its lock for ever."""
+"""The end of a client and of its connection: each part is done, even if another part fails. A client that stayed in the
+core would keep its lock without end."""
 
 from typing import Any
 

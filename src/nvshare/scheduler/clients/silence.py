@@ -1,13 +1,13 @@
 """Finds clients that hang: they would send PING if they could.
 
 A client of protocol version 2 that waits, or holds a contended lock, sends PING when it has received nothing for 10 s.
-So it hangs if nothing has come from it for UNHEARD_SWEEPS and nothing has gone to it for UNTOLD_SWEEPS: what it
-receives puts its PING off. The core decides what follows (core.events.ClientSilent).
+So it hangs if nothing was received from it for UNHEARD_SWEEPS and nothing was sent to it for UNTOLD_SWEEPS: a message
+to a client delays its PING. The core decides what follows (core.events.ClientSilent).
 
-Connections only note that something came or went; every SWEEP_S seconds all of them are looked at. That costs a message
-one assignment, and no timer. The n-th sweep after a message is between (n - 1) * SWEEP_S and n * SWEEP_S later: a
-client is found 24 to 28 s after its last message, two PINGs of it are missing then, and not before 16 s after the last
-message to it."""
+Connections only record that a message came or went; every SWEEP_S seconds all of them are checked. This costs one
+assignment per message, and no timer. The n-th sweep after a message is between (n - 1) * SWEEP_S and n * SWEEP_S later.
+So a hanging client is found 24 to 28 s after its last message, when two of its PINGs are missing, and not before 16 s
+after the last message to it."""
 
 import asyncio
 

@@ -3,7 +3,7 @@
     event: status   the whole state, as /api/v1/status has it, at once, and then once a second while anything changes
     event: steps    what happened, oldest first: lines of text and changes of state; the remembered past at once, then
                     the present ten times a second
-    : alive         a comment, so that a page that has gone is noticed
+    : alive         a comment, so that a closed page is detected
 
 The documents are those of nvshare.status_document.
 

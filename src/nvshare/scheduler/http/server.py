@@ -1,10 +1,10 @@
 """A small HTTP server that can only be read: metrics, health, status, the live page.
 
-h11 parses HTTP; this file moves the bytes. Long answers are written piece by piece, and the event loop serves clients
-between two pieces. A stream goes on until its reader disconnects or stops reading.
+h11 parses HTTP; this file transfers the bytes. Long answers are written piece by piece, and the event loop serves
+clients between two pieces. A stream continues until its reader disconnects or stops reading.
 
-The number of connections is limited by kind: those whose request has not come yet, pages, streams, and health checks
-and scrapes, which have a limit of their own: other connections cannot make a liveness probe fail.
+The number of connections is limited by kind: without a request yet, pages, streams, health checks and scrapes. The last
+kind has its own limit, so other connections cannot make a liveness probe fail.
 
 It answers only requests for an address, for a name of this machine, or for one of `hosts`. Otherwise a web page of
 another site could read it through the user's browser, with a DNS name of its own that points to this machine (DNS

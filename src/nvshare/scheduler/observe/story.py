@@ -1,4 +1,4 @@
-"""Why a client is where it is, in a sentence for each of its GPUs. Pure."""
+"""Why a client runs, waits or is idle, in a sentence for each of its GPUs. Pure."""
 
 from nvshare.admin import client_name
 from nvshare.core.model import GIB, SECOND

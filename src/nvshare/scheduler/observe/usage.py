@@ -6,10 +6,10 @@ A period is an hour; after two days the hours of a day (UTC) become one period, 
 A period has at most 200 rows; what does not fit is added to a row "(others)" of its GPU. So there are never more than
 49 + 91 periods, or 28,000 rows.
 
-The core counts for each seat how long it has held locks and waited, its turns and what it has moved. What is new in
-these sums is added to a row by `settle`, which is called every minute, and when the client leaves or has other memory:
-it may be counted in the wrong hour by so much. So a turn costs nothing here. While scheduling is off nobody holds a
-lock, and no time is counted as held."""
+The core counts for each seat how long it has held locks and waited, its turns and what it has moved. `settle` adds the
+increase of these sums to a row. It is called every minute, and when the client leaves or its memory changes, so up to a
+minute may be counted in the wrong hour. So a turn costs nothing here. While scheduling is off no client holds a lock,
+and no time is counted as held."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, cast

@@ -1,10 +1,10 @@
-"""Keeps the account of use (observe.usage) in a file, so that the next scheduler goes on with it.
+"""Stores the account of use (observe.usage) in a file, so that the next scheduler continues it.
 
     {"start": 1763337600, "seconds": 3600, "rows": [["1000", "default/p", "train", "GPU-...", {...}], ...]}
 
 A line for each period. The file is written as a whole by a thread and renamed into place, every minute and at the end;
-a scheduler that is killed loses the last minute. A line that cannot be read is left out. If the file cannot be written,
-the log says so once an hour, and the account goes on in memory."""
+a scheduler that is killed loses the last minute. A line that cannot be read is skipped. If the file cannot be written,
+the log reports it once an hour, and the account continues in memory."""
 
 import asyncio
 import threading

@@ -3,7 +3,7 @@ operator's socket, so that the next scheduler knows them. Orders about GPUs, mod
 kept.
 
 A file is written as a whole and renamed into place each time the operator changes something, which is rare. If it
-cannot be read or written, the orders are lost with the scheduler and the log says so; the scheduler goes on."""
+cannot be read or written, the orders are lost with the scheduler and the log reports it; the scheduler continues."""
 
 from collections.abc import Mapping
 from pathlib import Path

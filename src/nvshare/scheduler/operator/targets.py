@@ -1,4 +1,4 @@
-"""Whom an operator means: clients, groups and GPUs by everything that `nvsharectl` shows of them. Pure."""
+"""Which clients, groups and GPUs an operator means, by any name that `nvsharectl` shows of them. Pure."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,14 +1,14 @@
-"""What a cgroup can take of evicted GPU memory, from the files of cgroup v1 and v2.
+"""How much evicted GPU memory a cgroup can take, from the files of cgroup v1 and v2.
 
     room = limit - usage + file cache that can be dropped + kernel memory
 
 The pages of evicted GPU memory are kernel memory of the cgroup of the process that owns them. So kernel memory is not
-subtracted: what is on the host already needs no more room, and the figure is the same before and after an eviction. The
-rest of it (stacks, slabs) is small; MARGIN covers that.
+subtracted: memory that is already on the host needs no more room, and the figure is the same before and after an
+eviction. Other kernel memory (stacks, slabs) is small; MARGIN covers it.
 
-cgroup v2 shows kernel memory since Linux 5.18. Before, it is what remains of the usage without the memory of programs,
-files and sockets. If these are not shown either, nothing is taken for kernel memory: then evicted memory seems to need
-its room twice, and clients wait longer than they must, but nobody is killed."""
+cgroup v2 shows kernel memory since Linux 5.18. On earlier kernels it is usage - memory of programs, files and sockets.
+If these are not shown either, kernel memory counts as 0: evicted memory then seems to need its room twice, and clients
+wait longer than necessary, but no process is killed."""
 
 import contextlib
 import os

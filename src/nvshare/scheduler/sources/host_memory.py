@@ -1,13 +1,13 @@
-"""Measures what the host can take of clients' GPU memory: their cgroups, and the memory that the node has.
+"""Measures how much of clients' GPU memory the host can take: their cgroups, and the memory of the node.
 
 Measured every second while there are clients, and when a client registers or starts to wait. While the card does not
 hold the memory of all clients, every event may lead to a switch, and a switch evicts: if the last measurement is older
 than OLDEST_NS, the next one is made before the core sees the event. Nothing else causes one, and they are at least
 LEAST_NS apart. Clients of one cgroup share its room; all clients share the node's.
 
-A crowd does not stop the scheduler: a measurement is made in slices, takes 1 / SPARE of the time at most, and is
+Many clients do not stop the scheduler: a measurement is made in slices, takes at most 1 / SPARE of the time, and is
 charged to the clients that are measured. If it takes longer than LONG_NS, it is not made before an event, and decisions
-are made on one that is older."""
+use an older one."""
 
 import asyncio
 import contextlib
