@@ -1,6 +1,7 @@
-/* A thread of the program may be cancelled (pthread_cancel) while it is inside the library. It would leave locks taken, because
- * send, recv and write are cancellation points; with asynchronous cancellation every instruction is one. So cancellation is held
- * off wherever a lock is taken, something is counted, or a thread waits; the thread meets it after the call.
+/* A thread of the program may be cancelled (pthread_cancel) while it is inside the library. It would leave locks
+ * held, because send, recv and write are cancellation points; with asynchronous cancellation every instruction is one. So
+ * cancellation is deferred wherever a lock is taken, memory is counted, or a thread waits. The thread is cancelled after the
+ * call.
  *
  * The fast path of a launch (gate/enter.h) needs none of this: it takes no lock and calls nothing that is a cancellation
  * point. If a thread is cancelled between entering and leaving a gate, thread_ends in gate/threads.c clears its record. */

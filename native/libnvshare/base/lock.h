@@ -12,18 +12,19 @@
  * | STREAMS | nvs_streams_lock   | gate/streams.c   | streams, contexts, drain events, | ACCOUNT, WAKE                     |
  * |         |                    |                  | frees in stream order, the list  |                                   |
  * |         |                    |                  | of driver calls under way        |                                   |
- * | SHARD   | shard.lock (16)    | memory/memory.c  | one part of the ledger           | ACCOUNT, WAKE                     |
+ * | SHARD   | shard.lock (16)    | memory/entries.c | one part of the ledger           | ACCOUNT, WAKE                     |
  * | GRAPHS  | graphs_lock        | mover/graphs.c   | what instances of graphs use     | none                              |
  * | ACCOUNT | account_lock       | gpu.h, per GPU   | the GPU's account                | WAKE                              |
  * | ASK     | ask_lock           | helper/asks.c    | the questions about budget       | none                              |
  * | WAKE    | wake_lock          | helper/wake.c    | the socket pair of the wake-up   | none                              |
  *
- * - The driver is called while SETUP is held, never while another one is: any of its calls may wait for seconds. What a call uses is marked
- *   instead (gate/calls.h, `asking` in memory/pools.c), so the helper may wait for every lock but SETUP.
- * - SESSION is the helper's, which gives it back while it is in the driver (helper/deputy.c). No thread of the program takes it.
+ * - The driver is called while SETUP is held, but never while another lock is held: any driver call may wait for seconds.
+ *   Instead, the objects that a call uses are marked (gate/calls.h, `asking` in memory/pools.c). So the helper may wait for
+ *   every lock except SETUP.
+ * - The helper holds SESSION, and releases it while it is in the driver (helper/deputy.c). No thread of the program takes it.
  * - No thread waits for the helper while it holds a lock: an allocation from a pool releases POOLS before it asks for budget.
  * - After a fork, nvs_process_forked resets every lock, because the thread that held it does not exist in the child. The locks of
- *   the accounts are made again with their GPUs (nvs_gpu_setup), before anything in the child takes one.
+ *   the accounts are initialised again with their GPUs (nvs_gpu_setup), before any code in the child takes one.
  *
  * Sanitizer builds (NVS_CHECK_LOCK_ORDER) check the order at every take and abort when it is violated. tests/house checks
  * that this table names every lock. */
@@ -45,7 +46,7 @@ enum nvs_lock_rank {
     NVS_LOCK_WAKE,
 };
 
-/* A futex, not a pthread_mutex_t: it can be reset in a forked child, whoever held it in the parent. */
+/* A futex, not a pthread_mutex_t: it can be reset in a forked child, whichever thread held it in the parent. */
 struct nvs_lock {
     _Atomic uint32_t word; /* 0 free, 1 taken, 2 taken and a thread may sleep on it */
     uint32_t rank;         /* enum nvs_lock_rank; read by the check only */
@@ -56,7 +57,7 @@ void nvs_lock_take(struct nvs_lock *lock);
 /* Takes the lock if it is free; never waits. */
 bool nvs_lock_try(struct nvs_lock *lock);
 void nvs_lock_give(struct nvs_lock *lock);
-/* In a forked child: the lock is free, whoever held it in the parent. */
+/* In a forked child: the lock is free, whichever thread held it in the parent. */
 void nvs_lock_reset(struct nvs_lock *lock);
 
 #endif

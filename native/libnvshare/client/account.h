@@ -1,5 +1,5 @@
-/* What one process uses of one GPU's memory and how much it may. No lock and no clock inside: the caller holds the
- * lock. */
+/* How much of one GPU's memory one process uses, and how much it may use. It has no lock and no clock: the caller holds
+ * the lock. */
 #ifndef NVS_ACCOUNT_H
 #define NVS_ACCOUNT_H
 
@@ -8,22 +8,22 @@
 
 enum nvs_verdict {
     NVS_ROOM,   /* charged */
-    NVS_ASK,    /* the limit would allow it, our budget does not: ask for more */
+    NVS_ASK,    /* the limit allows it, our budget does not: ask for more */
     NVS_REFUSE, /* over the limit or the card */
 };
 
 struct nvs_account {
     uint64_t used;        /* allocated and being allocated */
-    uint64_t unswappable; /* the part of it that cannot be paged out */
+    uint64_t unswappable; /* the part of it that cannot be evicted */
     uint64_t limit;       /* of the whole group; 0: none */
-    uint64_t budget;      /* ours of it; NVS_UNLIMITED: not told */
+    uint64_t budget;      /* our part of it; NVS_UNLIMITED: not told */
     uint64_t others;      /* what the group's other processes use */
     uint64_t card;        /* its size in bytes */
-    uint64_t room;        /* what we may use of it in all, contexts included; until the scheduler has said it: the card's size */
-    uint64_t context;     /* what each of our contexts takes of `room` */
+    uint64_t room;        /* the maximum that we may use of it, contexts included; before the first CAPACITY: the card's size */
+    uint64_t context;     /* how much of `room` each of our contexts uses */
     uint64_t contexts;    /* how many we have */
     uint64_t oversubscribe; /* 1: we may allocate more than `room` */
-    uint64_t keep;        /* a recall under way: each free lowers the budget to this; NVS_UNLIMITED: none */
+    uint64_t keep;        /* a recall in progress: each free lowers the budget down to this; NVS_UNLIMITED: none */
     uint64_t told_used, told_unswappable; /* what the scheduler was last told */
 };
 
@@ -38,15 +38,15 @@ void nvs_account_budget(struct nvs_account *account, uint64_t budget, uint64_t o
 void nvs_account_capacity(struct nvs_account *account, uint64_t room, uint64_t context);
 void nvs_account_recall(struct nvs_account *account, uint64_t keep);
 
-/* True if the scheduler knows another figure; `much`: so different that the report must not wait. */
+/* True if the scheduler has another figure; `much`: the difference is so large that the report must not wait. */
 bool nvs_account_is_news(const struct nvs_account *account);
 bool nvs_account_is_much_news(const struct nvs_account *account);
 /* The present figures are being sent. */
 void nvs_account_tell(struct nvs_account *account);
 
-/* What the card has for our allocations, used or not: `room` less our contexts. */
+/* How much of the card our allocations may use in all: `room` - our contexts. */
 uint64_t nvs_account_card_room(const struct nvs_account *account);
-/* What the program is told: total = min(limit, card), free = what may still be allocated. */
+/* What the program sees: total = min(limit, card), free = what may still be allocated. */
 uint64_t nvs_account_total(const struct nvs_account *account);
 uint64_t nvs_account_free(const struct nvs_account *account);
 

@@ -1,11 +1,11 @@
-/* One process's whole conversation with the scheduler, as a machine without clock, socket, thread or allocation.
+/* The whole conversation of one process with the scheduler, as a state machine without clock, socket, thread or allocation.
  *
- * The caller passes in the time, whole frames, and what the program's threads need and have changed, as values. Each call leaves
- * in `out` what is to be done: bits, per process and per GPU, and frames to send. The caller does it, clears what it has
- * done, and calls nvs_client_tick again when nvs_client_next says so. libnvshare's helper thread is one such caller; the
+ * The caller passes in the time, whole frames, and what the program's threads need and have changed, as values. Each call
+ * writes to `out` what is to be done: bits, per process and per GPU, and frames to send. The caller does it, clears what it has
+ * done, and calls nvs_client_tick again at the time of nvs_client_next. libnvshare's helper thread is one such caller; the
  * simulated worlds, the simulator and the tests are others, through nvshare.client_machine.
  *
- * Where a call takes an account, the caller holds the lock that guards it. The machine takes none. */
+ * If a call takes an account, the caller holds the lock that protects the account. The machine takes no lock. */
 #ifndef NVS_CLIENT_H
 #define NVS_CLIENT_H
 
@@ -23,9 +23,9 @@ static inline int64_t nvs_sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 /* The library's options that the conversation depends on. */
 struct nvs_client_config {
     int64_t reconnect_ns; /* the longest time between two attempts to connect */
-    int64_t orphan_ns;    /* how long a waiter waits for a scheduler that went away */
+    int64_t orphan_ns;    /* how long a waiting thread waits for a lost scheduler */
     int64_t join_ns;      /* how long the first allocation waits for the scheduler, and the first work for its answer */
-    int64_t silence_ns;   /* how long a waiter hears nothing, its pings unanswered, until it runs */
+    int64_t silence_ns;   /* how long a waiting thread waits without any message, its PINGs unanswered, until it runs */
     uint64_t own_limit;
     int16_t priority;
     uint16_t weight;
@@ -36,7 +36,7 @@ struct nvs_client_config {
 
 /* Why there is no connection. */
 enum nvs_absence {
-    NVS_ABSENT,  /* nvshare is not installed here, or not for us */
+    NVS_ABSENT,  /* nvshare is not installed here, or not for this process */
     NVS_AWAY,    /* it is installed, but its scheduler does not run: probably it restarts */
     NVS_CROWDED, /* the scheduler runs, but its backlog of connections is full */
 };
@@ -70,13 +70,13 @@ enum nvs_client_do {
     NVS_CLIENT_GPUS = 2,         /* the GPUs in `gpus` have something in `gpu_todo` */
     NVS_CLIENT_CONNECT = 4,      /* then call nvs_client_connected or nvs_client_not_connected */
     NVS_CLIENT_DISCONNECT = 8,
-    NVS_CLIENT_JOINED = 16,      /* it is known whether there is a scheduler: threads that wait for that go on */
-    NVS_CLIENT_AWAY = 128,       /* there is none now, but one is expected: all threads go on, except those that allocate */
+    NVS_CLIENT_JOINED = 16,      /* it is known whether there is a scheduler: threads that wait for that continue */
+    NVS_CLIENT_AWAY = 128,       /* there is none now, but one is expected: all threads continue, except those that allocate */
     NVS_CLIENT_ANSWER = 32,      /* question `ask` is answered: `granted` */
     NVS_CLIENT_UNANSWERED = 64,  /* the questions that were sent are lost: ask again once registered, refuse them if none is expected */
     NVS_CLIENT_SAY_ALONE = 256,  /* no scheduler: running unshared until there is one */
     NVS_CLIENT_SAY_LOST = 512,   /* the scheduler went away */
-    NVS_CLIENT_SAY_BROKEN = 1024, /* it sent what we do not understand */
+    NVS_CLIENT_SAY_BROKEN = 1024, /* it sent an invalid frame */
     NVS_CLIENT_SAY_HUNG = 2048,  /* it does not answer: the program runs until it does */
 };
 
@@ -110,32 +110,32 @@ struct nvs_client_gpu {
     int64_t report_ns;  /* when a report is due; 0: none is */
     uint64_t owed_bytes; /* what is to be moved to the host once the present lock is released */
     uint64_t move_bytes; /* for NVS_DO_MOVE_IN and NVS_DO_MOVE_OUT */
-    bool is_told_known;  /* the working set, as told on this connection; at its begin it is unknown */
+    bool is_told_known;  /* the working set, as told on this connection; at its beginning it is unknown */
     uint64_t told_working_set;
     uint64_t keep_bytes; /* for NVS_DO_HOLD */
     uint64_t held_bytes; /* what is held on the host, as last told */
     uint8_t told_mover; /* enum nvs_mover_state, as told on this connection; the scheduler assumes that we move memory until it is told */
-    int64_t slowed_ns;   /* when the scheduler was last told that our work goes on slowly */
+    int64_t slowed_ns;   /* when the scheduler was last told that our work is slow */
 };
 
 struct nvs_client {
     struct nvs_client_config config;
     int gpu_count;
     bool is_connected, is_registered, is_joined, paces;
-    bool is_expected;          /* the scheduler went away a moment ago and is waited for: a question about budget waits too */
+    bool is_expected;          /* the scheduler was lost recently and we wait for it: questions about budget wait too */
     bool has_said_alone, has_said_lost, has_said_hung, uses_collectives;
     uint16_t version;          /* of the scheduler */
     uint32_t attempts_failed;
     uint32_t register_at;      /* where in `frames` the claims of a REGISTER begin; nvs_client_figures fills them in */
     int64_t next_attempt_ns, lost_ns, join_by_ns;
-    /* Keep-alive: while something depends on the scheduler, since when, when it was last heard and last asked. */
+    /* Keep-alive: whether something depends on the scheduler, since when, and the times of its last message and our last PING. */
     bool is_attentive, is_hung;
     int64_t quiet_since_ns, pinged_ns;
     struct nvs_client_gpu gpus[NVS_MAX_GPUS];
     struct nvs_client_out out;
 };
 
-/* What the library's options are if nobody sets them. */
+/* The defaults of the library's options. */
 void nvs_client_defaults(struct nvs_client_config *config);
 void nvs_client_init(struct nvs_client *client, const struct nvs_client_config *config, int64_t now_ns);
 /* One more GPU that the process sees; its place is its number on the wire. */
@@ -154,24 +154,24 @@ uint32_t nvs_client_lost(struct nvs_client *client, int64_t now_ns);
 uint32_t nvs_client_receive(struct nvs_client *client, int64_t now_ns, const uint8_t *frame, size_t bytes, struct nvs_account *account);
 /* What DO_FIGURES asks for. */
 uint32_t nvs_client_figures(struct nvs_client *client, int gpu, struct nvs_account *account, uint32_t contexts);
-/* The drain that was asked for is done. `again`: a thread waits at the gate. */
+/* The requested drain has finished. `again`: a thread waits at the gate. */
 uint32_t nvs_client_drained(struct nvs_client *client, int64_t now_ns, int gpu, bool again);
-/* A GPU that is watched: all that was submitted has finished, or something is submitted again. */
+/* At a watched GPU: all submitted work has finished, or work was submitted again. */
 uint32_t nvs_client_idle(struct nvs_client *client, int gpu);
 uint32_t nvs_client_busy(struct nvs_client *client, int gpu);
 /* Kernels of the process wait for those of other processes. */
 uint32_t nvs_client_use_collectives(struct nvs_client *client);
-/* What DO_LET_ONE let through has finished, or there was nothing. */
+/* The submission that DO_LET_ONE let pass has finished, or there was none. */
 uint32_t nvs_client_let_done(struct nvs_client *client, int gpu);
-/* A move that was asked for has ended. */
+/* A requested move has ended. */
 uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
-/* What the process has used lately of its memory. Told if it is new to the scheduler. */
+/* How much of its memory the process has used recently. Sent if it is new to the scheduler. */
 uint32_t nvs_client_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
-/* Whether the process moves its memory in bulk, or why not (enum nvs_mover_state). Told if it is new to the scheduler. */
+/* Whether the process moves its memory in bulk, or why not (enum nvs_mover_state). Sent if it is new to the scheduler. */
 uint32_t nvs_client_mover(struct nvs_client *client, int gpu, uint8_t state);
-/* Its work takes so many times longer than usual. Told at most once a second, while it holds the lock. */
+/* Its work takes `factor` times longer than usual. Sent at most once per second, while it holds the lock. */
 uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int gpu, uint32_t factor);
-/* So much is held on the host. */
+/* `bytes` are held on the host. */
 uint32_t nvs_client_held(struct nvs_client *client, int gpu, uint64_t bytes);
 /* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */
 uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need);

@@ -1,4 +1,4 @@
-/* When to connect, what a lost connection means, and until when the scheduler is waited for at the start. */
+/* When to connect, what follows from a lost connection, and how long to wait for the scheduler at the start. */
 #include "client/parts.h"
 
 #define FIRST_DELAY_NS INT64_C(20000000)

@@ -1,4 +1,5 @@
-/* What a process of a job says: that its kernels wait for those of others, and what was let through for them. */
+/* The messages of a process of a job: that its kernels wait for those of other processes, and the end of a submission that passed
+ * the gate for them. */
 #include "client/parts.h"
 
 uint32_t nvs_client_use_collectives(struct nvs_client *client)

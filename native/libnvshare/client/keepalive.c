@@ -2,11 +2,11 @@
  *
  * While something depends on the scheduler (we wait for a GPU, or our lock is contended) and no message has come from it for 2/5
  * of `silence_ns`, we send PING, and again every 2/5 after that. If no message has come for `silence_ns`, and the last PING was sent
- * at least 1/5 of it ago, the scheduler hangs: threads that wait for a lock run. The connection stays, and with it the place in the
- * queue. Any message from the scheduler ends this.
+ * at least 1/5 of it ago, the scheduler hangs: threads that wait for a lock run. The connection stays open, so the process keeps its
+ * place in the queue. Any message from the scheduler ends this.
  *
  * With the default of 25 s: PING after 10 s and 20 s, hung after 25 s. A process that needs nothing sends no PING. A
- * scheduler of protocol version 1 does not know PING, and only a closed connection says that it is gone. */
+ * scheduler of protocol version 1 does not know PING; only a closed connection shows that it has ended. */
 #include "client/parts.h"
 
 enum { FIRST_WITH_PING = 2 };

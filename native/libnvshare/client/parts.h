@@ -1,4 +1,4 @@
-/* What the files of the client machine share; nobody else includes this. */
+/* What the files of the client machine share; no other file includes this. */
 #ifndef NVS_CLIENT_PARTS_H
 #define NVS_CLIENT_PARTS_H
 
@@ -13,7 +13,7 @@ void nvs_connection_decide_join(struct nvs_client *client);
 void nvs_connection_made(struct nvs_client *client);
 void nvs_connection_failed(struct nvs_client *client, int64_t now_ns, enum nvs_absence absence);
 void nvs_connection_lost(struct nvs_client *client, int64_t now_ns);
-/* Until when a scheduler that went away is waited for. */
+/* Until when we wait for a lost scheduler. */
 int64_t nvs_connection_expected_until(const struct nvs_client *client);
 void nvs_connection_tick(struct nvs_client *client, int64_t now_ns);
 
@@ -22,7 +22,7 @@ void nvs_connection_tick(struct nvs_client *client, int64_t now_ns);
 void nvs_keepalive_update(struct nvs_client *client, int64_t now_ns);
 void nvs_keepalive_tick(struct nvs_client *client, int64_t now_ns);
 int64_t nvs_keepalive_next(const struct nvs_client *client);
-/* The scheduler said something. */
+/* A message of the scheduler arrived. */
 void nvs_keepalive_heard(struct nvs_client *client, int64_t now_ns);
 
 /* receive.c; false if the frame breaks the protocol. */

@@ -11,7 +11,7 @@ enum nvs_turn_state {
     NVS_TURN_NONE,       /* closed: no lock, none requested */
     NVS_TURN_WAITING,    /* closed: requested */
     NVS_TURN_HOLDING,    /* open: we hold lock `lock` */
-    NVS_TURN_DRAINING,   /* closed: giving `lock` back */
+    NVS_TURN_DRAINING,   /* closed: releasing `lock` */
     NVS_TURN_FREE,       /* open: scheduling is off */
     NVS_TURN_UNSHARED,   /* open: there is no scheduler */
     NVS_TURN_ORPHANED,   /* closed: the scheduler went away while we had no lock */
@@ -23,7 +23,7 @@ enum nvs_turn_input {
     NVS_TURN_IN_WANT,          /* a thread waits at the gate */
     NVS_TURN_IN_LOCK_OK,       /* the scheduler gives us a lock */
     NVS_TURN_IN_DROP,          /* the scheduler wants back the lock that we hold */
-    NVS_TURN_IN_YIELD,         /* our last context is gone: we give the lock back unasked */
+    NVS_TURN_IN_YIELD,         /* our last context is destroyed: we release the lock unasked */
     NVS_TURN_IN_DRAINED,       /* all work has finished, no thread waits at the gate */
     NVS_TURN_IN_DRAINED_AGAIN, /* all work has finished, a thread waits at the gate */
     NVS_TURN_IN_ADMITTED,      /* SCHED_ON answers a registration that claimed this turn: the claim stands */
@@ -39,18 +39,18 @@ enum nvs_turn_input {
 /* What the caller has to do; bits. */
 enum nvs_turn_do {
     NVS_DO_NOTHING = 0,
-    NVS_DO_OPEN = 1,           /* let threads through */
+    NVS_DO_OPEN = 1,           /* let threads pass */
     NVS_DO_CLOSE = 2,          /* stop them */
     NVS_DO_REQUEST = 4,        /* send REQ_LOCK */
     NVS_DO_DRAIN = 8,          /* then call nvs_turn_drained */
-    NVS_DO_STOP_DRAINING = 16, /* a drain under way has no purpose any more */
+    NVS_DO_STOP_DRAINING = 16, /* a drain in progress is no longer needed */
     NVS_DO_RELEASE = 32,       /* send LOCK_RELEASED */
 };
 
 struct nvs_turn {
     enum nvs_turn_state state;
     uint64_t lock;
-    bool contended; /* the scheduler wants to know when we are idle, usually because somebody waits for what we hold */
+    bool contended; /* we report when we are idle, usually because another client waits for the GPU */
     bool claimed_nothing; /* our registration claimed nothing here: when it is answered, whatever this turn became since is void */
 };
 
@@ -68,7 +68,7 @@ bool nvs_turn_is_open(const struct nvs_turn *turn);
 unsigned nvs_turn_input(struct nvs_turn *turn, enum nvs_turn_input input);
 unsigned nvs_turn_lock_ok(struct nvs_turn *turn, uint64_t lock, bool contended);
 unsigned nvs_turn_drop(struct nvs_turn *turn, uint64_t lock);
-/* `again`: a thread waits at the gate. The lock given back is in *released. */
+/* `again`: a thread waits at the gate. The released lock is in *released. */
 unsigned nvs_turn_drained(struct nvs_turn *turn, bool again, uint64_t *released);
 /* SCHED_ON. `first`: it is the answer to our registration, so what we claimed in it stays ours. */
 unsigned nvs_turn_sched_on(struct nvs_turn *turn, bool first);

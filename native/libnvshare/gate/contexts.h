@@ -1,4 +1,4 @@
-/* The CUDA contexts of this process, as far as calls through us have shown them. Under nvs_streams_lock. */
+/* The CUDA contexts of this process that the library knows from calls of the program. Under nvs_streams_lock. */
 #ifndef NVS_CONTEXTS_H
 #define NVS_CONTEXTS_H
 
@@ -11,7 +11,7 @@ struct nvs_gpu;
 /* A context was made or used, or is about to be destroyed. Each takes the lock itself. */
 void nvs_context_seen(CUcontext context);
 void nvs_context_gone(CUcontext context);
-/* The call that follows may destroy the context, or not: until it is known which, nothing of ours uses it. Followed by
+/* The call that follows may destroy the context, or not: until this is known, the library does not use it. Followed by
  * nvs_context_gone or nvs_context_lives_on. Each takes the lock itself. */
 void nvs_context_may_end(CUcontext context);
 void nvs_context_lives_on(CUcontext context);
@@ -27,8 +27,7 @@ enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *conte
 void nvs_context_use_end(void);
 
 /* With the lock held. */
-/* Whether the context can be used. IN_DOUBT (nvs_context_may_end): a thread that the program lets use the context may use it; everybody
- * else asks again later. */
+/* Whether the context can be used. IN_DOUBT (nvs_context_may_end): a thread that the program lets use the context may use it; all others ask again later. */
 enum nvs_context_state { NVS_CONTEXT_GONE, NVS_CONTEXT_ALIVE, NVS_CONTEXT_IN_DOUBT };
 struct nvs_context_life {
     enum nvs_context_state state;

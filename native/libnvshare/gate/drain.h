@@ -1,5 +1,5 @@
 /* Draining a GPU: waiting, without blocking, until all work on noted streams has finished. nvs_streams_lock is held before and after
- * each call, except where a comment says otherwise; nvs_drain_keep_event and nvs_drain_step give it back while they call the driver. */
+ * each call, except where a comment says otherwise; nvs_drain_keep_event and nvs_drain_step release it while they call the driver. */
 #ifndef NVS_DRAIN_H
 #define NVS_DRAIN_H
 
@@ -16,10 +16,10 @@ void nvs_drain_forked(void);
 
 /* Starts a new drain of the GPU; events of an earlier one say nothing about later work. */
 void nvs_drain_begin(struct nvs_gpu *gpu);
-/* True when everything noted has finished, at the end of the step. Waits for the driver only. `may_delay_captures`: new captures may be held off for it. */
+/* True when everything noted has finished, at the end of the step. Waits for the driver only. `may_delay_captures`: new captures may be delayed for it. */
 bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures);
 /* Then: clears the list. False if work may have come in meanwhile. `was_closed`: the gate was closed when the drain began, else it was
- * watched. While an offer is out (gate/gate.h) the list is not cleared. */
+ * watched. While an offer is open (gate/gate.h) the list is not cleared. */
 bool nvs_drain_finish(struct nvs_gpu *gpu, bool was_closed);
 /* True if something is to be drained, so that the driver must be asked. */
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu);
@@ -30,7 +30,7 @@ bool nvs_drain_waits_for(const struct nvs_stream_use *use);
 void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t open_count);
 /* The drain is no longer wanted. Needs no lock. */
 void nvs_drain_end(const struct nvs_gpu *gpu);
-/* True while a drain waits for captures to end: new ones should hold off. Needs no lock. */
+/* True while a drain waits for captures to end: new captures should wait. Needs no lock. */
 bool nvs_drain_waits_for_captures(void);
 
 #endif

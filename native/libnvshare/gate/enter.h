@@ -55,7 +55,7 @@ static inline bool nvs_enter_fast(struct nvs_thread *self, uintptr_t stream)
 }
 
 /* Any path: it may wait for the gate. True if the thread is now inside and must call nvs_leave after the driver's call. False if the
- * call needs no gate: the library is not at work, there is no context, the stream captures, or the thread is inside already (the
+ * call needs no gate: the library is not active, there is no context, the stream captures, or the thread is inside already (the
  * driver called back). */
 bool nvs_enter(uintptr_t stream);
 

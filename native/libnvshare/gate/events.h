@@ -1,5 +1,5 @@
-/* Our own CUDA events on the program's streams, recorded so that they never disturb a capture. nvs_streams_lock is held before and
- * after each call, and given back while the driver is called (gate/calls.h), except where a comment says otherwise. */
+/* CUDA events of the library on the program's streams, recorded so that they never disturb a capture. nvs_streams_lock is held
+ * before and after each call, and released while the driver is called (gate/calls.h), except where a comment says otherwise. */
 #ifndef NVS_EVENTS_H
 #define NVS_EVENTS_H
 

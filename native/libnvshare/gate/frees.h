@@ -1,5 +1,5 @@
-/* Memory that is freed in stream order although the driver cannot do so: it frees managed memory only at once. Each such free waits
- * for an event on its stream; the next calls of the program that allocate, free or ask for free memory do what is due. */
+/* Managed memory that the program frees in stream order. The driver can free managed memory only at once, so each such free
+ * waits for an event on its stream. The next calls of the program that allocate, free or ask for free memory do what is due. */
 #ifndef NVS_FREES_H
 #define NVS_FREES_H
 
@@ -9,7 +9,7 @@
 #include "lookup/symbols.h"
 #include "memory/ledger.h"
 
-/* True if the free will be done when the stream has come to this point; the entry was taken out of the ledger. False if no event
+/* True if the free will be done when the stream has reached this point; the entry was removed from the ledger. False if no event
  * can be recorded on the stream: it captures, or is not valid. */
 bool nvs_frees_after(const struct nvs_ledger_entry *entry, uintptr_t stream);
 /* True if the address will be freed: it is no longer the program's. */

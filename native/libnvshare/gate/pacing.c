@@ -1,7 +1,7 @@
 /* At most two windows are queued: the one whose event has not finished yet and the one being filled. A window of 125 to
- * 250 ms makes that 0.25 to 0.5 s. The time between two finished events is the work of one window if the GPU was busy,
- * and more than that if it was not: so it never makes a window too long, and a program that submits slowly gets a short
- * one, which costs it nothing. */
+ * 250 ms makes that 0.25 to 0.5 s. The time between two finished events is the time of one window's work if the GPU was busy, and
+ * longer if it was not. So a window never becomes too long. A program that submits slowly gets a short window, which costs
+ * it nothing. */
 #include "gate/pacing.h"
 
 #define MS INT64_C(1000000)

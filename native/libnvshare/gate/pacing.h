@@ -1,4 +1,4 @@
-/* How many submissions there may be between two events of ours on a stream, so that queued work stays near 0.5 s. Pure. */
+/* How many submissions there may be between two pacing events on a stream, so that queued work stays near 0.5 s. Pure. */
 #ifndef NVS_PACING_H
 #define NVS_PACING_H
 

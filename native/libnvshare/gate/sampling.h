@@ -1,8 +1,8 @@
-/* Which launches of a thread are looked at for the memory that they use. Pure.
+/* Which launches of a thread are sampled for the memory that they use. Pure.
  *
- * A look costs calls to the driver, so it is made for one launch in `period`. The period follows the thread's own pace: about one
- * look in each millisecond, but at least one in NVS_SAMPLING_MOST launches. A slow thread has each launch looked at. As the pace
- * varies, so does the period: each launch of a loop has its turn. */
+ * A sample ("look") costs calls to the driver, so one launch in `period` is sampled. The period follows the rate of the
+ * thread: about one sample per millisecond, but at least one in NVS_SAMPLING_MOST launches. In a slow thread every launch is
+ * sampled. The rate varies, and so does the period: over time each launch of a loop is sampled. */
 #ifndef NVS_SAMPLING_H
 #define NVS_SAMPLING_H
 
@@ -16,13 +16,13 @@ struct nvs_sampling {
     int64_t looked_ns;
 };
 
-/* The next launch is to be looked at. */
+/* The next launch is to be sampled. */
 static inline bool nvs_sampling_is_due(const struct nvs_sampling *sampling) { return sampling->left <= 1; }
 
-/* A launch was not looked at: one store, to a line that the thread has written to anyway. */
+/* A launch was not sampled: one store, to a cache line that the thread has written anyway. */
 static inline void nvs_sampling_passed(struct nvs_sampling *sampling) { sampling->left--; }
 
-/* It was looked at. */
+/* It was sampled. */
 void nvs_sampling_looked(struct nvs_sampling *sampling, int64_t now_ns);
 
 #endif

@@ -1,8 +1,12 @@
 /* Whether the work of a stream takes much longer than usual. Pure.
  *
- * A sample is the time of some submissions: at least NVS_SLOWNESS_SAMPLE_NS. Work is slow if each of the last three samples took
- * NVS_SLOWNESS_LEAST times longer for a submission than usual, and all that were slow one after the other NVS_SLOWNESS_NS or more:
- * a pause is one sample. What has been slow for NVS_SLOWNESS_MOST_NS is usual: the program does other work than before. */
+ * A sample is the time of some submissions: at least NVS_SLOWNESS_SAMPLE_NS. Work is slow if
+ *
+ *   - in each of the last three samples a submission took NVS_SLOWNESS_LEAST times longer than usual (a pause is only one
+ *     sample), and
+ *   - the slow samples in a row took NVS_SLOWNESS_NS or more.
+ *
+ * Work that has been slow for NVS_SLOWNESS_MOST_NS counts as usual: the program does other work than before. */
 #ifndef NVS_SLOWNESS_H
 #define NVS_SLOWNESS_H
 

@@ -1,5 +1,5 @@
-/* Records are in a list that only grows; a record of a thread that ended is given to a later one. So the helper may walk the
- * list at any time without a lock. */
+/* Records are in a list that only grows; the record of a thread that has ended is reused for a later thread. So the helper may
+ * walk the list at any time without a lock. */
 #include "gate/threads.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* The record of each thread that submits work: whether it is inside a gate, and the streams it used lately. */
+/* The record of each thread that submits work: whether it is inside a gate, and the streams that it used recently. */
 #ifndef NVS_THREADS_H
 #define NVS_THREADS_H
 

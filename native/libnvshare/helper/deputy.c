@@ -1,21 +1,22 @@
 /* Theory of operation
  *
- * The driver has a lock for each context. While it loads a module, which may mean to compile it for seconds, or frees much memory, even
- * calls that never wait otherwise (cuEventRecord, cuEventQuery) wait for that lock. The helper makes such calls. Meanwhile the scheduler
- * would have no answer: a lowered limit would come late, a recalled budget would keep other processes from allocating, and threads
- * would go on submitting to a GPU whose lock is wanted back.
+ * The driver has a lock for each context. While it loads a module (it may compile the module for seconds) or frees much memory,
+ * even calls that otherwise never wait (cuEventRecord, cuEventQuery) wait for that lock. The helper makes such calls. During that
+ * time the scheduler would get no answer: a lowered limit would take effect late, a recalled budget would keep other processes
+ * from allocating, and threads would continue to submit to a GPU whose lock must be released.
  *
- * So the conversation (client machine and connection) has a lock. The helper holds it always, except while it is in the driver. If
- * that takes longer than PATIENCE_NS, the deputy takes it, hands the messages to the client machine, and does what follows from them,
- * except at the GPUs: there the helper is at work. What is to be done at a GPU stays in the client machine's list until the helper is
- * back, which does it before it reads another message. One thing is done at once because it harms nothing: a gate that is to be closed is
- * closed (nvs_work_close_gates). The helper's drain takes that into account (nvs_gate_new_generation).
+ * So a lock protects the conversation (client machine and connection). The helper always holds it, except while it is in the
+ * driver. If a driver call takes longer than PATIENCE_NS, the deputy takes the lock, passes the messages to the client machine,
+ * and performs the results, except at the GPUs, where the helper is at work. What is to be done at a GPU stays in the client
+ * machine's list. The helper does it when it returns from the driver, before it reads another message. Only one thing is done
+ * at once, because it is harmless: the deputy closes gates that are to be closed (nvs_work_close_gates). The helper's drain takes
+ * that into account (nvs_gate_new_generation).
  *
- * Scheduling that is switched on or off changes all turns at once: the deputy leaves such a message, and what comes after it, to the
+ * If scheduling is switched on or off, all turns change at once: the deputy leaves such a message, and all later ones, to the
  * helper.
  *
- * The deputy looks every PATIENCE_NS, from the helper's first call to the driver until it has made none for REST_LOOKS looks. A process
- * that never drains, watches or moves has no deputy. */
+ * The deputy checks every PATIENCE_NS, from the helper's first driver call until the helper has made none for REST_LOOKS checks.
+ * A process that never drains, watches or moves has no deputy. */
 #include "helper/deputy.h"
 
 #include <poll.h>

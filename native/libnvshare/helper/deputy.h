@@ -1,4 +1,4 @@
-/* A second thread, which answers the scheduler while the driver keeps the helper waiting. */
+/* A second thread, which answers the scheduler while the helper waits for the driver. */
 #ifndef NVS_DEPUTY_H
 #define NVS_DEPUTY_H
 

@@ -1,29 +1,30 @@
 /* Theory of operation
  *
- * A drain waits for work that may itself wait for work that has not been submitted: a kernel of a collective waits for its
- * counterpart on another GPU, a host function for a mutex whose owner stands at the gate. If the thread that would submit it waits at a
- * closed gate, the drain would last until the scheduler revokes the lock. So
+ * A drain waits for work that may itself wait for work that has not been submitted yet: a kernel of a collective waits for its
+ * counterpart on another GPU; a host function waits for a mutex whose owner waits at the gate. If the thread that would submit
+ * that work waits at a closed gate, the drain would last until the scheduler revokes the lock. So
  *
- *   together     no lock is released until all GPUs of the process that drain have drained: a lock that was released cannot help
- *                the others;
- *   one by one   if nothing has finished for PATIENCE_NS and a thread waits at a closed gate, one submission is let through at each
- *                gate (nvs_gate_offer), to a stream that has nothing unfinished: work behind unfinished work helps nobody.
- *                Then the drain of that GPU begins again;
- *   in time      the others wait for a drain, and work is let through for it, for at most HOPE_NS.
+ *   together     no lock is released until all GPUs of the process that drain have drained: a lock that was
+ *                released does not help the drains of the others;
+ *   one by one   if no work has finished for PATIENCE_NS and a thread waits at a closed gate, one submission may pass each gate
+ *                (nvs_gate_offer), to a stream without unfinished work: work behind unfinished work does not help. Then the
+ *                drain of that GPU begins again;
+ *   in time      the other GPUs wait for a drain, and work passes for it, for at most HOPE_NS.
  *
- * An ordinary program whose kernels take long looks the same for a while. So after each submission that was let through the patience is
- * twice the time that its work took: what a collective waits for is done in microseconds and the next one follows at once; a kernel
- * of 100 ms is followed by no other for 200 ms, and by then the rest has drained.
+ * An ordinary program with long kernels looks the same for a while. So after each submission that passed, the patience is twice
+ * the time that its work took. The work that a collective waits for takes microseconds, and the next submission follows at once.
+ * After a kernel of 100 ms no other passes for 200 ms, and by then the rest has drained.
  *
- * A gate may be closed because its lock is somebody else's. There a submission is let through only after UNLOCKED_NS, when pacing
- * would have ended any ordinary queue of work: it runs beside the holder's, which costs less than a lock that is revoked.
+ * A gate may be closed because another client holds its lock. There a submission passes only after UNLOCKED_NS, when pacing
+ * would have ended any ordinary queue of work. It runs beside the holder's work, which costs less than a revoked lock.
  *
- * What another process waits for (LET_ONE) is let through in the same way, at a gate whose lock is not ours: when the GPU has nothing
- * unfinished, one submission is offered; the scheduler hears when its work has finished, or that nobody waited.
+ * Work that another process waits for (LET_ONE) passes in the same way, at a gate whose lock this process does not hold: when the
+ * GPU has no unfinished work, one submission is offered. The scheduler is told when its work has finished, or that no thread
+ * waited.
  *
- * While the program exits, the driver may be gone, and only the program's own threads call it. A drain that needs the driver is
- * then done by a thread that waits at the gate (nvs_drain_in_thread): it is about to call the driver anyway. If none waits, the
- * lock stays with the process until the scheduler revokes it or the process is gone. */
+ * While the program exits, the driver may be unloaded, and only the program's own threads call it. A drain that needs the driver
+ * is then done by a thread that waits at the gate (nvs_drain_in_thread): it is about to call the driver anyway. If no thread
+ * waits, the process keeps the lock until the scheduler revokes it or the process has ended. */
 #include "helper/drains.h"
 
 #include <stdatomic.h>

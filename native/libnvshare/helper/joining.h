@@ -1,4 +1,4 @@
-/* The start of a process: what waits until it is known whether there is a scheduler, and what it says. */
+/* The start of a process: calls that wait until it is known whether there is a scheduler, and which limits it sets. */
 #ifndef NVS_JOINING_H
 #define NVS_JOINING_H
 

@@ -1,8 +1,8 @@
-/* The working set (mover/working_set.h) is looked at twice a second while the process may use the GPU, and before each report of its memory.
- * A look at many allocations takes its time: looks never take more than a fiftieth of the helper's.
+/* The working set (mover/working_set.h) is computed twice a second while the process may use the GPU, and before each report of
+ * its memory. With many allocations this takes time, so it uses at most 1/50 of the helper's time.
  *
- * Stamps grow with the time in which memory is used, not with turns: a program that pauses keeps its working set, and one
- * that has many short turns too. */
+ * Stamps count the time in which memory is used, not turns. So a program that pauses keeps its working set, and so does a program
+ * that has many short turns. */
 #include "helper/reports.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* What the helper reports of the memory that the process works with, and of how its work goes on. */
+/* The helper's reports about the working set of the process, and about slow work. */
 #ifndef NVS_REPORTS_H
 #define NVS_REPORTS_H
 

@@ -1,9 +1,9 @@
-/* The helper thread. It performs what the client machine (client/client.h) decides, which itself has no clock, socket or thread.
+/* The helper thread. It performs the decisions of the client machine (client/client.h), which has no clock, socket or thread.
  *
  * The program's threads store what they need (a waiter, changed memory, a question about budget) and wake the helper. In each step
- * it reads the socket, asks the machine what to do, does it, writes to the socket, and then polls. Apart from the poll it makes no
- * call that waits for the GPU, so it sees a limit, a recall or the scheduler's death within one step, whatever the GPU is doing. A
- * call may wait for a lock of the driver; meanwhile its deputy answers (helper/deputy.c).
+ * it reads the socket, asks the machine what to do, does it, writes to the socket, and then polls. It makes no call that waits
+ * for the GPU, so it sees a limit, a recall or the end of the scheduler within one step, independently of the GPU's work. A call
+ * may wait for a lock of the driver; during that time the deputy answers (helper/deputy.c).
  *
  * Without a scheduler everything runs unshared. A thread that waited for a turn when the scheduler died runs after a bounded time. */
 #include "helper/session.h"

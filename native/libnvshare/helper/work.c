@@ -1,4 +1,4 @@
-/* What the client machine wants done at the GPUs, and watching for idleness: small steps that never wait. */
+/* Performs the client machine's decisions at the GPUs, and watches for idleness: small steps that never wait. */
 #include "helper/work.h"
 
 #include <stdatomic.h>

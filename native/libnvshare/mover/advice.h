@@ -11,8 +11,8 @@
 /* cuMemAdvise, by whichever of its forms the driver has. `place`: a GPU, or CU_DEVICE_CPU. */
 CUresult nvs_advice_give(uint64_t address, uint64_t bytes, CUmem_advise advice, CUdevice place);
 
-/* Peer access: a GPU that may use the memory of another one makes the driver move managed pages to itself, as it would not move device
- * memory. So from the first cuCtxEnablePeerAccess on, memory that we converted prefers the GPU that it was allocated on. */
+/* Peer access: if a GPU uses the memory of another GPU, the driver moves managed pages to it; it would not move device memory. So
+ * from the first cuCtxEnablePeerAccess on, the preferred location of converted memory is the GPU that it was allocated on. */
 void nvs_advice_peers(void);
 /* True since then. */
 bool nvs_advice_is_wanted(void);

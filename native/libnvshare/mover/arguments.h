@@ -7,7 +7,7 @@
 
 #include "lookup/symbols.h"
 
-/* Who is told of it. An address may be any number that a parameter has. */
+/* Callbacks that get the pointers and ranges. An address may be any number that a parameter has. */
 struct nvs_named {
     void (*pointer)(void *self, uint64_t address);
     void (*range)(void *self, uint64_t address, uint64_t bytes);
@@ -15,7 +15,7 @@ struct nvs_named {
 };
 
 /* Of a kernel, whose parameters are in `params` or in a buffer that `extra` names. Costs calls to the driver. False if the driver does
- * not say what the parameters are. */
+ * not describe the parameters. */
 bool nvs_arguments_kernel(CUfunction function, void **params, void **extra, const struct nvs_named *named);
 /* Both sides of copies. */
 void nvs_arguments_copy_2d(const CUDA_MEMCPY2D *copy, const struct nvs_named *named);

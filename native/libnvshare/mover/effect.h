@@ -19,13 +19,15 @@ struct nvs_effect {
 
 enum nvs_took { NVS_TOOK_NO_TIME, NVS_TOOK_TIME, NVS_TOOK_UNKNOWN };
 
-/* Whether a slice took as long as PCIe 5 needs: then it was moved, wherever it was before. Faster links move more than is reported. */
+/* Whether a slice took as long as PCIe 5 needs: then it was moved, wherever it was before. With faster links, more is moved than is
+ * reported. */
 bool nvs_effect_was_slow(uint64_t bytes, double ms);
-/* What the time of a slice that had to move says. It was moved unless no link is as fast: to take a prefetch without effect for a move
- * costs some calls, the reverse costs all moves. On a stream without work the time has the delays of our thread between its calls
- * (`submit_ms` from the first to the last) in it: so much does not count, and if it is long, the time says nothing. */
+/* What the time of a slice that had to move shows. It counts as moved unless it was faster than any link: a prefetch without effect
+ * that is taken for a move costs some calls, the reverse costs all moves. On a stream without work the time includes the delays of
+ * our thread between its calls (`submit_ms` from the first to the last): they are subtracted, and if they are long, the time shows
+ * nothing. */
 enum nvs_took nvs_effect_took(uint64_t bytes, double ms, double submit_ms);
-/* A move has ended: so many bytes had to move, and so many of them took time. True: prefetches are off from now on. */
+/* A move has ended: `asked_bytes` had to move, and `moved_bytes` of them took time. True: prefetches are off from now on. */
 bool nvs_effect_moved(struct nvs_effect *effect, int64_t now, uint64_t asked_bytes, uint64_t moved_bytes);
 bool nvs_effect_is_off(const struct nvs_effect *effect, int64_t now);
 

@@ -13,7 +13,7 @@ void nvs_evidence_setup(void);
 /* Pointers among a kernel's parameters, which are in `params` or in a buffer that `extra` names. Costs calls to the driver: for a
  * launch that is due (gate/sampling.h). */
 void nvs_evidence_launch(CUfunction function, void **params, void **extra);
-/* The driver says what a kernel's parameters are, so that launches can be looked at. */
+/* True if the driver describes the parameters of kernels, so that launches can be sampled. */
 bool nvs_evidence_sees_launches(void);
 
 /* Both sides of copies of other shapes; NULL is none. */

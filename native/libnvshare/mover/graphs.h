@@ -1,5 +1,5 @@
-/* What instances of graphs use. A launch of one names no memory: the parameters of the nodes do. They are read once, when a graph is
- * instantiated, and a launch marks what they name (mover/usage.h). docs/decisions/0022-graphs.md.
+/* The memory that instances of graphs use. A launch of an instance names no memory; the parameters of its nodes do. They are read
+ * once, when a graph is instantiated, and a launch marks the memory that they name (mover/usage.h). docs/decisions/0022-graphs.md.
  *
  * Called from the hooks, in any thread, after the driver's call has succeeded. No driver call is made while the lock is held. */
 #ifndef NVS_GRAPHS_H
@@ -8,7 +8,7 @@
 #include "lookup/symbols.h"
 #include "mover/evidence.h"
 
-/* An instance of this graph was made, or was made to do what the graph does. */
+/* An instance of this graph was created, or was updated to this graph. */
 void nvs_graphs_instantiated(CUgraphExec exec, CUgraph graph);
 /* A node of the instance was changed. What it used before still counts as used. */
 void nvs_graphs_kernel_changed(CUgraphExec exec, CUfunction function, void **params, void **extra);

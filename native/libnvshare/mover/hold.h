@@ -1,8 +1,8 @@
 /* Memory that is held on the host: the process's limit was lowered below its use (docs/decisions/0015-live-shrink.md).
  *
- * What was used least recently is moved to the host and advised to stay there; the GPU accesses it over the link. Memory that was
- * never used only gets the advice: it will be there when it is used. The mover leaves held memory where it is. All of it runs in the helper thread
- * and waits for nothing, as mover/mover.h describes. */
+ * The least recently used memory is moved to the host and gets advice to stay there; the GPU accesses it over the link. Memory
+ * that was never used only gets the advice: it will be on the host when it is used. The mover does not move held memory. All of
+ * this runs in the helper thread and never waits, as mover/mover.h describes. */
 #ifndef NVS_HOLD_H
 #define NVS_HOLD_H
 
@@ -11,10 +11,10 @@
 
 #include "gpu.h"
 
-/* Hold so many bytes from now on. While prefetches have no effect (mover/effect.h), no more is held than before; less always is. */
+/* Hold `bytes` from now on. While prefetches have no effect (mover/effect.h), the held memory can shrink but not grow. */
 void nvs_hold_want(struct nvs_gpu *gpu, uint64_t bytes);
-/* Goes on; when to call again. `is_open`: the process may use the GPU, so that memory that need not be held is brought back at once. True in
- * *is_done if it has ended: *held says how much is held. */
+/* Continues; returns when to call again. `is_open`: the process may use the GPU, so memory that is no longer held is moved back
+ * at once. *is_done is true if it has ended: *held says how much is held. */
 int64_t nvs_hold_tick(struct nvs_gpu *gpu, int64_t now_ns, bool is_open, uint64_t *held, bool *is_done);
 void nvs_hold_forked(void);
 

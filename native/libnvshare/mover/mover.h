@@ -1,9 +1,9 @@
 /* The mover: brings the process's managed memory to a GPU in bulk when the process gets the GPU's lock, and moves as much to the
  * host as the scheduler asks for after the lock is released. docs/decisions/0012-mover.md.
  *
- * All of it runs in the helper thread. It never waits for the GPU: slices go to a stream of our own, at most four at a time, and
- * an event says when one has arrived. No lock of ours is held while the driver is called; a context that the program
- * destroys meanwhile is kept alive by nvs_context_use. */
+ * All of it runs in the helper thread. It never waits for the GPU: slices go to a stream of the library, at most four at a time,
+ * and an event shows when one has arrived. No lock of the library is held while the driver is called; nvs_context_use keeps a
+ * context alive that the program destroys meanwhile. */
 #ifndef NVS_MOVER_H
 #define NVS_MOVER_H
 
@@ -20,11 +20,11 @@ struct nvs_moved {
     int64_t ns;
 };
 
-/* Begins a move of at most `bytes`; one that is under way ends first. */
+/* Begins a move of at most `bytes`; a move in progress ends first. */
 void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes);
-/* Nothing more is submitted. What is on its way arrives. */
+/* Nothing more is submitted. Slices that were submitted still arrive. */
 void nvs_mover_stop(struct nvs_gpu *gpu);
-/* Goes on with the move; when to call again. True in *has_moved if a move has ended: *moved says what it moved. */
+/* Continues the move; returns when to call again. *has_moved is true if a move has ended: *moved says what it moved. */
 int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_moved);
 /* Whether the process moves memory on this GPU, or why not: enum nvs_mover_state. */
 uint8_t nvs_mover_state(const struct nvs_gpu *gpu);

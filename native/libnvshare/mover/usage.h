@@ -1,8 +1,8 @@
-/* Which managed memory the program has used, as far as its calls show it: one mark for each 2 MiB of address space.
+/* Which managed memory the program has used, according to its calls: one mark for each 2 MiB of address space.
  *
  * A prefetch populates memory that was never touched, so only memory with evidence of use is moved. The marks are a flat table
- * over the whole address space, mapped without a reserve: a page of it, 4 KiB, exists for each 4 GiB in which something is marked.
- * All calls may come from any thread. A mark is one relaxed atomic: a lost one costs page faults, nothing more. */
+ * over the whole address space, mapped without a reserve: one page of it (4 KiB) exists for each 4 GiB in which a chunk is marked.
+ * Any thread may make these calls. A mark is one relaxed atomic: a lost mark only costs page faults. */
 #ifndef NVS_USAGE_H
 #define NVS_USAGE_H
 
@@ -60,7 +60,7 @@ uint32_t nvs_usage_age(const struct nvs_usage *usage, unsigned mark);
 void nvs_usage_blind(struct nvs_usage *usage);
 /* True if there was one at most so many stamps ago. */
 bool nvs_usage_is_blind(const struct nvs_usage *usage, uint32_t stamps);
-/* What is used from here on is younger than the rest. */
+/* Memory that is used from now on is younger than the rest. */
 void nvs_usage_next_stamp(struct nvs_usage *usage);
 /* Keeps a mark that is a quarter of NVS_MARK_STAMPS old that old: it would look young again when the stamps start over. To be
  * called for each marked chunk once in half of NVS_MARK_STAMPS. */

@@ -1,13 +1,13 @@
-/* How much memory the process works with: what it has used lately of its managed allocations. Pure.
+/* The working set of the process: the part of its managed allocations that it has used recently. Pure.
  *
  *   without evidence        all of it: it will be used, or its use cannot be seen
- *   small, or one array     all of it, if any of it was used lately
- *   an arena                from its base to the end of the last array in it that was used lately
+ *   small, or one array     all of it, if any part of it was used recently
+ *   an arena                from its base to the end of the last array in it that was used recently
  *   advised or prefetched   all of it: the program moves it itself
  *
- * "Lately": at most NVS_LATELY stamps ago (mover/usage.h). A pointer does not say how long an array is, and allocators fill an arena
- * upwards: so the last array of an arena ends where the next one begins that was ever used, or at the last chunk that was ever used.
- * If nothing above it was ever used, it is as long as the longest distance between two used chunks below. */
+ * "Recently": at most NVS_LATELY stamps ago (mover/usage.h). A pointer does not say how long an array is, and allocators fill an
+ * arena upwards. So the last array of an arena ends where the next array begins that was ever used, or at the last chunk that was
+ * ever used. If nothing above it was ever used, its length is the longest distance between two used chunks below it. */
 #ifndef NVS_WORKING_SET_H
 #define NVS_WORKING_SET_H
 
