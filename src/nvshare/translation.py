@@ -57,6 +57,7 @@ class Registrant(Record, frozen=True):
     command: str
     is_in_pod: bool = False
     uid: int | None = None
+    account: str = ""
 
 
 def registration(registrant: Registrant, message: wire.Register) -> ev.ClientRegistered:
@@ -73,6 +74,7 @@ def registration(registrant: Registrant, message: wire.Register) -> ev.ClientReg
         weight=DEFAULT_WEIGHT if registrant.is_in_pod else max(1, message.weight or DEFAULT_WEIGHT),
         pid=registrant.pid,
         uid=registrant.uid,
+        account=registrant.account,
         moves_memory=message.version >= wire.MOVES_SINCE,
         holds_memory=message.version >= wire.HOLDS_SINCE,
         hears_starts=message.version >= wire.STARTS_SINCE,

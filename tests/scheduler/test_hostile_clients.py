@@ -139,7 +139,7 @@ class Chaos:
         (heard,) = Decoder(wire.FROM_CLIENT).feed(encode(message))
         assert isinstance(heard, wire.Register)
         self.clients[self.ids] = Receiver(translation.gpus_of(heard))
-        return translation.registration(registrant_of(self.ids, peer, heard.run), heard)
+        return translation.registration(registrant_of(self.ids, peer, heard.run, "uid/0"), heard)
 
     def leaves(self) -> ev.Event:
         if not self.clients:

@@ -12,12 +12,13 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "core_limit", "group", "hears_starts", "holds_memory", "id", "moves_memory", "name", "own_limit", "pid",
-        "priority", "seats", "uid", "uses_collectives", "weight",
+        "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "moves_memory", "name",
+        "own_limit", "pid", "priority", "seats", "uid", "uses_collectives", "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
         self.id = event.client
+        self.account = event.account
         self.group = group
         self.name = event.name
         self.pid = event.pid
@@ -47,6 +48,7 @@ class Client:
 
     def new_seat(self) -> Seat:
         seat = Seat(self.id, self.priority, self.weight, group=self.group)
+        seat.account = self.account
         seat.siblings = self.seats
         seat.moves_memory = self.moves_memory
         seat.holds_memory = self.holds_memory

@@ -86,19 +86,21 @@ class Seat:
     gpu_ns: int
     looks: "Looks | None"
     """For how long its work kept the GPU busy; `looks` is what is not counted yet (core.gpu_time)."""
+    account: str
+    """Whose it is: a pod, container or user (core.wait_queue)."""
 
     __slots__ = (
-        "asked_out", "client", "crowded_when_left", "distrusts", "drop_deadline", "first_passed", "fixed", "follows",
-        "gang", "gpu_ns", "group", "handicap", "hears_starts", "held", "held_since", "held_total", "holds_memory",
-        "host_room", "idle_since", "is_trusted", "keep_asked", "kept_rank", "lacking", "last_ran", "last_scheduled",
-        "last_turns", "limit", "lock", "looks", "measured", "memory", "moved", "moves_memory", "need", "not_moving",
-        "outranked_rank", "passes", "pauses", "pinned", "priority", "protected", "rank", "recent", "reported",
-        "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since",
-        "waited_total", "weight", "won_rank", "working_set",
+        "account", "asked_out", "client", "crowded_when_left", "distrusts", "drop_deadline", "first_passed",
+        "fixed", "follows", "gang", "gpu_ns", "group", "handicap", "hears_starts", "held", "held_since",
+        "held_total", "holds_memory", "host_room", "idle_since", "is_trusted", "keep_asked", "kept_rank",
+        "lacking", "last_ran", "last_scheduled", "last_turns", "limit", "lock", "looks", "measured", "memory",
+        "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned",
+        "priority", "protected", "rank", "recent", "reported", "revoked", "siblings", "state", "tag", "ticket",
+        "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
-        self.client = client
+        self.client, self.account = client, ""
         self.siblings: dict[str, Seat] = {}
         """All seats of this client by GPU, this one among them."""
         self.gang: Gang | None = None

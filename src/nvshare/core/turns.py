@@ -239,6 +239,8 @@ class Turns:
         seat.state = TRANSITIONS["request"][seat.state]
         seat.waited_since, seat.passes, seat.told_wait = now, 0, False
         rank = self.ranking.rank(now, seat, self.mode, from_rest=from_rest)
+        if self.waits.queue.crowds:
+            rank = self.waits.queue.before_crowds(seat, rank)
         self.waits.begin(seat, rank if seat.gang is None else seat.gang.rank_of(rank))
 
     def withdraw(self, now: int, seat: Seat) -> None:

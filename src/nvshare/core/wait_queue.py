@@ -2,13 +2,20 @@
 
 A rank is fixed while its client waits, so the order is a sorted list: a place is found by bisection, the rest moves by
 memmove, and no event needs a scan of all clients. Most clients join at the end and leave at the head, without a
-bisection. The amounts that clients need are counted, so it is known at once whether any of them fits."""
+bisection. The amounts that clients need are counted, so it is known at once whether any of them fits.
+
+No account (pod, container or user) keeps others waiting by its number of clients: who starts to wait, and whose account
+has fewer than PLACES waiting clients, comes before all but the first PLACES of each other account (decision 25)."""
 
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from nvshare.core.seat import Seat
+
+PLACES = 8
+"""How many waiting clients of an account a client of another one may find before it."""
 
 
 class WaitQueue:
@@ -22,6 +29,10 @@ class WaitQueue:
         """What the waiting clients need, in order, each amount once; in `_needing` how many need it."""
         self._needing: dict[int, int] = {}
         self._tickets = 0
+        self._accounts: dict[str, int] = {}
+        """How many clients of each account wait."""
+        self.crowds: set[str] = set()
+        """The accounts of which more than PLACES do."""
 
     def __len__(self) -> int:
         return len(self.order)
@@ -49,6 +60,10 @@ class WaitQueue:
             insort(order, (rank, ticket, seat))
         self._note_need(seat.need)
         self.newcomers += not seat.turns
+        account = seat.account
+        self._accounts[account] = count = self._accounts.get(account, 0) + 1
+        if count > PLACES and account:
+            self.crowds.add(account)
 
     def remove(self, seat: Seat) -> None:
         """Take a seat out, wherever it stands."""
@@ -57,6 +72,24 @@ class WaitQueue:
         self._forget_need(seat.need)
         seat.rank = None
         self.newcomers -= not seat.turns
+        account = seat.account
+        self._accounts[account] = count = self._accounts[account] - 1
+        if count == PLACES:
+            self.crowds.discard(account)
+        elif not count:
+            del self._accounts[account]
+
+    def before_crowds(self, seat: Seat, rank: int) -> int:
+        """The rank with which a client starts to wait whose policy says `rank`."""
+        crowds = self.crowds - {seat.account}
+        if not crowds or not seat.account or self._accounts.get(seat.account, 0) >= PLACES:
+            return rank
+        return min(rank, *(self._rank_behind(crowd) - 1 for crowd in crowds))
+
+    def _rank_behind(self, crowd: str) -> int:
+        """Of the first client of an account that others may pass."""
+        ranks = (rank for rank, _, seat in self.order if seat.account == crowd)
+        return next(islice(ranks, PLACES, None))
 
     def move(self, seat: Seat, rank: int) -> None:
         """Give a waiting seat another rank."""
@@ -80,6 +113,8 @@ class WaitQueue:
         assert self._needing == Counter(seat.need for seat in self)
         assert self.needs == sorted(self._needing)
         assert self.newcomers == sum(not seat.turns for seat in self)
+        assert self._accounts == Counter(seat.account for seat in self)
+        assert self.crowds == {account for account, count in self._accounts.items() if account and count > PLACES}
 
     def _index(self, seat: Seat) -> int:
         assert seat.rank is not None, "only a waiting client has a place"

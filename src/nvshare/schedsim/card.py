@@ -13,6 +13,7 @@ those who have been quiet longest. Three rules give every speed:
                              told to move it to the host (`push_out`) goes first, and all of it in the end.
                              What a tenant had on the card and has there no longer is host memory of its owner, whoever
                              pushed it out. Pages that are created come from nowhere: they are no transfer.
+    held                     what a tenant keeps on the host (a lowered limit) is used over the link, in addition.
     crowded                  the active ones together are larger than the card. Each sweeps over its memory again and
                              again, and of what it touches a part m comes by faults; all of it (m = 1) if they are
                              larger by `ramp`. This is the thrashing that nvshare exists to prevent.
@@ -59,12 +60,13 @@ class CardModel(Record, frozen=True):
 class Tenant:
     """One program's memory and work on a card."""
 
-    __slots__ = ("host", "pushing", "resident", "size", "touched", "used_at", "work")
+    __slots__ = ("held", "host", "pushing", "resident", "size", "touched", "used_at", "work")
 
     def __init__(self, size: int, host: int | None) -> None:
         self.size = size
         self.host = host
         """The host memory that its owner has for it; None: enough."""
+        self.held = 0  # what it keeps on the host
         self.resident = 0.0
         self.touched = 0.0
         """How much of it has been on the card; the rest has never existed."""
@@ -74,8 +76,13 @@ class Tenant:
         """How much it is to move to the host, and what of it was on the card when that began."""
 
     @property
+    def wanted(self) -> int:
+        """What is on the card while it computes."""
+        return self.size - self.held
+
+    @property
     def is_loading(self) -> bool:
-        return self.resident < self.size
+        return self.resident < self.wanted
 
     @property
     def to_push(self) -> float:
@@ -123,6 +130,14 @@ class Card:
         self.advance(now)
         self.tenants[key].work = work_s
         self.tenants[key].pushing = None
+        self._note_active()
+
+    def hold(self, now: int, key: int, size: int) -> None:
+        """A tenant keeps so much on the host from now on: the rest of what it has may come back."""
+        self.advance(now)
+        tenant = self.tenants[key]
+        tenant.held = min(size, tenant.size)
+        self.pushed_bytes += tenant.evict(tenant.resident - tenant.wanted)
         self._note_active()
 
     def push_out(self, now: int, key: int, size: int) -> int | None:
@@ -185,7 +200,7 @@ class Card:
                 loading += load
                 waits.append((self._next_amount(tenant) - tenant.resident) / load)
             else:
-                waits.append(tenant.work / compute)
+                waits.append(tenant.work / compute * self._remote(tenant))
         if loading and not self.model.has_one_speed and not self._is_full():
             waits.append((self.model.size - self._resident()) / loading)
         return self.now + max(1, ceil(min(waits) * SECOND))
@@ -203,7 +218,7 @@ class Card:
             if tenant.is_loading and not self._crowd_speed:
                 self._load(tenant, loads[tenant] * passed)
             else:
-                done = min(tenant.work, compute * passed)
+                done = min(tenant.work, compute * passed / self._remote(tenant))
                 tenant.work -= done
                 self.busy_s += done
                 if self._crowd_speed:
@@ -218,13 +233,13 @@ class Card:
 
     def _next_amount(self, tenant: Tenant) -> float:
         """Up to which its pages come at one speed."""
-        is_back = tenant.resident < tenant.touched and not self.model.has_one_speed
-        return tenant.touched if is_back else tenant.size
+        is_back = tenant.resident < tenant.touched - tenant.held and not self.model.has_one_speed
+        return tenant.touched - tenant.held if is_back else tenant.wanted
 
     def _load_speed(self, tenant: Tenant) -> float:
         """Bytes per second, if nobody else loads."""
         model = self.model
-        is_new = tenant.resident >= tenant.touched
+        is_new = tenant.resident >= tenant.touched - tenant.held
         speed = (model.first_touch if is_new else model.link) or model.bus
         if model.has_one_speed or not self._is_full():
             return speed
@@ -232,12 +247,19 @@ class Card:
             return speed if model.evict is None else 1 / (1 / speed + 1 / model.evict)
         return speed if model.is_duplex or is_new else speed / 2
 
+    def _touch_rate(self, tenant: Tenant) -> float:
+        return self.model.touch or tenant.size / self.model.sweep_s  # bytes in a GPU second
+
+    def _remote(self, tenant: Tenant) -> float:
+        """How long a GPU second takes it with what comes over the link."""
+        return 1 + self._touch_rate(tenant) * tenant.held / tenant.size / (self.model.link or self.model.bus)
+
     def _missing_rate(self, tenant: Tenant) -> float:
         """Bytes that come by faults in a GPU second of a tenant, in a crowd."""
         model = self.model
-        excess = sum(active.size for active in self._active) / model.size - 1
+        excess = sum(active.wanted for active in self._active) / model.size - 1
         missing = min(1.0, excess / model.ramp) if model.ramp else 1.0
-        return missing * (model.touch or tenant.size / model.sweep_s)
+        return missing * self._touch_rate(tenant)
 
     def _speeds(self) -> tuple[float, int]:
         """Work per second of each that computes, and how many load."""
@@ -250,7 +272,7 @@ class Card:
 
     def _note_active(self) -> None:
         self._active = [tenant for tenant in self.tenants.values() if tenant.work is not None]
-        needed = sum(tenant.size for tenant in self._active)
+        needed = sum(tenant.wanted for tenant in self._active)
         self._crowd_speed = 0.0
         if needed > self.model.size:
             gain = self.model.gain if len(self._active) > 1 else 1.0
@@ -260,16 +282,16 @@ class Card:
             for tenant in self.tenants.values():
                 tenant.resident = 0.0
             for tenant in self._active:
-                tenant.resident = self.model.size * tenant.size / needed
+                tenant.resident = self.model.size * tenant.wanted / needed
                 tenant.touched = float(tenant.size)
 
     def _load(self, tenant: Tenant, loaded: float) -> None:
-        loaded = min(loaded, tenant.size - tenant.resident)
-        self.moved_bytes += min(loaded, max(0.0, tenant.touched - tenant.resident))
+        loaded = min(loaded, tenant.wanted - tenant.resident)
+        self.moved_bytes += min(loaded, max(0.0, tenant.touched - tenant.held - tenant.resident))
         tenant.resident += loaded
-        if tenant.size - tenant.resident < 1:
-            tenant.resident = float(tenant.size)
-        tenant.touched = max(tenant.touched, tenant.resident)
+        if tenant.wanted - tenant.resident < 1:
+            tenant.resident = float(tenant.wanted)
+        tenant.touched = max(tenant.touched, tenant.resident + tenant.held)
         excess = sum(other.resident for other in self.tenants.values()) - self.model.size
         quiet = sorted((one for one in self.tenants.values() if one.work is None), key=lambda one: one.used_at)
         for other in quiet:

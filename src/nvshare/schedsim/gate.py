@@ -12,6 +12,7 @@ class Gated(Protocol):
 
     key: int
     name: str
+    group: str
     gpus: list[str]
     memory: int
     working_set: int | None
@@ -38,6 +39,12 @@ class Gated(Protocol):
 
     def pushed_out(self, gpu: int) -> tuple[int, int]:
         """How much has moved to the host, and how long that took."""
+
+    def hold_ns(self, gpu: int, size: int) -> int:
+        """How long it takes until so much of its memory is kept on the host."""
+
+    def hold(self, gpu: int, size: int) -> None:
+        """So much of it is kept on the host from now on."""
 
 
 class Simulation(Protocol):
@@ -89,4 +96,4 @@ class Gate:
         program = self._program
         cards = zip(program.gpus, program.card_sizes, strict=True)
         claims = tuple(Claim(gpu, size, memory=memory) for gpu, size in cards)
-        self._machine.post(ev.ClientRegistered(program.key, f"run/{program.key}", program.name, program.name, claims))
+        self._machine.post(ev.ClientRegistered(program.key, program.group, program.name, program.name, claims))

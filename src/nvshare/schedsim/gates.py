@@ -94,13 +94,15 @@ class NvshareGate(Gate):
 
     def __init__(self, program: Gated, machine: Simulation) -> None:
         super().__init__(program, machine)
-        who = Registrant(program.key, 0, f"run/{program.key}", program.name, program.name)
+        who = Registrant(program.key, 0, program.group, program.name, program.name)
         self._scheduler = SchedulerEnd(who, program.gpus, grace_ms=0)
         self._open = [False] * len(program.gpus)
         self._draining: set[int] = set()
         self._wakes_at: int | None = None
         self._pushes_until: dict[int, int] = {}
         """When the move to the host ends that is under way at a GPU."""
+        self._holds: dict[int, tuple[int, int]] = {}
+        """The same for what is to be kept there because of a limit, and how much that is."""
 
     def start(self) -> None:
         program = self._program
@@ -211,7 +213,18 @@ class NvshareGate(Gate):
                 self._client.moved(gpu, to_host=True, moved=moved, took_ns=took_ns)
 
     def hold_memory(self, gpu: int, size: int) -> None:
-        """Nobody has a limit here."""
+        """What moves to the host does so at the speed of the link."""
+        until = self._machine.now + self._program.hold_ns(gpu, size)
+        self._holds[gpu] = until, size
+        self._machine.call_at(until, (self._program.key, "report_holds"))
+
+    def report_holds(self) -> None:
+        """As much is kept on the host as was asked for last."""
+        for gpu, (until, size) in list(self._holds.items()):
+            if until <= self._machine.now:
+                del self._holds[gpu]
+                self._program.hold(gpu, size)
+                self._client.held(gpu, size)
 
     def watch_changed(self, gpu: int) -> None:
         if not self._program.has_work(gpu):

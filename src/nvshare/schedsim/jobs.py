@@ -24,6 +24,9 @@ class Job(Record, frozen=True):
     host_memory: int | None = None
     """What it may have on the host of the memory of each card (the memory limit of its pod); None: enough."""
 
+    limits: tuple[tuple[float, int], ...] = ()
+    """Its memory limit on each card from so many seconds after its arrival on; 0: none."""
+
     @property
     def gpus(self) -> tuple[str, ...]:
         return (self.gpu, *self.more_gpus)

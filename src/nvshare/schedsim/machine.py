@@ -44,6 +44,8 @@ class Ended(Record, frozen=True):
     responses_s: tuple[float, ...] = ()
     """Of each burst of an interactive job."""
     end: End = "finished"
+    most_held: int = 0
+    """Bytes that it kept on the host because of its limit, at most."""
     blocked_by: str = ""
     """The job of whose memory the host could not take a part, so that this one had to wait."""
 
@@ -198,6 +200,7 @@ class Machine:
                 turns=program.turns,
                 responses_s=tuple(response / SECOND for response in program.responses),
                 end=program.end or "finished",
+                most_held=program.most_held,
                 blocked_by=self.programs[program.blocked.holder].name if program.blocked is not None else "",
             )
             for key, program in self.programs.items()

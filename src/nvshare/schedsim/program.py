@@ -37,7 +37,7 @@ class Program:
     ) -> None:
         self.key = key
         self.job = job
-        self.name = job.name
+        self.name, self.group = job.name, f"run/{key}"
         self.gpus, self.cards = list(places), list(places.values())
         self.memory = job.memory
         self.working_set = job.working_set
@@ -49,6 +49,8 @@ class Program:
         """The last time that it waited because the host could not take memory of another one."""
         self.longest_wait = 0
         self.turns = 0
+        self.most_held = 0
+        """The most that it kept on the host because of a limit, on one card."""
         self.responses: list[int] = []
         """If the job is interactive, how long each GPU phase took, from when there was work until it was done."""
         self.pause_s = 0.0
@@ -56,6 +58,7 @@ class Program:
         self.stands_at: int | None = None
         self.gate = GATES[gate](self, machine)
         self._machine = machine
+        self._limits = deque(limit for _, limit in job.limits)
         self._phases: deque[tuple[float, float]] = deque(job.phases)
         self._work: list[float | None] = [None] * len(places)
         """What is left of the present GPU phase at each card; None: nothing."""
@@ -73,6 +76,8 @@ class Program:
     def start(self) -> None:
         self.gate.start()
         self._machine.note_doing(self.key, "starting")
+        for after_s, _ in self.job.limits:
+            self._later(after_s, "change_limit")
         # A nanosecond later at the earliest: its registration is answered before it allocates.
         self._later(max(self.job.startup_s, 1 / SECOND), "allocate")
 
@@ -81,6 +86,10 @@ class Program:
             self.compute()
         else:
             self.leave("refused")
+
+    def change_limit(self) -> None:
+        """An operator sets the limit of its group."""
+        self._machine.post(ev.LimitSet(self.group, self._limits.popleft() or None))
 
     def compute(self) -> None:
         """The next GPU phase begins."""
@@ -139,7 +148,8 @@ class Program:
             if load is not None and not self.cards[gpu].is_loading(self.key):
                 self._loads[gpu] = None
                 began, resident = load
-                self.gate.loaded(gpu, round(self.job.used - resident), self._machine.now - began)
+                moved = self.cards[gpu].tenants[self.key].wanted - resident
+                self.gate.loaded(gpu, round(moved), self._machine.now - began)
         if not self._is_loading:
             self.gate.used()
             self._machine.note_doing(self.key, "computing")
@@ -152,6 +162,21 @@ class Program:
         """How much has moved to the host, and how long that took."""
         moved = self.cards[gpu].pushed_out(self._machine.now, self.key)
         return round(moved), self.cards[gpu].push_ns(moved)
+
+    def hold_ns(self, gpu: int, size: int) -> int:
+        """How long it takes until so much is kept on the host; what may come back does so when it is needed."""
+        tenant = self.cards[gpu].tenants[self.key]
+        return self.cards[gpu].push_ns(max(0.0, tenant.resident - tenant.size + self._held_of_used(size)))
+
+    def hold(self, gpu: int, size: int) -> None:
+        """So much is kept on the host: first what it has and does not use."""
+        self.most_held = max(self.most_held, size)
+        self.cards[gpu].hold(self._machine.now, self.key, self._held_of_used(size))
+        if any(self._computes):
+            self._note_doing()
+
+    def _held_of_used(self, size: int) -> int:
+        return max(0, size - (self.memory - self.job.used))
 
     # What its gate does.
 

@@ -22,7 +22,7 @@ from nvshare.schedsim.replay import replay
 
 JOB_HELP = (
     "A job: memory (and what it uses of it), seconds on the GPU and on the CPU, repetitions, arrival in seconds, and"
-    " how much of its memory may be on the host."
+    " how much of its memory may be on the host, and its limits by time."
 )
 
 

@@ -13,8 +13,9 @@ from nvshare.schedsim.machine import Ended, Outcome
 from nvshare.schedsim.merits import Merits, merits
 from nvshare.schedsim.replay import Replayed
 
-JOB = re.compile(r"([^:/]+)(?:/([^:/]+))?:([\d.]+)/([\d.]+)x(\d+)(?:@([\d.]+))?(?:,host=(.+))?")
-SYNTAX = "MEMORY[/USED]:GPU/CPUxCOUNT[@ARRIVAL][,host=SIZE]"
+JOB = re.compile(r"([^:/]+)(?:/([^:/]+))?:([\d.]+)/([\d.]+)x(\d+)(?:@([\d.]+))?((?:,\w+=[^,]+)*)")
+SYNTAX = "MEMORY[/USED]:GPU/CPUxCOUNT[@ARRIVAL][,host=SIZE][,limit=SIZE@SECONDS...]"
+LIMIT = re.compile(r"(.+)@([\d.]+)")
 MAX_COUNT = 100_000
 """Repetitions of one job: a simulation of more takes minutes."""
 BEST = (1772, 1128, 2043, 1380)
@@ -22,11 +23,12 @@ BEST = (1772, 1128, 2043, 1380)
 
 
 def parse_job(index: int, text: str) -> Job:
-    """`12Gi:16/2x40@30`, or `12Gi/2Gi:16/2x40` if it uses 2Gi of them, or `12Gi:16/2x40,host=4Gi`."""
+    """`12Gi:16/2x40@30`, or `12Gi/2Gi:16/2x40` if it uses 2Gi of them, or `12Gi:16/2x40,host=4Gi`.
+    `12Gi:16/2x40,limit=8Gi@60,limit=0@90`: its limit 60 and 90 s after its arrival."""
     match = JOB.fullmatch(text)
     if match is None:
         raise ValueError(f"a job is {SYNTAX}, like 12Gi:16/2x40, not {text!r}")
-    memory, part, gpu, cpu, count, arrives, host = match.groups()
+    memory, part, gpu, cpu, count, arrives, more = match.groups()
     size = _memory_of_job(memory, text)
     used = _memory_of_job(part, text) if part else None
     if used is not None and not 0 < used <= size:
@@ -36,9 +38,25 @@ def parse_job(index: int, text: str) -> Job:
     if int(count) > MAX_COUNT:
         raise ValueError(f"a job has at most {MAX_COUNT} repetitions, not {count}: {text!r}")
     phases = ((float(gpu), float(cpu)),) * int(count)
-    host_memory = _memory_of_job(host, text) if host else None
-    arrives_s = float(arrives or 0)
-    return Job(f"job{index}", size, 0.0, phases, arrives_s=arrives_s, working_set=used, host_memory=host_memory)
+    host, limits = _more_of_job(more, text)
+    job = Job(f"job{index}", size, 0.0, phases, arrives_s=float(arrives or 0), working_set=used)
+    return replace(job, host_memory=host, limits=limits)
+
+
+def _more_of_job(more: str, text: str) -> tuple[int | None, tuple[tuple[float, int], ...]]:
+    """Its memory on the host, and its limits by time."""
+    host: int | None = None
+    limits: list[tuple[float, int]] = []
+    for word in more.split(",")[1:]:
+        name, _, value = word.partition("=")
+        limit = LIMIT.fullmatch(value)
+        if name == "host":
+            host = _memory_of_job(value, text)
+        elif name == "limit" and limit is not None:
+            limits.append((float(limit[2]), _memory_of_job(limit[1], text)))
+        else:
+            raise ValueError(f"a job is {SYNTAX}, like 12Gi:16/2x40, not {text!r}")
+    return host, tuple(sorted(limits, key=lambda limit: limit[0]))
 
 
 def _memory_of_job(memory: str, text: str) -> int:
@@ -111,7 +129,11 @@ def _remark(job: Ended) -> str:
         return "  refused: the card has less memory for it"
     if job.end == "killed":
         return "  killed: more of its memory was on the host than it may have there"
-    return f"  waited: the host cannot take all memory of {job.blocked_by}" if job.blocked_by else ""
+    if job.blocked_by:
+        return f"  waited: the host cannot take all memory of {job.blocked_by}"
+    if job.most_held:
+        return f"  kept up to {job.most_held / (1 << 30):.1f} GiB on the host because of its limit"
+    return ""
 
 
 def mix_line(one: mixes.Comparison, pairs: Sequence[tuple[str, str]]) -> str:

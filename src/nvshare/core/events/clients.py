@@ -24,6 +24,8 @@ class ClientRegistered(Event, frozen=True):
     """It does what KeepOnHost says."""
     hears_starts: bool = False
     """It understands TellExpectedStart."""
+    account: str = ""
+    """The pod, container or user whose clients count together in the queue; without one each counts alone."""
 
 
 class ClientLeft(Event, frozen=True):

@@ -236,7 +236,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         client = self._client = self._admission.new_client_id(self._account)
         self.sends_ping = message.version >= 2
         self._engine.connections[client] = self
-        registrant = registrant_of(client, self._peer, message.run)
+        registrant = registrant_of(client, self._peer, message.run, self._account.name)
         self._engine.post(translation.registration(registrant, message))
 
     # The end of the connection.

@@ -125,10 +125,11 @@ def group_of(peer: Peer, run: bytes) -> tuple[str, str]:
     return f"{PROCESS_PREFIX}{peer.pid}", f"process {peer.pid}"
 
 
-def registrant_of(client: int, peer: Peer, run: bytes) -> Registrant:
+def registrant_of(client: int, peer: Peer, run: bytes, account: str) -> Registrant:
     """The peer as the one who registers as `client`; `run` is what its REGISTER says of the `nvshare run` it is in."""
     group, label = group_of(peer, run)
-    return Registrant(client, peer.pid, group, label, peer.command, is_in_pod=peer.pod is not None, uid=peer.uid)
+    in_pod = peer.pod is not None
+    return Registrant(client, peer.pid, group, label, peer.command, is_in_pod=in_pod, uid=peer.uid, account=account)
 
 
 def _paths(cgroups: str) -> list[str]:
