@@ -39,7 +39,7 @@ class GiveLock(Action, frozen=True):
 
 class DropLock(Action, frozen=True):
     """Cause `claim`: the client registered with a lock that it cannot have now. `silent`: it counts as hung.
-    `thrash`: those who run slow each other down (core.thrashing)."""
+    `thrash`: the running clients slow each other down (core.thrashing)."""
 
     client: int
     gpu: str
@@ -65,7 +65,7 @@ class AnnounceRoom(Action, frozen=True):
 class TellContended(Action, frozen=True):
     """Tell a holder whether the GPU is contended: whether it has to report its pauses (WorkFinished, WorkResumed).
 
-    A GPU is contended while somebody waits, or (adaptive, balanced) while not all clients fit together."""
+    A GPU is contended while a client waits, or (adaptive, balanced) while not all clients fit together."""
 
     client: int
     gpu: str

@@ -25,7 +25,7 @@ class Admission:
         return not turns.waits.is_held and (turns.is_empty or self._memory.fits(seat.need))
 
     def admit(self, now: int) -> list[Seat]:
-        """Let in all who may come in; they are returned in that order."""
+        """Admit all clients that may run now; they are returned in that order."""
         turns, memory, queue, waits = self._turns, self._memory, self._turns.queue, self._turns.waits
         admitted: list[Seat] = []
         starts_timer = False
@@ -62,7 +62,7 @@ class Admission:
         return next((seat for seat in queue if seat.gang is None), member)
 
     def reserved_for(self, now: int) -> Seat | None:
-        """The first waiting client that nobody may pass, if somebody would fit who waits behind it."""
+        """The first waiting client that may not be passed, if a client behind it would fit."""
         turns = self._turns
         if not turns.queue.order or not self._memory.fits(turns.queue.needs[0]):
             return None

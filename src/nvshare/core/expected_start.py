@@ -50,7 +50,7 @@ class _Forecast:
         return found
 
     def _next_change(self) -> tuple[int, list[Seat]]:
-        """The next turn that ends, or the switch: when that is, and who comes in then."""
+        """The next turn that ends, or the switch: when that is, and which clients are admitted then."""
         first = min(self._running, key=self._leaves.__getitem__)
         is_switch = self._leaves[first] >= self._switch
         at = min(self._leaves[first], self._switch)
@@ -84,7 +84,7 @@ def _make_room(running: list[Seat], head: Seat, capacity: int) -> list[Seat]:
 
 
 def _admit(running: list[Seat], queue: list[Seat], capacity: int, *, is_first_in: bool) -> list[Seat]:
-    """The first in the queue comes in, if it fits or in any case, and then all behind it that fit beside."""
+    """The first in the queue is admitted, if it fits or in any case, and then all behind it that fit beside it."""
     if not is_first_in and _used(running) + queue[0].need > capacity:
         return []
     admitted: list[Seat] = []

@@ -71,10 +71,10 @@ class FairShares(Shares):
         self._members: dict[int, tuple[int, int]] = {}
         """Who competes: the weight and the tag that count in the sums."""
         self._since: dict[int, int] = {}
-        """Since when those who run have done so."""
+        """Since when the running clients run."""
         self._weights = self._used = self._since_sum = 0
         self._virtual = 0
-        """What everybody should have had, when somebody last ceased to compete."""
+        """The right tag of every client, at the time when a client last ceased to compete."""
 
     def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
         if self._members:
@@ -141,7 +141,7 @@ class FairShares(Shares):
         return (self._used + self._held(now)) // self._weights
 
     def _held(self, now: int) -> int:
-        """What those who run have had in their turns until now, as it counts in `_used`."""
+        """What the running clients have had in their turns until now, as it counts in `_used`."""
         return DEFAULT_WEIGHT * (len(self._since) * now - self._since_sum)
 
     def _longest_turn_ns(self, seat: Seat) -> int:

@@ -38,7 +38,7 @@ class Gang:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody waits, and whoever has a lock has no work."""
+        """No member waits, and no member that has a lock has work."""
         return all(
             seat.state in ("rest", "silent", "blocked") or (seat.state == "staying" and seat.idle_since is not None)
             for seat in self.seats.values()

@@ -48,7 +48,7 @@ class Gangs:
         """The clients that use collectives, by group."""
         self.touch = self._touch = touch
         self._held: set[str] = set()
-        """GPUs at which nobody comes in because a job has not released all its locks."""
+        """GPUs at which no client is admitted because a job has not released all its locks."""
         self._numbers = 0
 
     # Who belongs together.
@@ -199,7 +199,7 @@ class Gangs:
             self._touch(self._gpus[uuid])
 
     def leave_jobs(self, now: int, out: list[Action]) -> None:
-        """Nobody comes in at a job's GPUs before all its locks are released (core.departure)."""
+        """No client is admitted at a job's GPUs before all its locks are released (core.departure)."""
         leaving = [gang for gang in self.all.values() if gang.is_job and self._is_leaving(now, gang)]
         held = {uuid for gang in leaving for uuid in gang.seats if not self._gpus[uuid].turns.staying}
         for uuid in held ^ self._held:
@@ -257,7 +257,7 @@ class Gangs:
             gpu.make_way(now, waiting[uuid], out)
 
     def drop_together(self, now: int, out: list[Action]) -> None:
-        """Of those gangs of which a member must drop its lock, the others must too if somebody waits for theirs."""
+        """If a member of a gang must drop its lock, the others must too if a client waits for their GPUs."""
         for gang in list(self.all.values()):
             if gang.dropped is None:
                 continue
@@ -290,7 +290,7 @@ class Gangs:
                     turns.timer.set_least(max(turns.timer.quantum_ns for turns in began))
 
     def open(self) -> None:
-        """Which gangs come in: those that are first and find room at all GPUs."""
+        """Which gangs are admitted: those that are first and find room at all GPUs."""
         for gang in self.all.values():
             waiting = gang.waiting() if gang.stage == "entering" else {}
             gang.may_enter = bool(waiting) and all(self._gpus[uuid].may_let_in(seat) for uuid, seat in waiting.items())

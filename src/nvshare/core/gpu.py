@@ -56,9 +56,9 @@ class Gpu:
         self.is_paused = False
         """The operator gives nobody a turn here (core.orders)."""
         self.is_reordered = False
-        """In this step somebody was taken out of the queue or put back who neither came in nor left."""
+        """In this step a client was taken out of the queue or put back that was neither admitted nor left."""
         self._is_measured = False
-        """Memory was measured in this step: everybody is told what it may use."""
+        """Memory was measured in this step: all clients are told what they may use."""
         self.deadline = NEVER
         """When something will follow from the passing of time alone."""
         self._idle_due = NEVER
@@ -73,11 +73,11 @@ class Gpu:
         return self.turns.mode.rule
 
     def longest_wait_ns(self, clients: int) -> int:
-        """The bound on every wait with so many clients at this GPU, if there are no gangs (core.modes.mode)."""
+        """The bound on every wait with this number of clients at the GPU, if there are no gangs (core.modes.mode)."""
         return self.turns.mode.longest_wait_ns(self.turns.ranking.horizon_ns, clients)
 
     def longest_gang_wait_ns(self, clients: int) -> int:
-        """The part of this GPU in the bound on every wait with so many clients on the node, if there are gangs."""
+        """This GPU's part in the bound on every wait with this number of clients on the node, if there are gangs."""
         return self.turns.mode.longest_gang_wait_ns(self.turns.ranking.horizon_ns, clients)
 
     def joined(self, client: int, stated_size: int) -> None:
@@ -183,7 +183,7 @@ class Gpu:
             self._idle_due = self._preemption.preempt_idle(now, first, out)
 
     def let_in(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
-        """The second half: who comes in, and who is told what."""
+        """The second half: admission and notices."""
         turns = self.turns
         self.is_reordered = False
         if self._is_measured:
@@ -207,7 +207,7 @@ class Gpu:
         return admitted
 
     def _next_turn_change(self, due: int) -> int:
-        """The earliest of `due`, the end of somebody's distrust, the end of a grace time and, if somebody waits for it,
+        """The earliest of `due`, the end of a client's distrust, the end of a grace time and, if a client waits for it,
         the end of the quantum."""
         turns, waits = self.turns, self.turns.waits
         if self._thrashing.is_active and self._thrashing.deadline < due:
@@ -222,7 +222,7 @@ class Gpu:
         return ends
 
     def _lone_first(self) -> Seat | None:
-        """The first in the queue, if it comes in alone: for a gang core.gangs knows the time."""
+        """The first in the queue, if it is admitted alone: for a gang core.gangs knows the time."""
         queue = self.turns.queue
         first = queue.order[0][2] if queue.order else None
         if first is not None and first.gang is not None:
@@ -243,7 +243,7 @@ class Gpu:
         return self._admission.has_room(seat)
 
     def may_let_in(self, seat: Seat) -> bool:
-        """There is room, and nobody before it: since room was made, somebody may wait again (core.host_memory)."""
+        """There is room, and no client before it: since room was made, one may wait again (core.host_memory)."""
         return self.turns.queue.first() is seat and self.has_room(seat)
 
     def switch_time(self, now: int, seat: Seat) -> int:

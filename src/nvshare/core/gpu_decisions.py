@@ -38,7 +38,7 @@ class GpuDecisions:
     def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
         """Do what follows; those of the GPUs on which was decided that have no clients."""
         if self._asking is not None and self._asking.uses_collectives:
-            self.gangs.look_at(now, self._asking)  # Before anybody comes in: its job has all locks or none.
+            self.gangs.look_at(now, self._asking)  # Before admission: its job has all locks or none.
         empty = self._decide(now, out, is_settling=is_settling)
         if self._asking is not None:
             if self.gangs.look_at(now, self._asking):

@@ -35,7 +35,7 @@ def most_pinned(turns: Turns) -> list[Seat]:
 
 
 def who_blocks(most: list[Seat], blocked: Seat) -> Seat:
-    """The client with the most memory that the host cannot take, of those who block a client."""
+    """Of the clients that block a client, the one with the most memory that the host cannot take."""
     return next(seat for seat in most if seat is not blocked)
 
 
@@ -47,7 +47,7 @@ class HostMemory:
         self._memory = memory
 
     def decide(self, now: int, out: list[Action]) -> bool:
-        """Whether anybody was taken out of the queue or put back. Call it while memory is pinned, or somebody is
+        """Whether a client was taken out of the queue or put back. Call it while memory is pinned, or somebody is
         blocked or paused; otherwise nothing is to be decided."""
         turns = self._turns
         for seat in [seat for seat in turns.staying.values() if seat.client in turns.paused]:

@@ -20,9 +20,9 @@ class HostShares:
         self._seats: dict[int, tuple[Seat, tuple[int, int], int]] = {}
         """With the key by which each is in the lists, and what it was asked to keep."""
         self._able: list[tuple[int, int]] = []
-        """(-swappable memory, client) of those who could keep more."""
+        """(-swappable memory, client) of the clients that could keep more."""
         self._keeping: list[tuple[int, int]] = []
-        """The same of those who keep something."""
+        """The same of the clients that keep memory on the host."""
         self._above: dict[int, Seat] = {}
         """Those who were asked to keep more than they can."""
 

@@ -93,7 +93,7 @@ class LiveShrink:
             del self._limits.over[shared]
 
     def _divide(self, shared: SharedLimit, most: int, out: list[Action]) -> int:
-        """Ask at most so many members; how many were asked."""
+        """Ask at most this number of members; returns how many were asked."""
         shares = self._shares.get(shared)
         if shares is None:  # All members have left.
             return 0

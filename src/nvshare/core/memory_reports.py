@@ -49,7 +49,7 @@ class MemoryReports:
         self._queue = queue
         self._seats: dict[int, Seat] = {}
         self._by_fixed: list[tuple[int, int]] = []
-        """(unswappable memory as reported, client) for those who have any: who is above a share is found at once."""
+        """(unswappable memory as reported, client) for clients that have any: those above a share are found at once."""
         self._by_lacking: list[tuple[int, int]] = []
         """The same of the memory that the host cannot take."""
 

@@ -52,7 +52,7 @@ class Moves:
             out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
 
     def ask_less(self, dropping: Iterable[Seat], out: list[Action]) -> None:
-        """Of those who were asked for more than the host can take now (core.host_memory)."""
+        """Of the clients that were asked for more than the host can take now (core.host_memory)."""
         for seat in dropping:
             if seat.asked_out > self._movable(seat):
                 seat.asked_out = self._movable(seat)

@@ -198,7 +198,7 @@ class Orders:
             self._gangs.touch(gpu)
 
     def _note_yield(self, now: int, event: ev.YieldAsked, out: list[Action]) -> None:
-        """Holders for whose GPU somebody waits drop their locks."""
+        """Holders for whose GPU a client waits drop their locks."""
         if event.client is not None:
             client = self._clients.get(event.client)
             seats = [(self._gpus[uuid], seat) for uuid, seat in client.seats.items()] if client is not None else []

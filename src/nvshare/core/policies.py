@@ -30,7 +30,7 @@ class Policy(Record, frozen=True):
     shares: type[Shares] = Shares
     """What keeps account of what clients had."""
     adds_lag: bool = True
-    """The mode's lag counts too. It stands for what a client had last, so not where all that it had counts."""
+    """The mode's lag counts too. It depends on a client's last turn, so not where all its turns count."""
     preempts: bool = False
     """Who is outranked does not finish its quantum (core.preemption)."""
 

@@ -59,7 +59,7 @@ class Preemption:
         return bool(leaving) and all(_outranks(head, seat) for seat in leaving)
 
     def _goes_on(self, now: int, head: Seat) -> bool:
-        """The quantum is over, but those who would go would be first again (core.fair_shares)."""
+        """The quantum is over, but the clients that would leave would be first again (core.fair_shares)."""
         turns = self._turns
         if turns.waits.is_switching or turns.dropping or head.gang is not None:
             return False
@@ -87,7 +87,7 @@ class Preemption:
         return NEVER if leaving else due
 
     def idle_deadline(self, now: int, head: Seat) -> int:
-        """When `preempt_idle` will preempt somebody."""
+        """When `preempt_idle` will preempt a client."""
         return self._idle_plan(now, head)[0]
 
     def _idle_plan(self, now: int, head: Seat) -> tuple[int, list[Seat]]:

@@ -25,7 +25,7 @@ class QuantumTimer:
         self.set()
 
     def set(self) -> None:
-        """By those who run and wait now, from when the timer was started."""
+        """By the clients that run and wait now, counted from the start of the timer."""
         turns = self._turns
         queue = turns.queue
         head = queue.order[0][2] if queue.order else None
@@ -42,6 +42,6 @@ class QuantumTimer:
         self.ends = self.started + self.quantum_ns
 
     def set_least(self, quantum_ns: int) -> None:
-        """For those who have just come in (core.gangs)."""
+        """For the clients that were just admitted (core.gangs)."""
         self._least_ns = quantum_ns
         self.set()

@@ -156,7 +156,7 @@ class Seat:
 
     @property
     def is_needed_elsewhere(self) -> bool:
-        """The client stands at the gate of another GPU, or its gang works: having no work here is no pause."""
+        """The client waits at the gate of another GPU, or its gang works: to have no work here is no pause."""
         if any(seat.state == "waiting" for seat in self.siblings.values()):
             return True
         return self.gang is not None and not self.gang.is_idle

@@ -47,7 +47,7 @@ class SeatSnapshot(Record, frozen=True):
     on_host: int = 0
     """How much of its memory it keeps on the host because its group uses more than its limit."""
     working_set: int | None = None
-    """How much of its swappable memory it has used lately; None: it does not know."""
+    """How much of its swappable memory it has used recently; None: unknown."""
     need: int = 0
     """How much of its swappable memory must be on the card while it runs."""
     moved: Moved = Moved()
@@ -99,7 +99,7 @@ class GpuSnapshot(Record, frozen=True):
     is_paused: bool = False
     """The operator gives nobody a turn here."""
     reserved_for: int | None = None
-    """The waiting client that nobody may pass, while somebody behind it would fit."""
+    """The waiting client that may not be passed, while a client behind it would fit."""
     move_cost_ns: int = 0
     """What the mode takes the move of 1 GiB to the GPU to cost; measured by clients that move memory in bulk, or else
     configured or inferred."""

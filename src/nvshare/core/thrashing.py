@@ -19,7 +19,7 @@ from nvshare.core.turns import Turns
 
 LEAST_FACTOR = 4
 ARRIVAL_NS = 2 * SECOND
-"""For so long, and for the time that bringing its memory in takes, work may be slow after a client has come in."""
+"""After the admission of a client, work may be slow for this time + the time that moving its memory in takes."""
 DISTRUST_NS = 60 * SECOND
 MOST_DOUBLINGS = 6
 
@@ -36,9 +36,9 @@ class Thrashing:
         self._until: dict[int, int] = {}
         """Until when which clients are not trusted."""
         self.deadline = NEVER
-        """When somebody will be trusted again."""
+        """When a client will be trusted again."""
         self.is_active = False
-        """Somebody is not trusted, or was slowed down in this step; otherwise nothing is to be decided."""
+        """A client is not trusted, or was slowed down in this step; otherwise nothing is to be decided."""
 
     def slowed(self, seat: Seat, factor: int) -> None:
         if seat.state == "staying":
@@ -69,7 +69,7 @@ class Thrashing:
         return len(staying) > 1 and memory > self._memory.size
 
     def _newest(self, now: int) -> Seat | None:
-        """Of those who stay although their memory does not fit, some need less than they have."""
+        """Of the staying clients, whose memory does not fit, some need less than they have."""
         staying = list(reversed(self._turns.staying.values()))
         if now - staying[0].held_since < ARRIVAL_NS + staying[0].need * self._move_ns_per_gib // GIB:
             return None

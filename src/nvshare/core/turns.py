@@ -40,7 +40,7 @@ class Turns:
         self.paused: set[int] = set()
         """Clients that get no turn until the operator resumes them; core.orders changes it."""
         self.is_contended = False
-        """Holders report their pauses: somebody waits, or the mode wants to know before anybody does."""
+        """Holders report their pauses: a client waits, or the mode needs the pauses before a client waits."""
         self.timer = QuantumTimer(self)
         self.gpu_time = GpuTime()
         self.mode = make_mode(settings.quantum, settings, memory)
@@ -77,7 +77,7 @@ class Turns:
         """The client runs already: with a lock of an earlier daemon, or (0) with none and gets one.
 
         When the time for claims after a restart is over, or there was no restart, a connection was lost or the client
-        lies. Then it asks like everybody; unless it comes in at once, core.notices tells it to stop."""
+        lies. Then it is a request; unless it is admitted at once, core.notices tells it to stop."""
         if not is_settling:
             self._enqueue(now, seat, from_rest=True)
             self.waits.late_claims.append((seat, lock))

@@ -66,7 +66,7 @@ class WaitQueue:
             self.crowds.add(account)
 
     def remove(self, seat: Seat) -> None:
-        """Take a seat out, wherever it stands."""
+        """Remove a seat, at any place."""
         order = self.order
         del order[0 if order[0][2] is seat else self._index(seat)]
         self._forget_need(seat.need)

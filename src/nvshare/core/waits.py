@@ -18,7 +18,7 @@ class Waits:
         """The quantum is over, and room is being made for the first in the queue: core.preemption begins a switch,
         core.admission ends it."""
         self.is_held = False
-        """Nobody comes in before a job has released its locks (core.gangs)."""
+        """No client is admitted before a job has released its locks (core.gangs)."""
         self.begun: list[Seat] = []
         """Who started to wait in this step."""
         self.late_claims: list[tuple[Seat, int]] = []
@@ -69,7 +69,7 @@ class Waits:
         return taken
 
     def take_late_claims(self) -> list[tuple[Seat, int]]:
-        """Of those who have to wait."""
+        """Of the clients that have to wait."""
         taken, self.late_claims = self.late_claims, []
         return [(seat, lock) for seat, lock in taken if seat.state in ("waiting", "blocked")]
 

@@ -63,7 +63,7 @@ class Engine:
         """Called with the time and the event before the core gets it; it may post other events first."""
         self.steps = 0
         self.on_failure: Callable[[Exception], None] = lambda error: None
-        """Called with an exception of the core before it is raised to whoever posted the event."""
+        """Called with an exception of the core before it is raised to the caller that posted the event."""
         self.failure: Exception | None = None
         """The last exception of the core."""
         self._complained_at: dict[Callable[..., None], int] = {}
@@ -78,7 +78,7 @@ class Engine:
             self._set_alarm(clock(), deadline)
 
     def post(self, event: Event) -> Step:
-        """Give one event to the core and perform its actions. A failure is reported, whoever posted the event."""
+        """Give one event to the core and perform its actions. A failure is reported, whatever posted the event."""
         now = self._clock()
         if self.before is not None:
             try:

@@ -59,13 +59,13 @@ class Shutdown:
         self.request()
 
     def step_failed(self, error: Exception) -> None:
-        """End. Programs go on without the scheduler and register with the next one, whose state is sound."""
+        """End. Programs continue without the scheduler and register with the next one, whose state is sound."""
         self._reported = error
         self._loop.default_exception_handler({"message": "a step failed", "exception": error})
         self.fail(f"internal error, ending: {error!r}; please report it with the lines above")
 
     def keep_running(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run it as long as the daemon runs. If it fails, the daemon goes on without it, and it starts again."""
+        """Run it as long as the daemon runs. If it fails, the daemon continues without it, and it starts again."""
         self._tasks.append(self._loop.create_task(self._repeat(run)))
 
     async def _repeat(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -166,7 +166,7 @@ class ExitWhenUnused:
 
 
 def notify_systemd(state: str) -> None:
-    """Tell systemd, or whoever set NOTIFY_SOCKET, that the daemon is ready or stopping."""
+    """Tell systemd, or the program that set NOTIFY_SOCKET, that the daemon is ready or stopping."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:

@@ -80,7 +80,7 @@ class MemoryMoved(Event, frozen=True):
 
 
 class WorkingSetReported(Event, frozen=True):
-    """So much of its swappable memory a client has used lately; None: it does not know."""
+    """How much of its swappable memory a client has used recently; None: unknown."""
 
     client: int
     gpu: str
@@ -104,7 +104,7 @@ class WorkSlowed(Event, frozen=True):
 
 
 class MemoryHeld(Event, frozen=True):
-    """A client keeps so many bytes of its memory on the host, as it was asked to (KeepOnHost)."""
+    """How many bytes of its memory a client keeps on the host, as it was asked to (KeepOnHost)."""
 
     client: int
     gpu: str

@@ -58,7 +58,7 @@ class PauseSet(Event, frozen=True):
 
 
 class YieldAsked(Event, frozen=True):
-    """A client gives its locks back, or all holders of a GPU do, if somebody waits. One of the two is named."""
+    """A client, or all holders of a GPU, must release their locks if another client waits. One of the two is named."""
 
     client: int | None = None
     gpu: str | None = None

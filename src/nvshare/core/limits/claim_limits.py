@@ -41,7 +41,7 @@ class ClaimLimits:
         return {gpu: claimed for gpu, claimed in self.by_gpu().items() if self.forbids(limit, claimed)}
 
     def forbids(self, limit: int, claimed: int) -> bool:
-        """Whether a limit that somebody names is too high; 0 is no limit at all."""
+        """Whether a limit from another source is too high; 0 is no limit at all."""
         return self._is_binding and not 0 < limit <= claimed
 
     def forbids_everywhere(self, limit: int) -> bool:

@@ -102,7 +102,7 @@ class Shares:
 
     @property
     def next_silence(self) -> int | None:
-        """When somebody that was asked will be called silent, unless it says something before."""
+        """When a member that was asked will count as silent, unless it sends a message before."""
         asked = [next(iter(home.values())).asked_at for home in (self.awaited, self.confirming) if home]
         return min(asked) + self._recall_ns if asked else None
 

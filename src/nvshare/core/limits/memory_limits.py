@@ -70,7 +70,7 @@ class MemoryLimits:
             self.touched[shared] = None
 
     def settling_ended(self) -> None:
-        """All claims have come: what waited for them can go on."""
+        """All claims are known: decisions that waited for them can be made."""
         for group in list(self.groups.by_key.values()):
             self._apply(group)
             self.groups.forget_if_unused(group)

@@ -36,7 +36,7 @@ from nvshare.core.limits.budget_questions import Question, Questions
 from nvshare.core.limits.limit_members import Share, Shares
 from nvshare.core.model import MIB, UNLIMITED
 
-LONGEST = 4  # A question is answered after so many recall times at the latest, whoever is still speaking.
+LONGEST = 4  # In recall times: a question waits at most this long, also for members that send messages.
 MAX_PER_STEP = 32
 
 
@@ -51,7 +51,7 @@ class SharedLimit:
         self._recall_ns = recall_ns
         self._now = self._settled_at = 0
         self._is_settling = False
-        self.has_rung = False  # Only then may somebody be called silent: before, answers may not have been read yet.
+        self.has_rung = False  # Only then may a member count as silent: before, answers may not have been read yet.
         self._left, self.round, self._is_round_on = MAX_PER_STEP, 0, False
         self._to_visit: dict[int, Share] = {}  # who may have to be told another limit
         self.questions = Questions()
@@ -240,7 +240,7 @@ class SharedLimit:
         return True
 
     def _has_proof(self, question: Question, out: list[Action]) -> bool:
-        """Learn what everybody uses. True if a round that began after the question has just ended."""
+        """Learn what all members use. True if a round that began after the question has just ended."""
         if self._is_settling:
             return False
         members = self.members
@@ -286,7 +286,7 @@ class SharedLimit:
         out.append(GiveBudget(share.client, self.gpu, 0, question.ask, budget, self.members.used - share.used))
 
     def _recall(self, share: Share, keep: int, out: list[Action]) -> None:
-        """Whoever is recalled knows its limit, or it would take a lower budget for none. It does: a step recalls only
+        """A recalled member knows its limit, or it would take a lower budget for none. It does: a step recalls only
         when it has told all limits that are due."""
         assert share.client not in self._to_visit
         members = self.members

@@ -57,7 +57,7 @@ class Adaptive(Learning):
         return self.quantum_before(head, running, switch_ns=switch_ns, newcomers=newcomers)
 
     def quantum_before(self, head: Seat, running: Collection[Seat], *, switch_ns: int, newcomers: int) -> int:
-        """The quantum of those who run while `head` is the first in the queue."""
+        """The quantum of the running clients while `head` is the first in the queue."""
         rule, habits = self.rule, self.habits
         gibs = sum(seat.need + seat.memory.unswappable for seat in running) // GIB or 1
         quantum: float = gibs * max(rule.multiplier * SECOND, QUANTUM_TO_MOVE * habits.cost.ns_per_gib)

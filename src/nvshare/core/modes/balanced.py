@@ -24,7 +24,7 @@ from nvshare.core.modes.learning import Learning
 from nvshare.core.seat import Seat
 
 TURN_TO_COST = 25
-"""A turn lasts so many times as long as the move that it causes: moving takes about 4 % of the time."""
+"""Length of a turn / time of the move that it causes: moving takes about 4 % of the time."""
 LEAST_NS = 2 * SECOND
 LEAST_TO_LOAD = 2
 LAG_FACTOR = 12
@@ -53,7 +53,7 @@ class Balanced(Learning):
         return min(max(quantum, self._least_ns(running)), self.longest_quantum_ns)
 
     def _visit_ns(self, head: Seat) -> int:
-        """After which time the first in the queue may come in because it will not stay for long."""
+        """After which time the first in the queue may be admitted because it will not stay for long."""
         switch_ns = self.habits.cost.of(self.evicted_bytes(head))
         habit = self.habits.of(head)
         if habit is None:

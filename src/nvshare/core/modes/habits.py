@@ -184,7 +184,7 @@ class Habits:
         return seat.need - self._present(seat, capacity)[0]
 
     def evicted_bytes(self, seat: Seat, capacity: int) -> int:
-        """Bytes of other clients that are evicted if a client comes in; they have to be moved back later."""
+        """Bytes of other clients that are evicted if a client is admitted; they have to be moved back later."""
         present, free = self._present(seat, capacity)
         return max(0, seat.need - present - free)
 

@@ -31,7 +31,7 @@ class Learning(Mode):
         return max(learned, evicted_bytes * self._settings.move_ns_per_gib // GIB)
 
     def evicted_bytes(self, head: Seat) -> int:
-        """Bytes of others that go if the first in the queue comes in."""
+        """Bytes of others that are evicted if the first in the queue is admitted."""
         return self.habits.evicted_bytes(head, self._memory.capacity)
 
     @property

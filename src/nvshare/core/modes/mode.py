@@ -68,7 +68,7 @@ class Mode(TurnObserver, ABC):
     quantum_follows_queue = False
     """The quantum depends on who waits, so it is computed again at each step."""
     needs_early_reports = False
-    """Holders report their pauses as soon as not all clients fit together; otherwise while somebody waits."""
+    """Holders report their pauses as soon as not all clients fit together; otherwise while a client waits."""
 
     def __init__(self, rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> None:
         self.rule = rule
@@ -103,7 +103,7 @@ class Mode(TurnObserver, ABC):
         return 0
 
     def leaving_order(self, now: int, staying: Iterable[Seat]) -> list[Seat]:
-        """Of those who stay, in the order of their admission."""
+        """Of the staying clients, in the order of their admission."""
         return list(staying)
 
     def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:

@@ -40,7 +40,7 @@ class Log:
         self._lines: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
         self.bugs: Counter[str] = Counter(dict.fromkeys(PLACES, 0))
-        """Defects of ours that did not end the scheduler, by where they were."""
+        """Defects of the scheduler that did not end it, by where they occurred."""
         self.call_later: Callable[[float, Callable[[], None]], object] | None = None
         """The event loop's; writes the summary even if nothing is logged after it."""
 
@@ -74,7 +74,7 @@ class Log:
         self._write("error", text)
 
     def bug(self, where: str, what: str, error: BaseException | None) -> None:
-        """A defect of ours that did no more than this: it is counted, and logged as long as there are not too many."""
+        """A defect that did not end the scheduler: it is counted, and logged as long as there are not too many."""
         self.bugs[where] += 1
         if self._may_write("internal errors"):
             trace = "" if error is None else "".join(["\n", *traceback.format_exception(error)]).rstrip()

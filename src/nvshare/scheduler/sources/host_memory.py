@@ -37,9 +37,9 @@ NOISE_BYTES = 16 * MIB
 SLICE = 128
 """So many clients are looked at, or told, before others are served."""
 SPARE = 20
-"""A measurement is not repeated before so many times the time that it took."""
+"""Minimum time until the next measurement / time that the last one took."""
 LONG_NS = 5 * MILLISECOND
-"""One that takes longer is not made before an event: everybody would wait for it."""
+"""One that takes longer is not made before an event: all clients would wait for it."""
 
 T = TypeVar("T")
 Key = tuple[int, str]
@@ -234,7 +234,7 @@ class HostMemoryPoll:
         return cache(lambda pid: levels_of(self._cgroups_of(pid)))
 
     def _charged(self, began: int, keys: Iterable[Key]) -> int:
-        """The time since then, charged to those who were measured."""
+        """The time since then, charged to the clients that were measured."""
         ended = self._engine.now()
         self._charge(began, ended, Counter(client for client, _ in keys))
         return ended - began
