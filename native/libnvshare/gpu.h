@@ -40,7 +40,7 @@ struct nvs_gpu {
     _Atomic bool is_urgent;      /* by so much that the report must not wait */
 
     /* The rest belongs to the helper thread. */
-    bool is_draining;     /* the lock is to be given back when all work has finished */
+    bool is_draining;     /* the lock is to be released when all work has finished */
     bool is_helping;      /* a drain of another GPU may wait for work that has not passed this closed gate (helper/drains.c) */
     bool is_asked;        /* the scheduler wants one submission let through (LET_ONE) */
     bool is_drained;      /* all work has finished; the lock is kept until the other drains have ended */

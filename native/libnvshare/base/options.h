@@ -20,7 +20,7 @@ struct nvs_options {
     int64_t reconnect_ms;   /* longest pause between attempts to connect */
     int64_t orphan_wait_ms; /* how long a waiting thread waits for a scheduler that went away */
     int64_t join_ms;        /* how long the first allocation waits for the scheduler */
-    int64_t silence_ms;     /* how long a waiter hears nothing, its pings unanswered, until it runs */
+    int64_t silence_ms;     /* how long a waiting thread waits without any message, its PINGs unanswered, until it runs */
     int64_t ask_ms;         /* how long an allocation waits for an answer about budget */
     char socket[108];
     char name[48];

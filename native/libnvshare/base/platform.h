@@ -33,7 +33,7 @@ void nvs_pages_free(void *pages, size_t bytes);
 
 /* A thread with all signals blocked. 0 or an errno. */
 int nvs_thread_start(void *(*body)(void *), void *argument);
-/* Names the calling thread, for those who look at the threads of a process. At most 15 characters. */
+/* Names the calling thread, for tools that list the threads of a process. At most 15 characters. */
 void nvs_thread_name(const char *name);
 
 /* Calls `child` in every child made by fork(); returns -1 where the C library has no such thing. */

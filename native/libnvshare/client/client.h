@@ -44,7 +44,7 @@ enum nvs_absence {
 enum nvs_news {
     NVS_NEWS_NONE,
     NVS_NEWS_SOME, /* memory or contexts may have changed since they were last told */
-    NVS_NEWS_MUCH, /* so much that the report must not wait */
+    NVS_NEWS_MUCH, /* by so much memory that the report must not wait */
 };
 
 /* What the program's threads need and have changed at one GPU. */

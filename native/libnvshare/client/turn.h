@@ -15,7 +15,7 @@ enum nvs_turn_state {
     NVS_TURN_FREE,       /* open: scheduling is off */
     NVS_TURN_UNSHARED,   /* open: there is no scheduler */
     NVS_TURN_ORPHANED,   /* closed: the scheduler went away while we had no lock */
-    NVS_TURN_UNATTENDED, /* open: requested, but the scheduler hangs; the request still stands */
+    NVS_TURN_UNATTENDED, /* open: requested, but the scheduler hangs; the request stays valid */
     NVS_TURN_STATES,
 };
 
@@ -26,9 +26,9 @@ enum nvs_turn_input {
     NVS_TURN_IN_YIELD,         /* our last context is destroyed: we release the lock unasked */
     NVS_TURN_IN_DRAINED,       /* all work has finished, no thread waits at the gate */
     NVS_TURN_IN_DRAINED_AGAIN, /* all work has finished, a thread waits at the gate */
-    NVS_TURN_IN_ADMITTED,      /* SCHED_ON answers a registration that claimed this turn: the claim stands */
+    NVS_TURN_IN_ADMITTED,      /* SCHED_ON answers a registration that claimed this turn: the claim is accepted */
     NVS_TURN_IN_SCHED_ON,      /* any other SCHED_ON: all locks and places in the queue are void */
-    NVS_TURN_IN_SCHED_OFF,     /* everybody may run */
+    NVS_TURN_IN_SCHED_OFF,     /* all clients may run */
     NVS_TURN_IN_LOST,          /* the connection is gone */
     NVS_TURN_IN_EXPIRED,       /* nobody answered in time: run without a scheduler */
     NVS_TURN_IN_HUNG,          /* the scheduler is connected but does not answer */

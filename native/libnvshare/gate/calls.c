@@ -9,7 +9,7 @@
 /* Under nvs_streams_lock. Each entry is on the stack of the thread that makes the call. */
 static struct nvs_call *calls;
 static uint32_t waiting;
-static _Atomic uint32_t ended; /* a futex: raised under the lock when a call has ended and somebody waits */
+static _Atomic uint32_t ended; /* a futex: raised under the lock when a call has ended and a thread waits */
 
 typedef bool matches(const struct nvs_call *call, const struct nvs_call *pattern);
 

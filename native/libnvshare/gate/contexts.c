@@ -16,7 +16,7 @@ static struct known_context {
     CUcontext context;
     struct nvs_gpu *gpu;
     bool is_primary;
-    uint32_t doubts; /* how many calls are under way that may destroy it */
+    uint32_t doubts; /* the number of calls in progress that may destroy it */
 } contexts[MOST_CONTEXTS];
 static int context_count;
 /* The helper calls the driver in the context that it was given by nvs_context_use. */

@@ -13,7 +13,7 @@ enum { FIRST_ROOM = 256 };
 #define LOOK_NS NVS_MS
 
 /* Events of streams that were destroyed or began to capture. Those that have finished are removed before there are more than `room`, so
- * there are never more than twice as many as such streams have had work under way at the same time. */
+ * there are at most twice as many as such streams that had unfinished work at the same time. */
 static struct kept_event {
     struct kept_event *next, *before;
     CUevent event;
@@ -154,7 +154,7 @@ static uint32_t count_unfinished(const struct nvs_gpu *gpu)
     return count;
 }
 
-/* The lock is given back for each call of the driver. Meanwhile streams may be destroyed, noted or begin to capture, and another drain may
+/* The lock is released for each driver call. Meanwhile streams may be destroyed, noted or begin to capture, and another drain may
  * begin. So what was found out stays with the stream, with the number of the attempt, and the result is counted in the end, in one hold
  * of the lock. A stream that is asked about stays in the list: nvs_stream_gone waits for the call. */
 bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures)

@@ -65,7 +65,7 @@ static bool enter_with_mode(uintptr_t stream, unsigned mode)
     return false;
 }
 
-/* How many submissions the entry stands for that the stream's pacing has not counted yet. */
+/* The number of submissions of this entry that the stream's pacing has not counted yet. */
 static uint32_t spent(const struct nvs_cached_stream *cached, uintptr_t key)
 {
     return cached->key == key ? cached->granted - cached->left + 1 : 1; /* the first of them entered slowly */

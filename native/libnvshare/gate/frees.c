@@ -62,7 +62,7 @@ static void unlink_free(struct pending_free *gone)
     atomic_fetch_sub(&pending_count, 1);
 }
 
-/* The lock is given back while the driver is asked. */
+/* The lock is released while the driver is called. */
 static bool is_due(struct pending_free *free_it)
 {
     if (free_it->is_asked || nvs_context_life(free_it->context).state == NVS_CONTEXT_IN_DOUBT)

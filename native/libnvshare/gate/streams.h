@@ -38,7 +38,7 @@ struct nvs_stream_use {
     uint32_t window; /* submissions until it must ask again */
 };
 
-/* Protects streams, contexts, drain events and the list of driver calls that are under way (gate/calls.h). Never held across a driver
+/* Protects streams, contexts, drain events and the list of driver calls in progress (gate/calls.h). Never held across a driver
  * call. */
 extern struct nvs_lock nvs_streams_lock;
 /* How many streams a capture began on. Written under the lock. Read without it as a hint whether to ask the driver: a thread that

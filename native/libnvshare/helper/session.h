@@ -9,7 +9,7 @@ struct nvs_gpu;
 
 /* Starts the helper thread. 0 or an errno. */
 int nvs_session_start(void);
-/* The program exits: from here on the helper does not call the driver. Waits a little for a call that is under way. */
+/* The program exits: from here on the helper does not call the driver. Waits a little for a call in progress. */
 void nvs_session_leave_driver(void);
 void nvs_session_forked(void);
 

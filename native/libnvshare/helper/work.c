@@ -32,7 +32,7 @@ void nvs_work_forked(void)
     nvs_reports_forked();
 }
 
-/* Somebody waits for what we hold, or nobody does any more. */
+/* The GPU has become contended, or is no longer. */
 static void look_at_watch(struct nvs_gpu *gpu)
 {
     gpu->next_look_ns = 0;

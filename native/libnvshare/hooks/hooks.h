@@ -14,7 +14,7 @@
             return nvs_real.call; \
     } while (0)
 
-/* First in every hook that takes a lock or counts something. Cancellation is held off during the driver's call too: what was
+/* First in every hook that takes a lock or counts something. Cancellation is deferred during the driver's call too: what was
  * charged before it is noted or returned after it, and some hooks hold a lock meanwhile. */
 #define NVS_BEGIN_HOOK(call) \
     NVS_NO_CANCELLATION; \

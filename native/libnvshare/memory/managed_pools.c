@@ -10,14 +10,14 @@
 enum { MANAGED_POOLS_SINCE = 13000 };
 #define LOOK_NS 20000
 
-/* By GPU. `managed` is NULL where nothing stands in. Both are written before `state` is DECIDED, by one thread. */
+/* By GPU. `managed` is NULL where the default pool is not replaced. Both are written before `state` is DECIDED, by one thread. */
 enum { UNDECIDED, BEING_DECIDED, DECIDED };
 static struct stand_in {
     _Atomic int state;
     CUmemoryPool of_default, managed;
 } stand_ins[NVS_MAX_GPUS];
 
-/* What the program has set of the default pool holds for the one that stands in. */
+/* Attributes that the program has set on the default pool apply to its replacement too. */
 static void copy_threshold(CUmemoryPool from, CUmemoryPool to)
 {
     uint64_t threshold = 0;

@@ -87,7 +87,7 @@ static void charge_reserved(CUmemoryPool handle)
     nvs_lock_give(&pools_lock);
     nvs_real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
     nvs_lock_take(&pools_lock);
-    pool = find(handle); /* it is there, because somebody asks about it, but may have moved in the table */
+    pool = find(handle); /* it exists, because a thread asks about it, but may have moved in the table */
     pool->asking--;
     if (question > pool->answered) {
         pool->answered = question;

@@ -118,7 +118,7 @@ uint64_t nvs_plan_held(const struct nvs_usage *usage, const struct nvs_block *bl
     return sum;
 }
 
-/* Of the slices in this order, those that are not more than so many bytes. */
+/* The first slices in this order that together have at most this number of bytes. */
 static size_t cut(struct nvs_slice *slices, size_t count, uint64_t most_bytes)
 {
     size_t kept = 0;

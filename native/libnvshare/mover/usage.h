@@ -58,7 +58,7 @@ uint32_t nvs_usage_age(const struct nvs_usage *usage, unsigned mark);
 
 /* A launch of which nothing is known. */
 void nvs_usage_blind(struct nvs_usage *usage);
-/* True if there was one at most so many stamps ago. */
+/* True if there was one at most `stamps` ago. */
 bool nvs_usage_is_blind(const struct nvs_usage *usage, uint32_t stamps);
 /* Memory that is used from now on is younger than the rest. */
 void nvs_usage_next_stamp(struct nvs_usage *usage);

@@ -4,7 +4,7 @@ enum { USED = NVS_MARK_COPIED | NVS_MARK_POINTED };
 
 /* The marks of an arena in one walk upwards; addresses are ends of chunks. */
 struct arena {
-    uint64_t last_late;  /* the last chunk that was used lately; 0: none was */
+    uint64_t last_late;  /* the last chunk that was used recently; 0: none was */
     uint64_t next_array; /* behind it: where the next array begins; 0: there is none */
     uint64_t last_used;  /* the last chunk that was ever used */
     uint64_t longest;    /* distance between two used chunks up to last_late */
