@@ -1,10 +1,14 @@
 """NVSHARE_GPU_CORE_LIMIT: what the library tells the scheduler."""
 
+from pathlib import Path
+
 import pytest
 
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
+from libnvshare.machine import Machine
 from libnvshare.programs import GIB, Program, Programs
 from nvshare.wire.messages import PROTOCOL_VERSION, CoreLimit, MemUpdate, Register, SchedOn
+from support.waiting import wait_until
 
 
 def start(programs: Programs, scheduler: FakeScheduler, limit: str) -> tuple[Program, LibraryConnection]:
@@ -30,3 +34,14 @@ def test_a_bad_core_limit_is_no_limit_and_is_said_once(programs: Programs, sched
     assert not any(isinstance(message, CoreLimit) for message in peer.seen)
     line = f'NVSHARE_GPU_CORE_LIMIT="{bad}" is not understood and is ignored; allowed: a whole percentage from 1 to 100'
     assert program.said().count(line) == 1
+
+
+def test_each_scheduler_limits_the_program_as_its_environment_wants(tmp_path: Path) -> None:
+    def limits() -> list[int]:
+        return [client["core_limit_percent"] for client in machine.clients()]
+
+    with Machine(tmp_path) as machine:
+        machine.client(NVSHARE_GPU_CORE_LIMIT="30")
+        wait_until(lambda: limits() == [30], "the limit is known")
+        machine.restart()
+        wait_until(lambda: limits() == [30], "the next scheduler knows it too")
