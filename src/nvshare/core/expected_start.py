@@ -76,7 +76,7 @@ def _rest_of_turn(seat: Seat, held_ns: int) -> int:
 
 
 def _make_room(running: list[Seat], head: Seat, capacity: int) -> list[Seat]:
-    """Those who leave until there is room for the next one, or nobody is left."""
+    """The clients that leave until there is room for the next one, or none is left."""
     left = []
     while running and _used(running) + head.need > capacity:
         left.append(running.pop(0))

@@ -55,7 +55,7 @@ class Shares:
         return NEVER
 
     def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
-        """Those who would have to go would be before the first in the queue again."""
+        """The clients that would have to leave would be ahead of the first in the queue again."""
         return False
 
     def check(self, competing: set[int]) -> None:

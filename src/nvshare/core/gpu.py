@@ -154,7 +154,7 @@ class Gpu:
         return self.let_in(now, out, is_settling=is_settling)
 
     def make_room(self, now: int, out: list[Action]) -> None:
-        """The first half of `decide`: who must give the lock back."""
+        """The first half of `decide`: which clients must release the lock."""
         turns = self.turns
         self._idle_due = NEVER
         if turns.dropping:

@@ -40,7 +40,7 @@ def who_blocks(most: list[Seat], blocked: Seat) -> Seat:
 
 
 class HostMemory:
-    """Decides who is blocked at one GPU; core.turns carries it out."""
+    """Decides which clients are blocked at one GPU; core.turns carries it out."""
 
     def __init__(self, turns: Turns, memory: MemoryPlanner) -> None:
         self._turns = turns
@@ -77,7 +77,7 @@ class HostMemory:
         return sorted((seat for seat in waiting if seat in on_card), key=_order)[:1]
 
     def _on_card(self) -> list[Seat]:
-        """Of those with pinned memory the ones who ran last, as many as the card holds together."""
+        """Of the clients with pinned memory those that ran last, as many as the card holds together."""
         memory = self._memory
         room = memory.size - memory.card_reserve - (memory.fixed_bytes - memory.pinned)
         pinned = [seat for seat in self._turns.seats.values() if seat.pinned]

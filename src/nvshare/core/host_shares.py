@@ -24,7 +24,7 @@ class HostShares:
         self._keeping: list[tuple[int, int]] = []
         """The same of the clients that keep memory on the host."""
         self._above: dict[int, Seat] = {}
-        """Those who were asked to keep more than they can."""
+        """The clients that were asked to keep more than they can."""
 
     def __len__(self) -> int:
         return len(self._seats)

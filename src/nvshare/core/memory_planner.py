@@ -42,7 +42,7 @@ class MemoryPlanner:
         self.pinned = 0
         """The part of `unswappable` that could move if the host had room for it."""
         self.protected = 0
-        """The same, not divided among the clients that have some: who would evict it waits."""
+        """The same, not divided among the clients that have some: a client that would evict it waits."""
         self._contexts = 0
         self._reserve_percent = settings.reserve_percent
         self._card_reserve = settings.card_reserve

@@ -98,7 +98,7 @@ class Orders:
             gpu.turns.ranking.set(self.policy, gpu.turns.seats.values())
 
     def _rerank(self, change: Callable[[], None]) -> None:
-        """Those who wait get the ranks that they would have if the change had been made before they came."""
+        """Waiting clients get the ranks that they would have if the change had been made before they arrived."""
         before = [
             (gpu, seat, gpu.turns.ranking.handicap(seat))
             for gpu in self._gpus.values()

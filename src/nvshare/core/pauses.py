@@ -9,7 +9,7 @@ class Pauses:
 
     def __init__(self) -> None:
         self.idle: dict[int, Seat] = {}
-        """Those who stay and have no work, in the order in which they paused."""
+        """The staying clients without work, in the order in which they paused."""
 
     def began(self, now: int, seat: Seat, mode: Mode) -> None:
         seat.idle_since = now

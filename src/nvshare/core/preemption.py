@@ -51,7 +51,7 @@ class Preemption:
                 turns.preempt(now, seat, cause, out)
 
     def is_outranked(self, now: int, head: Seat) -> bool:
-        """Those who would have to go need not finish their quantum."""
+        """The clients that would have to leave need not finish their quantum."""
         turns = self._turns
         if not turns.ranking.preempts or turns.dropping or head.gang is not None:
             return False

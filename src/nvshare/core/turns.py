@@ -137,7 +137,7 @@ class Turns:
             self.preempt(now, seat, "silent", out)
 
     def work_finished(self, now: int, seat: Seat) -> None:
-        """Only who stays can be idle: a dropping client has no work because it was told to stop."""
+        """Only a staying client can be idle: a dropping client has no work because it was told to stop."""
         if seat.state == "staying" and self.is_contended and seat.idle_since is None:
             self.pauses.began(now, seat, self.mode)
 

@@ -4,8 +4,8 @@ A rank is fixed while its client waits, so the order is a sorted list: a place i
 memmove, and no event needs a scan of all clients. Most clients join at the end and leave at the head, without a
 bisection. The amounts that clients need are counted, so it is known at once whether any of them fits.
 
-No account (pod, container or user) keeps others waiting by its number of clients: who starts to wait, and whose account
-has fewer than PLACES waiting clients, comes before all but the first PLACES of each other account (decision 25)."""
+An account (pod, container or user) with many clients does not delay others: if a client starts to wait, and its account
+has fewer than PLACES waiting clients, it passes all but the first PLACES of each other account (decision 25)."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -19,7 +19,7 @@ PLACES = 8
 
 
 class WaitQueue:
-    """Waiting seats by (rank, ticket); the ticket is unique and says who came first."""
+    """Waiting seats by (rank, ticket); the ticket is unique and gives the order of arrival."""
 
     def __init__(self) -> None:
         self.order: list[tuple[int, int, Seat]] = []
@@ -41,7 +41,7 @@ class WaitQueue:
         return (entry[2] for entry in self.order)
 
     def first(self) -> Seat | None:
-        """Who is next, but for members of gangs that are passed over (core.gangs)."""
+        """The next client, without members of gangs that are not ready (core.gangs)."""
         for entry in self.order:
             gang = entry[2].gang
             if gang is None or gang.stage != "queued":

@@ -13,7 +13,7 @@ class Waits:
     def __init__(self) -> None:
         self.queue = WaitQueue()
         self.blocked: dict[int, Seat] = {}
-        """Those who wait for memory that the host cannot take (core.host_memory)."""
+        """Clients that wait because of memory that the host cannot take (core.host_memory)."""
         self.is_switching = False
         """The quantum is over, and room is being made for the first in the queue: core.preemption begins a switch,
         core.admission ends it."""
@@ -39,7 +39,7 @@ class Waits:
         self.unreported.pop(seat.client, None)
         seat.waited_total += now - seat.waited_since
         if not self.queue.order:
-            self.is_switching = False  # Nobody is left for whom room would be made.
+            self.is_switching = False  # No client is left that needs room.
 
     def resume(self, seat: Seat) -> None:
         """Back into the queue, with the rank it had."""
@@ -74,7 +74,7 @@ class Waits:
         return [(seat, lock) for seat, lock in taken if seat.state in ("waiting", "blocked")]
 
     def take_long(self, now: int, long_ns: int) -> list[Seat]:
-        """Those who have waited for so long."""
+        """The clients that have waited for this time."""
         taken: list[Seat] = []
         for seat in self.unreported.values():
             if now - seat.waited_since < long_ns:

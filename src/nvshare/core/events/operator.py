@@ -23,7 +23,7 @@ class SchedulingSwitched(Event, frozen=True):
 
 
 class PolicySet(Event, frozen=True):
-    """The order of the queues. Those who wait are ranked again."""
+    """The order of the queues. Waiting clients are ranked again."""
 
     policy: str
 

@@ -53,7 +53,7 @@ class SharedLimit:
         self._is_settling = False
         self.has_rung = False  # Only then may a member count as silent: before, answers may not have been read yet.
         self._left, self.round, self._is_round_on = MAX_PER_STEP, 0, False
-        self._to_visit: dict[int, Share] = {}  # who may have to be told another limit
+        self._to_visit: dict[int, Share] = {}  # members that may have to be told another limit
         self.questions = Questions()
         self._to_confirm: deque[Share] = deque()
         self._proof_round = self._proof_spare = 0  # the last proof: which round, and what was free when it began
@@ -132,7 +132,7 @@ class SharedLimit:
     # What follows.
 
     def decide(self, now: int, out: list[Action], *, is_settling: bool) -> None:
-        """Tell limits, bring budgets within them, answer who asks. While settling nobody gets more than it has."""
+        """Tell limits, bring budgets within them, answer questions. While settling no budget grows."""
         if self._is_settling and not is_settling:
             self._settled_at = now
         self._now, self._is_settling, self._left = now, is_settling, MAX_PER_STEP
@@ -173,7 +173,7 @@ class SharedLimit:
             self._recall(share, most, out)
 
     def _reduce(self, out: list[Action]) -> None:
-        """Recall, beginning with who was given budget last, until the budgets will fit the limit."""
+        """Recall, beginning with the member that got budget last, until the budgets will fit the limit."""
         members = self.members
         while members.foreseen > self.limit and members.loose and self._left > 0:
             self._recall(members.loose[next(reversed(members.loose))], 0, out)

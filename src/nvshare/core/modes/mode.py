@@ -13,8 +13,8 @@
 after another is behind it. Each of the others has at most one turn before it, and a switch takes at most the grace
 time. Each growth of memory during a switch may send one more client to the queue, and adds at most one grace time.
 
-A client of an account with more than PLACES waiting clients is passed by those of smaller ones (core.wait_queue). For
-it n is ⌈j / PLACES⌉ * (PLACES + those of the other accounts that may pass), where j is its place in its account.
+Clients of smaller accounts pass a client of an account with more than PLACES waiting clients (core.wait_queue). For it
+n = ⌈j / PLACES⌉ * (PLACES + clients of the other accounts that may pass), where j is its place in its account.
 
 With gangs (core.gangs) n is the number of clients of the node, and the other terms are the largest of all its GPUs. A
 gang waits for the clients before it at each of its GPUs; once it is first at all of them, for at most one quantum."""
@@ -66,7 +66,7 @@ class Mode(TurnObserver, ABC):
     learns = False
     """What happens in turns matters to it: it is told when they begin and end."""
     quantum_follows_queue = False
-    """The quantum depends on who waits, so it is computed again at each step."""
+    """The quantum depends on the waiting clients, so it is computed again at each step."""
     needs_early_reports = False
     """Holders report their pauses as soon as not all clients fit together; otherwise while a client waits."""
 
