@@ -28,7 +28,7 @@ class Gang:
         """Why a member was told to drop its lock in this step; the others have not been told yet."""
 
     def rank_of(self, rank: int) -> int:
-        """The rank of a member that starts to wait and alone would have `rank`: that of the member that waited first."""
+        """The rank of a member that starts to wait and alone would have `rank`: that of the first waiting member."""
         return min([rank, *(seat.rank for seat in self.seats.values() if seat.rank is not None)])
 
     @property
