@@ -7,7 +7,7 @@ from pathlib import Path
 from nvshare.core.actions import AdmitClient, GiveLock
 from nvshare.core.events import AlarmRang, ClientLeft, ClientRegistered, LockRequested
 from nvshare.core.model import NO_MEMORY, Claim
-from nvshare.journal import Step
+from nvshare.journal import Step, read
 from nvshare.scheduler.observe.journal import PARTS_PER_STEP, Journal, JournalFile
 from support.client import GIB, gpu_name
 from support.fixtures import StartDaemon
@@ -154,3 +154,15 @@ def test_the_schedulers_own_file_tells_what_happened(start_daemon: StartDaemon, 
     assert [next(iter(one["event"])) for one in steps] == ["ClientRegistered", "LockRequested", "ClientLeft"]
     given = steps[1]["actions"][0]["GiveLock"]
     assert (given["client"], given["gpu"]) == (client.id, gpu_name(0))
+
+
+def test_the_core_is_told_whose_clients_count_together_in_the_queue(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    daemon = start_daemon("--journal-file", str(path))
+    with daemon.client().register(run=bytes(range(16))), daemon.client().register():
+        pass
+    assert daemon.stop() == 0
+    steps = [step for _, step in read(path.read_bytes().splitlines()) if isinstance(step, Step)]
+    accounts = [step.event.account for step in steps if isinstance(step.event, ClientRegistered)]
+    assert len(accounts) == 2
+    assert accounts[0] == accounts[1] != ""

@@ -11,6 +11,10 @@ Clients may block each other if the room on the host shrinks after their turns. 
 is on the card: the first of them that waits may run, because its turn evicts nothing. So blocked clients cannot block
 each other without end. The others wait even if the clients that ran last need no turn: their memory cannot move.
 
+The driver chooses what it evicts. So with three or more clients memory that the host cannot take is safe in every case
+only if it fits together with the swappable memory of all others that had a turn. That is not enforced: the amount is
+the client's own statement, and one that overstates it could end the turns of all others (docs/kubernetes.md).
+
 The room may also shrink while a client drops its lock. The amount that it was asked to move out is then reduced to what
 the host can still take (core.moves)."""
 
