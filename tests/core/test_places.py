@@ -17,9 +17,10 @@ SINGLE = 5000
 class Machine:
     """One GPU whose clients need all of it and never release a lock in time."""
 
-    def __init__(self, policy: str = "fcfs") -> None:
+    def __init__(self, policy: str = "fcfs", *, is_paranoid: bool = False) -> None:
         rule = QuantumRule(mode="fixed", fixed_ns=QUANTUM_NS)
-        self.node = Node(Settings(quantum=rule, policy=policy, grace_ns=GRACE_NS), epoch=1)
+        settings = Settings(quantum=rule, policy=policy, grace_ns=GRACE_NS)
+        self.node = Node(settings, epoch=1, is_paranoid=is_paranoid)
         self.node.handle(0, ev.GpuFound("g", 16 * GIB))
         self.now = 0
         self.given: list[tuple[int, int]] = []
@@ -104,7 +105,7 @@ def test_who_is_passed_by_single_clients_waits_for_a_bounded_time() -> None:
 
 
 def test_an_account_with_a_few_connections_passes_nobody() -> None:
-    machine = Machine()
+    machine = Machine(is_paranoid=True)
     for client in range(PLACES + 1):
         machine.add(client + 1, "uid/1")
     for client in range(PLACES):
@@ -114,7 +115,7 @@ def test_an_account_with_a_few_connections_passes_nobody() -> None:
 
 
 def test_accounts_with_many_connections_do_not_pass_each_other() -> None:
-    machine = Machine()
+    machine = Machine(is_paranoid=True)
     for client in range(20):
         machine.add(client + 1, "uid/1")
     for client in range(20):
@@ -126,7 +127,7 @@ def test_accounts_with_many_connections_do_not_pass_each_other() -> None:
 
 
 def test_clients_without_an_account_wait_by_connection() -> None:
-    machine = Machine()
+    machine = Machine(is_paranoid=True)
     for client in range(20):
         machine.add(client + 1, "")
     machine.add(SINGLE, "uid/1")
