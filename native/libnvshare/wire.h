@@ -654,7 +654,7 @@ _Static_assert(offsetof(struct nvs_msg_gpu_time, busy_1) == 24, "gpu_time.busy_1
 _Static_assert(offsetof(struct nvs_msg_gpu_time, busy_2) == 32, "gpu_time.busy_2");
 _Static_assert(offsetof(struct nvs_msg_gpu_time, busy_3) == 40, "gpu_time.busy_3");
 
-/* My environment wants at most this much of each GPU's time for my group, in percent (1 to 100); 0 is no limit. It */
+/* My environment wants at most this much of each GPU's time for my group, in percent (1 to 100); 0 is no limit. In */
 struct nvs_msg_core_limit {
     uint16_t length;
     uint8_t type;

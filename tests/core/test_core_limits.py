@@ -34,16 +34,25 @@ def test_the_operator_limits_all_processes_of_a_group_and_those_to_come() -> Non
     assert limits(node) == [0, 0, 0, 0]
 
 
-def test_a_process_may_lower_the_limit_of_its_group_and_not_raise_it() -> None:
-    node = joined("run/1", "run/1")
+def test_a_process_may_lower_the_limit_of_its_pod_and_not_raise_it() -> None:
+    node = joined("pod/a", "pod/a")
     assert node.handle(1, ev.CoreLimitWanted(1, 60)) == []
     assert limits(node) == [60, 60]
-    node.handle(1, ev.CoreLimitSet("run/1", 30))
+    node.handle(1, ev.CoreLimitSet("pod/a", 30))
     assert limits(node) == [30, 30]
-    node.handle(1, ev.CoreLimitSet("run/1", 80))
+    node.handle(1, ev.CoreLimitSet("pod/a", 80))
     assert limits(node) == [60, 60]
     node.handle(1, ev.ClientLeft(1))
     assert limits(node) == [80]
+
+
+def test_the_operator_may_raise_what_a_run_wants() -> None:
+    node = joined("run/1", "run/1")
+    node.handle(1, ev.CoreLimitWanted(1, 60))
+    assert limits(node) == [60, 60]
+    for percent, counts in ((80, 80), (100, 0), (30, 30), (None, 60)):
+        node.handle(1, ev.CoreLimitSet("run/1", percent))
+        assert limits(node) == [counts, counts]
 
 
 @pytest.mark.parametrize("percent", [0, 100])

@@ -37,13 +37,14 @@ def test_the_operators_limit_for_processes_to_come_is_listed() -> None:
 
 
 def test_what_a_process_wants_is_named_where_it_is_lower() -> None:
-    node = node_with("run/1")
-    node.handle(0, ev.CoreLimitWanted(1, 20))
-    assert named(node) == [("run/1", "environment", 20)]
-    node.handle(0, ev.CoreLimitSet("run/1", 50))
-    assert named(node) == [("run/1", "environment", 20)]
-    node.handle(0, ev.CoreLimitSet("run/1", 10))
-    assert named(node) == [("run/1", "operator", 10)]
+    for group, source, counts in (("pod/a", "environment", 20), ("run/1", "operator", 50)):
+        node = node_with(group)
+        node.handle(0, ev.CoreLimitWanted(1, 20))
+        assert named(node) == [(group, "environment", 20)]
+        node.handle(0, ev.CoreLimitSet(group, 50))
+        assert named(node) == [(group, source, counts)]
+        node.handle(0, ev.CoreLimitSet(group, 10))
+        assert named(node) == [(group, "operator", 10)]
 
 
 def test_annotation_specification_and_claim_are_told_apart() -> None:

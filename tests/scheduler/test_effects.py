@@ -47,10 +47,11 @@ def test_a_core_limit_says_what_the_run_had_until_now() -> None:
     assert effect == "run a97d7a54: core limit 30 % of each GPU; it had 100 % of GPU 0 lately."
 
 
-def test_a_core_limit_above_what_the_program_wants_says_what_applies() -> None:
-    made = node()
+def test_a_core_limit_above_what_the_program_of_a_pod_wants_says_what_applies() -> None:
+    made = Node(Settings(), epoch=1)
+    made.handle(0, ev.ClientRegistered(1, "pod/a", "default/a", "train", (Claim("g0", GIB),)))
     made.handle(0, ev.CoreLimitWanted(1, 20))
-    effect = told(made, ev.CoreLimitSet(RUN, 30))
+    effect = told(made, ev.CoreLimitSet("pod/a", 30))
     assert "30 % of each GPU, but the core limit of the environment, 20 %, applies, which is lower;" in effect
 
 

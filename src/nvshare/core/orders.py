@@ -136,7 +136,7 @@ class Orders:
         self._apply_core_limit(self._limits.groups.find(event.group, event.group))
 
     def _note_core_limit_wanted(self, now: int, event: ev.CoreLimitWanted, out: list[Action]) -> None:
-        """A process may only lower the limit of its group."""
+        """A process may only lower the limit of its pod; a run's, until the operator says one."""
         client = self._clients[event.client]
         client.want_core_limit(event.percent)
         self._apply_core_limit(client.group)

@@ -515,9 +515,9 @@ class GpuTime(Message, frozen=True):
 
 
 class CoreLimit(Message, frozen=True):
-    """My environment wants at most this much of each GPU's time for my group, in percent (1 to 100); 0 is no limit. It
-    can only lower what the scheduler knows. From version 6 on: sent only to a scheduler that says it speaks it, after
-    its answer to REGISTER."""
+    """My environment wants at most this much of each GPU's time for my group, in percent (1 to 100); 0 is no limit. In
+    a pod it can only lower what the scheduler knows. From version 6 on: sent only to a scheduler that says it speaks
+    it, after its answer to REGISTER."""
 
     number = 39
     from_client = True

@@ -105,10 +105,13 @@ class Group:
         return named[1] if named else 0
 
     def core_limit_on(self, gpu: str) -> int:
-        """Percent of the GPU's time that its processes may use together; 0: as much as they get."""
+        """Percent of the GPU's time that its processes may use together; 0: as much as they get. What a process wants
+        lowers it; without a pod the operator's order counts instead, as for memory."""
         said = (self.core_limit, self.order.core_limit, self.spec_core_limit)
         percent = self.claims.bounded_core_limit(gpu, next((it for it in said if it is not None), None))
-        own = [wish for wish, count in self.core_wishes.items() if count > 0 and wish != self.spec_core_limit]
+        is_overruled = self.order.core_limit is not None and not self.is_pod
+        wishes = () if is_overruled else self.core_wishes.items()
+        own = [wish for wish, count in wishes if count > 0 and wish != self.spec_core_limit]
         lowest = min(filter(None, (percent, *own)), default=0)
         return lowest if lowest < 100 else 0
 
