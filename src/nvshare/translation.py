@@ -25,6 +25,7 @@ _REASONS = {
     "thrash": wire.DropReason.GROWTH,
     "operator": wire.DropReason.QUANTUM,
     "priority": wire.DropReason.QUANTUM,
+    "share": wire.DropReason.QUANTUM,
 }
 
 _NOT_MOVING = {

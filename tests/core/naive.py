@@ -9,7 +9,7 @@ modes that learn, of which it checks that it is within its bound. So are the mem
 from core import gangs, held
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from core.naive_memory import MemoryNotes
-from core.naive_orders import NaiveOrders
+from core.naive_shares import NaiveShares
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import Memory, Settings
@@ -21,7 +21,7 @@ LEARNING = ("adaptive", "balanced")
 """The modes with a lag, in which holders report their pauses before anybody waits."""
 
 
-class Naive(NaiveOrders, MemoryNotes):
+class Naive(NaiveShares, MemoryNotes):
     """The whole node. Call `before` with each event, then `after` with the actions it led to."""
 
     def __init__(self, settings: Settings, settles_at: int | None) -> None:
@@ -43,6 +43,7 @@ class Naive(NaiveOrders, MemoryNotes):
     # What went in.
 
     def before(self, now: int, event: ev.Event) -> None:
+        self.count_time(now)
         note = getattr(self, "_" + type(event).__name__, None)
         if note is not None:
             note(now, event)
@@ -155,6 +156,7 @@ class Naive(NaiveOrders, MemoryNotes):
         for uuid, gpu in self.gpus.items():
             self.order_number = gpu.unblock(now, node.gpus[uuid].turns, self.order_number)
             self.note_paused(uuid, gpu, node.gpus[uuid].turns)
+            self.note_shares(uuid, gpu, node.gpus[uuid], actions)
             if self.has_new_policy:
                 self.note_policy(gpu, node.gpus[uuid].turns)
         self.has_new_policy = False
@@ -280,11 +282,12 @@ class Naive(NaiveOrders, MemoryNotes):
             return
         staying = gpu.named("staying")
         all_fit = gpu.taken("rest", "waiting", "staying", "dropping", "silent", "blocked") <= safe
-        is_contended = bool(queue) or (gpu.mode in LEARNING and not all_fit)
+        is_contended = bool(queue) or real.wants_pauses or (gpu.mode in LEARNING and not all_fit)
         assert len(staying) <= 1 or gpu.taken("staying") <= safe, "those who stay fit, or one is alone"
         for seat in staying:
             assert seat.contended == is_contended, "a holder knows whether it has to report its pauses"
         gangs.check_queue(gpu, real, safe)
+        self.check_shares(now, uuid, gpu, node.gpus[uuid])
         for seat in gpu.named("waiting", "staying"):
             assert not self.is_paused(uuid, seat), "who is paused neither waits in the queue nor keeps its lock"
         for seat in queue:

@@ -277,6 +277,7 @@ class World(WorldOrders):
         for group in list(self.node.groups):  # Orders outlive the processes.
             self.step(ev.PrioritySet(group, None))
             self.step(ev.WeightSet(group, None))
+            self.step(ev.CoreLimitSet(group, None))
         assert not self.node.clients
         assert not self.node.groups
         assert self.node.next_deadline() is None

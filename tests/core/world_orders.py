@@ -37,6 +37,11 @@ class WorldOrders(ABC):
     def set_policy(self, pick: Pick) -> None:
         self.step(ev.PolicySet(pick(["fcfs", "fair", "priority"])))
 
+    def limit_cores(self, pick: Pick) -> None:
+        groups = sorted({client.group.key for client in self.node.clients.values()})
+        if groups:
+            self.step(ev.CoreLimitSet(pick(groups), pick([5, 30, 60, 90, None])))
+
     def set_priority(self, pick: Pick) -> None:
         groups = sorted({client.group.key for client in self.node.clients.values()})
         if groups:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from nvshare.record import Record
 
-DropCause = Literal["quantum", "growth", "idle", "claim", "silent", "thrash", "operator", "priority"]
+DropCause = Literal["quantum", "growth", "idle", "claim", "silent", "thrash", "operator", "priority", "share"]
 TurnEnd = Literal["released", "revoked", "left", "off"]
 
 
@@ -39,7 +39,8 @@ class GiveLock(Action, frozen=True):
 
 class DropLock(Action, frozen=True):
     """Cause `claim`: the client registered with a lock that it cannot have now. `silent`: it counts as hung.
-    `thrash`: the running clients slow each other down (core.thrashing)."""
+    `thrash`: the running clients slow each other down (core.thrashing). `share`: it has used enough of the GPU's time
+    (core.compute_shares)."""
 
     client: int
     gpu: str

@@ -1,5 +1,6 @@
 """A gang: seats whose locks are granted and dropped together. core.gangs decides."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from nvshare.core.actions import DropCause
@@ -42,6 +43,13 @@ class Gang:
         return all(
             seat.state in ("rest", "silent", "blocked") or (seat.state == "staying" and seat.idle_since is not None)
             for seat in self.seats.values()
+        )
+
+    def is_away(self, is_held_back: Callable[[str, Seat], bool]) -> bool:
+        """A member still drains, or (of a job) has had enough of its GPU's time: none comes in."""
+        return any(
+            seat.state == "dropping" or (self.is_job and seat.state == "blocked" and is_held_back(uuid, seat))
+            for uuid, seat in self.seats.items()
         )
 
     def waiting(self) -> dict[str, Seat]:

@@ -173,8 +173,8 @@ class Gangs:
         for gang in sorted(self.all.values(), key=lambda gang: gang.order):
             waiting, stage_before = gang.waiting(), gang.stage
             gang.stage, gang.may_enter = "queued", False
-            is_draining = any(seat.state == "dropping" for seat in gang.seats.values())
-            if not waiting or is_draining or not taken.isdisjoint(waiting) or not self._are_first(waiting):
+            is_away = gang.is_away(lambda uuid, seat: self._gpus[uuid].turns.is_held_back(seat))
+            if not waiting or is_away or not taken.isdisjoint(waiting) or not self._are_first(waiting):
                 gang.due = None
             else:
                 taken.update(waiting)

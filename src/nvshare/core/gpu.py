@@ -5,6 +5,7 @@ and the time, so late alarms, double alarms and reordered messages need no code 
 
     preemption      which clients must release the lock: overdue, grown, at the end of the quantum, idle
     thrashing       whose working set no longer counts
+    shares          which clients are held back by their core limit or their weight
     admission       which waiting clients get a lock
     notices         what the clients are told
 
@@ -12,6 +13,7 @@ The parts are connected here; each uses only the public interface of the others.
 
 from nvshare.core.actions import Action
 from nvshare.core.admission import Admission
+from nvshare.core.compute_shares import ComputeShares
 from nvshare.core.consistency import check
 from nvshare.core.events import (
     GpuFound,
@@ -66,6 +68,7 @@ class Gpu:
         self._admission = Admission(settings, self.turns, self.memory)
         self._thrashing = Thrashing(settings, self.turns, self.memory)
         self._host_memory = HostMemory(self.turns, self.memory)
+        self.shares = ComputeShares(self.turns, self.memory)
         self.notices = Notices(settings, self.turns, self.memory, self._admission)
 
     @property
@@ -83,8 +86,9 @@ class Gpu:
     def joined(self, client: int, stated_size: int) -> None:
         self._set_size(self._stated_sizes.state(client, stated_size) or self._assumed_size, measured=False)
 
-    def left(self, client: int) -> None:
-        self._set_size(self._stated_sizes.forget(client) or self._assumed_size, measured=False)
+    def left(self, seat: Seat) -> None:
+        self.shares.left(seat)
+        self._set_size(self._stated_sizes.forget(seat.client) or self._assumed_size, measured=False)
 
     def _set_size(self, size: int, *, measured: bool) -> None:
         before = self.memory.size
@@ -163,7 +167,10 @@ class Gpu:
             self._preemption.shed(now, out)
         if self._thrashing.is_active:
             self._thrashing.decide(now, out)
-        if (self.memory.pinned or turns.blocked or turns.paused) and self._host_memory.decide(now, out):
+        if self.shares.is_active:
+            self.shares.decide(now, out)
+        may_block = self.memory.pinned or turns.blocked or turns.paused or turns.over or turns.ahead
+        if may_block and self._host_memory.decide(now, out):
             self.is_reordered = True
         if not turns.queue.order:
             return
@@ -198,6 +205,8 @@ class Gpu:
                 admitted = self._admission.admit(now)
                 if admitted and turns.idle and (first := self._lone_first()) is not None:
                     due = self._preemption.idle_deadline(now, first)
+            if admitted and self.shares.is_active:
+                self.shares.admitted(now)
             due = self._next_turn_change(due)
             assert len(turns.staying) <= 1 or self.memory.would_fit(0), f"{self.uuid} holds more than the safe limit"
         report_due = self.notices.tell(now, admitted, out)
@@ -207,11 +216,13 @@ class Gpu:
         return admitted
 
     def _next_turn_change(self, due: int) -> int:
-        """The earliest of `due`, the end of a client's distrust, the end of a grace time and, if a client waits for it,
-        the end of the quantum."""
+        """The earliest of `due`, the end of a client's distrust, the next look at shares, the end of a grace time and,
+        if a client waits for it, the end of the quantum."""
         turns, waits = self.turns, self.turns.waits
         if self._thrashing.is_active and self._thrashing.deadline < due:
             due = self._thrashing.deadline
+        if self.shares.is_active and self.shares.deadline < due:
+            due = self.shares.deadline
         for first in turns.dropping.values():
             if first.drop_deadline < due:
                 due = first.drop_deadline

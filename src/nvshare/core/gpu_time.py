@@ -11,6 +11,7 @@ charged for the time in which it holds the lock. A report without a lock counts 
 
 Looks are bits of integers: bit j is look `_upto` + j."""
 
+from collections.abc import Callable
 from functools import reduce
 from itertools import zip_longest
 from operator import or_
@@ -30,29 +31,59 @@ MOST_APART = 16
 class Looks:
     """Of one client that holds the lock or has reported: what is known of the looks that are not divided up."""
 
-    __slots__ = ("busy", "held", "known", "seat", "since")
+    __slots__ = ("back", "back_since", "busy", "group", "held", "known", "seat", "since")
 
     def __init__(self, seat: Seat) -> None:
         self.seat: Seat | None = seat
         """None if it has left."""
-        self.busy = self.known = self.held = 0
+        self.group = "" if seat.group is None else seat.group.key
+        self.busy = self.known = self.held = self.back = 0
         self.since: int | None = None
         """The first look at which it held the lock that it has; None if it has none."""
+        self.back_since: int | None = None
+        """Since which look it is held back because of its weight; in `back` the looks at which it was before."""
 
     def counts(self, upto: int, looks: int) -> int:
         """The looks that count as busy."""
-        held = self.held
-        if self.since is not None and self.since < upto + looks:
-            begin = max(0, self.since - upto)
-            held |= _ones(looks - begin) << begin
+        held = self.held | _from(self.since, upto, looks)
         return (self.busy | (held & ~self.known)) & _ones(looks)
+
+    def competes(self, upto: int, looks: int) -> int:
+        """The looks at which it was busy or held back."""
+        back = self.back | _from(self.back_since, upto, looks)
+        return self.counts(upto, looks) | (back & _ones(looks))
 
     def divided(self, looks: int) -> bool:
         """So many looks are divided up; whether something is still known of later ones."""
         self.busy >>= looks
         self.known >>= looks
         self.held >>= looks
-        return bool(self.known or self.held or self.since is not None)
+        self.back >>= looks
+        return bool(self.known or self.held or self.back or self.since is not None or self.back_since is not None)
+
+
+class Chunk:
+    """So many looks from `first` on: when each client counts as busy, and what it had of them."""
+
+    __slots__ = ("_parts", "counts", "entries", "first", "looks")
+
+    def __init__(self, entries: list[Looks], counts: list[int], parts: list[int], first: int, looks: int) -> None:
+        self.entries, self.counts, self.first, self.looks = entries, counts, first, looks
+        self._parts = parts
+
+    def parts(self, begin: int) -> list[int]:
+        """What each client had, of the looks from `begin` on."""
+        if begin <= self.first:
+            return self._parts
+        return split([count >> (begin - self.first) for count in self.counts])
+
+    def used(self, group: str, begin: int) -> tuple[int, int]:
+        """What the clients of a group had together from look `begin` on, and the looks at which one was busy."""
+        used, busy = 0, 0
+        for entry, count, part in zip(self.entries, self.counts, self.parts(begin), strict=True):
+            if entry.group == group:
+                used, busy = used + part, busy | count
+        return used, busy & ~_ones(max(0, begin - self.first))
 
 
 class GpuTime:
@@ -63,6 +94,25 @@ class GpuTime:
         self._upto = 0
         """All looks before this one are divided up."""
         self._looks: list[Looks] = []
+        self.observer: Callable[[Chunk], None] | None = None
+        """Is told of looks when they are divided up (core.compute_shares)."""
+
+    def pending(self, now: int) -> "Chunk":
+        """The looks that are not divided up."""
+        looks = max(0, now // LOOK_NS + 1 - self._upto)
+        counts = [entry.counts(self._upto, looks) for entry in self._looks]
+        return Chunk(self._looks, counts, split(counts), self._upto, looks)
+
+    def hold_back(self, now: int, seat: Seat) -> None:
+        """It competes from now on, whether it is busy or not."""
+        looks = seat.looks or self._new(seat)
+        looks.back_since = now // LOOK_NS + 1
+
+    def let_go(self, now: int, seat: Seat) -> None:
+        looks = seat.looks
+        assert looks is not None, "who is held back is counted"
+        looks.back |= _from(looks.back_since, self._upto, max(0, now // LOOK_NS + 1 - self._upto))
+        looks.back_since = None
 
     def turn_began(self, now: int, seat: Seat) -> None:
         looks = seat.looks or self._new(seat)
@@ -99,14 +149,14 @@ class GpuTime:
         """The client is charged for all that it had. Its last looks are still shared with it."""
         seat.gpu_ns = self.estimate_ns(now, seat)
         if seat.looks is not None:
-            seat.looks.seat = None
+            seat.looks.seat = seat.looks.back_since = None
             seat.looks = None
 
     def divide(self, now: int) -> None:
         """All looks whose reports should have come."""
         end = now // LOOK_NS - REPORT_LOOKS
         while self._looks and end - self._upto >= LEAST_LOOKS:
-            self._divide(min(MOST_LOOKS, end - self._upto))
+            self._divide(min(MOST_LOOKS if self.observer is None else LEAST_LOOKS, end - self._upto))
         if not self._looks:
             self._upto = max(self._upto, end)
 
@@ -129,7 +179,10 @@ class GpuTime:
         counts = [entry.counts(self._upto, looks) for entry in self._looks]
         self.busy_ns += reduce(or_, counts).bit_count() * LOOK_NS
         begin, end = self._upto * LOOK_NS, (self._upto + looks) * LOOK_NS
-        for entry, part in zip(self._looks, _parts(counts), strict=True):
+        parts = split(counts)
+        if self.observer is not None:
+            self.observer(Chunk(self._looks, counts, parts, self._upto, looks))
+        for entry, part in zip(self._looks, parts, strict=True):
             if (seat := entry.seat) is not None:
                 seat.recent.note(begin, seat.gpu_ns)
                 seat.gpu_ns += part
@@ -144,8 +197,8 @@ class GpuTime:
         self._looks = kept
 
 
-def _parts(counts: list[int]) -> list[int]:
-    """What each client had, in nanoseconds."""
+def split(counts: list[int]) -> list[int]:
+    """What each client had of the looks at which it was busy, in nanoseconds."""
     if sum(1 for count in counts if count) > MOST_APART:
         total = sum(count.bit_count() for count in counts)
         busy_ns = reduce(or_, counts).bit_count() * LOOK_NS
@@ -163,6 +216,14 @@ def _by_number(counts: list[int]) -> list[int]:
         if count:
             at_least.append(count)
     return [mask & ~more for mask, more in zip_longest(at_least, at_least[1:], fillvalue=0)]
+
+
+def _from(since: int | None, upto: int, looks: int) -> int:
+    """The looks from `since` on."""
+    if since is None or since >= upto + looks:
+        return 0
+    begin = max(0, since - upto)
+    return _ones(looks - begin) << begin
 
 
 def _ones(count: int) -> int:

@@ -1,11 +1,13 @@
-"""Which clients are blocked: they wait in no queue, because the host is full or because the operator paused them.
+"""Which clients are blocked: they wait in no queue, because the host is full, because the operator paused them, or
+because they have had enough of the GPU's time.
 
 Memory that is evicted goes to the host, and counts against the memory limit of the process that owns it: a pod whose
 memory limit is too small would be killed when another pod has its turn. So memory that the host cannot take counts as
 unswappable (core.memory_reports), and a client whose turn would evict it is blocked: it is in no queue, takes no turns
 from others and keeps its rank. It waits until the others have less memory or more room on the host, or have left.
 
-A paused client is blocked until the operator resumes it. If it holds a lock, it must drop it.
+A paused client is blocked until the operator resumes it. If it holds a lock, it must drop it. A client that is held
+back by its core limit or its weight is blocked until core.compute_shares releases it.
 
 Clients may block each other if the room on the host shrinks after their turns. The memory of the clients that ran last
 is on the card: the first of them that waits may run, because its turn evicts nothing. So blocked clients cannot block
@@ -63,7 +65,7 @@ class HostMemory:
         most = most_pinned(turns) if leaving else []
         for seat in leaving:
             turns.block(seat)
-            if seat.client not in turns.paused:
+            if seat.client not in turns.paused and not turns.is_held_back(seat):
                 holder = who_blocks(most, seat)
                 out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.protected))
         for seat in coming:
@@ -73,7 +75,11 @@ class HostMemory:
     def _who_may_run(self) -> list[Seat]:
         """Those of the waiting and the blocked whose turn evicts nothing that the host cannot take."""
         turns = self._turns
-        waiting = [seat for seat in (*turns.queue, *turns.blocked.values()) if seat.client not in turns.paused]
+        waiting = [
+            seat
+            for seat in (*turns.queue, *turns.blocked.values())
+            if seat.client not in turns.paused and not turns.is_held_back(seat)
+        ]
         may_run = [seat for seat in waiting if not self._memory.must_wait(seat)]
         if may_run or not turns.is_empty:
             return may_run

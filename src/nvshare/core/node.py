@@ -197,10 +197,10 @@ class Node:
             self._touch(gpu := self.gpus[uuid])
             self.gangs.unlink(now, uuid, seat)
             gpu.turns.left(now, seat, out)
-            gpu.left(client.id)
+            gpu.left(seat)
             self._live_shrink.note_left(client.group.limits[uuid], seat)
         self.gangs.left(client)
-        self.orders.left(client)
+        self.orders.left(now, client)
         self._limits.left(client)
 
     def _note_mover(self, now: int, event: ev.MoverReported, out: list[Action]) -> None:

@@ -42,7 +42,7 @@ class Notices:
         """Tell all there is to tell; when the next wait will have been long, or NEVER."""
         turns = self._turns
         waits, order = turns.waits, turns.queue.order
-        contended = bool(order) or (turns.mode.needs_early_reports and not self._memory.all_fit())
+        contended = bool(order) or turns.wants_pauses or (turns.mode.needs_early_reports and not self._memory.all_fit())
         turns.moves.look()
         for seat in admitted:
             if seat.told_wait:
@@ -109,7 +109,7 @@ class Notices:
         turns = self._turns
         waited = now - seat.waited_since
         is_paused = seat.client in turns.paused
-        if seat.state == "blocked" and not is_paused:
+        if seat.state == "blocked" and not is_paused and not turns.is_held_back(seat):
             whose = who_blocks(most_pinned(turns), seat).client
             out.append(ReportLongWait(seat.client, turns.uuid, 0, waited, 1, whose, 0))
             return

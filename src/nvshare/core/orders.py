@@ -68,11 +68,11 @@ class Orders:
         """A client is new: it is paused if its group or its GPU is, and has its group's core limit."""
         if client.group.is_paused or any(self._gpus[uuid].is_paused for uuid in client.seats):
             self._pause(now, client)
-        self._apply_core_limit(client.group)
+        self._apply_core_limit(now, client.group)
 
-    def left(self, client: Client) -> None:
+    def left(self, now: int, client: Client) -> None:
         client.want_core_limit(0)
-        self._apply_core_limit(client.group)
+        self._apply_core_limit(now, client.group)
 
     # Of all clients.
 
@@ -133,23 +133,25 @@ class Orders:
 
     def _note_core_limit(self, now: int, event: ev.CoreLimitSet, out: list[Action]) -> None:
         self._set_order(event, out, core_limit=event.percent)
-        self._apply_core_limit(self._limits.groups.find(event.group, event.group))
+        if (group := self._limits.groups.by_key.get(event.group)) is not None:  # It may be forgotten without an order.
+            self._apply_core_limit(now, group)
 
     def _note_core_limit_wanted(self, now: int, event: ev.CoreLimitWanted, out: list[Action]) -> None:
         """A process may only lower the limit of its pod; a run's, until the operator says one."""
         client = self._clients[event.client]
         client.want_core_limit(event.percent)
-        self._apply_core_limit(client.group)
+        self._apply_core_limit(now, client.group)
 
     def _note_claim(self, now: int, event: ev.ClaimPrepared, out: list[Action]) -> None:
         self._limits.claim_prepared(event, out)
         for group in self._limits.groups.by_key.values():
             if event.label in group.claims.names:
-                self._apply_core_limit(group)
+                self._apply_core_limit(now, group)
 
-    def _apply_core_limit(self, group: Group) -> None:
+    def _apply_core_limit(self, now: int, group: Group) -> None:
         """The limit of the group may have changed, on each GPU at which it has clients."""
         for uuid in group.limits:
+            self._gpus[uuid].shares.set_limit(now, group, group.core_limit_on(uuid))
             self._gangs.touch(self._gpus[uuid])
 
     def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:
@@ -161,7 +163,7 @@ class Orders:
         if group.is_paused != was_paused:
             for client in members:
                 self._pause(now, client)
-        self._apply_core_limit(group)
+        self._apply_core_limit(now, group)
         if said != _said(group):
             out.extend(NoteOrder(client.id) for client in members)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from nvshare.core.client import Client
+from nvshare.core.compute_shares import held_back_by
 from nvshare.core.expected_start import expected_starts
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
@@ -58,9 +59,10 @@ class SeatSnapshot(Record, frozen=True):
     paused_by: Literal["annotation", "operator", "GPU"] | None = None
     """Why it gets no turns: its pod's annotation, the operator's order for its group, or the pause of the GPU."""
     core_limit_percent: int = 0
-    """How much of the GPU's time the processes of its group may use together; 0: as much as they get."""
     gpu_percent: float = 0.0
-    """How much of the GPU's time it had in the last 10 s, or since it began to use the GPU."""
+    """How much of the GPU's time its group may use, 0: all; how much it had itself in the last 10 s."""
+    held_back_by: Literal["core limit", "weight"] | None = None
+    """Why it is blocked although others run: it has had enough of the GPU's time (core.compute_shares)."""
     together: tuple[str, ...] = ()
     """The other GPUs of its gang (core.gangs): the locks on all of them are given and taken together."""
 
@@ -272,5 +274,6 @@ def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None
         expected_start_ns=None if starts_at is None or not place or seat.gang else max(0, starts_at - now),
         core_limit_percent=client.group.core_limit_on(uuid),
         gpu_percent=seat.recent.percent(now, gpu.turns.gpu_time.estimate_ns(now, seat)),
+        held_back_by=held_back_by(gpu.turns, seat),
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),
     )

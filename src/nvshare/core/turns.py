@@ -39,6 +39,11 @@ class Turns:
         self.reports = MemoryReports(memory, self.queue)
         self.paused: set[int] = set()
         """Clients that get no turn until the operator resumes them; core.orders changes it."""
+        self.over: set[str] = set()
+        """Groups that owe GPU time; in `ahead` clients that have more than their weights say (core.compute_shares)."""
+        self.ahead: set[int] = set()
+        self.wants_pauses = False
+        """Holders report their pauses although nobody waits, because weights decide who runs."""
         self.is_contended = False
         """Holders report their pauses: a client waits, or the mode needs the pauses before a client waits."""
         self.timer = QuantumTimer(self)
@@ -54,6 +59,15 @@ class Turns:
     @property
     def is_empty(self) -> bool:
         return not self.staying and not self.dropping
+
+    def is_over(self, seat: Seat) -> bool:
+        """Its group owes GPU time."""
+        return seat.group is not None and seat.group.key in self.over
+
+    def is_held_back(self, seat: Seat) -> bool:
+        """It gets no lock, because it has had enough. A job has released all its locks before (core.departure)."""
+        is_leaving = seat.gang is not None and seat.gang.departure is not None
+        return (seat.client in self.ahead or self.is_over(seat)) and not is_leaving
 
     def running(self) -> list[Seat]:
         return [*self.staying.values(), *self.dropping.values()]

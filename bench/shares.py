@@ -1,0 +1,200 @@
+"""Shares of a GPU's time: the real library, scheduler and processes on a simulated P100 of natural speed.
+
+    make -C native bench
+    python -m bench shares
+
+All kernels take KERNEL_MS of the card, so the card's own trace says what each program had: the number of its kernels
+that ended in the observed time. The programs always have work, but for one of the row about idle shares.
+
+| row | wanted |
+|---|---|
+| core limit alone | 25, 50, 75 percent, within 3 % of that |
+| two core limits | 30 and 60 percent side by side, within 5 % |
+| weights | 1 : 2 : 5 within 5 %, side by side (2 GiB each) and in turns (9 GiB each, quantum 1 s) |
+| idle shares | weights 1 : 9, the heavy one has no work: the light one has the GPU |
+| a change | 75 to 25 percent: from one second after the order on, within 10 % over 10 s |
+| priority | a program of high priority beside a batch job that fills the card: from its start to its first kernel, but for
+the time without a scheduler's answer, at most 0.6 s |"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from bench.scheduler import Scheduler, scheduler
+from bench.verdict import bounded
+from nvshare.cli.run.native_files import demo_program, library
+from nvshare.simgpu.config import SimGpu
+from nvshare.simgpu.trace import ProcessTrace, read_traces
+
+GIB = 1 << 30
+KERNEL, KERNEL_MS, PIECES = "nvshare_demo_pass", 5, 8
+BURST_KERNELS = 200
+OBSERVED_S = 60.0
+WARM_UP_S = 3.0
+Row = dict[str, Any]
+
+
+class Program:
+    """One worker under the library."""
+
+    def __init__(self, *, size: int = 2 * GIB, bursts: int = 100_000, pause_ms: int = 0, **environment: Any) -> None:
+        self.size, self.bursts, self.pause_ms = size, bursts, pause_ms
+        self.environment = {name: str(value) for name, value in environment.items()}
+
+
+class Card:
+    """A simulated card, its scheduler, and what its trace says."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "card"
+        self.directory.mkdir()
+        kernels = {KERNEL: f"{KERNEL_MS}ms"}
+        cards = SimGpu().with_values(directory=self.directory, card="p100", kernels=kernels, trace=1)
+        self.bare = cards.environment(os.environ)
+
+    def start(self, stack: ExitStack, daemon: Scheduler, programs: Sequence[Program]) -> list[int]:
+        """The pids, when all are ready."""
+        preload = {"LD_PRELOAD": str(library()), "NVSHARE_SOCKET": str(daemon.socket)}
+        started = []
+        for one in programs:
+            size = [str(one.size), str(one.bursts), str(BURST_KERNELS // PIECES), "1", str(one.pause_ms)]
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [str(demo_program("worker")), *size],
+                    env=self.bare | preload | one.environment,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            stack.callback(process.kill)
+            started.append(process)
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(b"ready"), "a program did not start"
+        return [process.pid for process in started]
+
+    def trace(self, pid: int) -> ProcessTrace:
+        return next(trace for trace in read_traces(self.directory) if trace.pid == pid)
+
+    def percent(self, pids: Sequence[int], begin_ns: int, seconds: float) -> list[float]:
+        """What each program had of the card in this time."""
+        end_ns = begin_ns + round(seconds * 1e9)
+        ended = [[kernel.known_end_ns for kernel in self.trace(pid).kernels(KERNEL)] for pid in pids]
+        return [100 * sum(begin_ns < end <= end_ns for end in of) * KERNEL_MS / 1e3 / seconds for of in ended]
+
+
+def observed(
+    programs: Sequence[Program],
+    *options: str,
+    seconds: float = OBSERVED_S,
+    then: Callable[[Scheduler], None] | None = None,
+) -> list[float]:
+    """Percent of the card's time that each program had: from the warm-up on, or from a second after `then`."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        card = Card(Path(name))
+        daemon = stack.enter_context(scheduler(Path(name), "--nvml", "on", *options, environment=card.bare))
+        pids = card.start(stack, daemon, programs)
+        time.sleep(WARM_UP_S)
+        if then is not None:
+            then(daemon)
+            time.sleep(1)
+        begin = time.monotonic_ns()
+        time.sleep(seconds + 0.2)
+        return card.percent(pids, begin, seconds)
+
+
+def order(daemon: Scheduler, request: dict[str, Any]) -> None:
+    """An order of the operator, as nvsharectl gives it."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(daemon.operator_socket))
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        answer = connection.makefile().readline()
+    assert '"error"' not in answer, answer
+
+
+def worst(got: Sequence[float], wanted: Sequence[float]) -> float:
+    """The largest error, as a part of what is wanted."""
+    return max(abs(one - want) / want for one, want in zip(got, wanted, strict=True))
+
+
+def shares_row(what: str, got: Sequence[float], wanted: Sequence[float], within: float) -> Row:
+    error = worst(got, wanted)
+    shown = " ".join(f"{one:.2f}" for one in got)
+    row: Row = {"bench": "shares", "what": what, "percent": shown, "wanted": " ".join(f"{it:g}" for it in wanted)}
+    return row | {"error": round(error, 4), "within": within, "ok": error <= within}
+
+
+def core_limits(seconds: float = OBSERVED_S) -> Iterator[Row]:
+    for percent in (25, 50, 75):
+        got = observed([Program(NVSHARE_GPU_CORE_LIMIT=percent)], seconds=seconds)
+        yield shares_row(f"core limit of {percent} % alone", got, [percent], 0.03)
+    got = observed([Program(NVSHARE_GPU_CORE_LIMIT=it) for it in (30, 60)], seconds=seconds)
+    yield shares_row("core limits of 30 and 60 %", got, [30, 60], 0.05)
+
+
+WEIGHTS, PARTS = (100, 200, 500), (12.5, 25, 62.5)
+FAIR = ("--policy", "fair")
+TURNS = ("--switch-time-mode", "fixed", "--switch-time-fixed", "1")
+
+
+def normalised(got: Sequence[float]) -> list[float]:
+    """Without the time in which nobody computes, as at switches."""
+    return [100 * one / sum(got) for one in got]
+
+
+def weights(seconds: float = OBSERVED_S) -> Iterator[Row]:
+    got = observed([Program(NVSHARE_WEIGHT=it) for it in WEIGHTS], *FAIR, seconds=seconds)
+    yield shares_row("weights 1 : 2 : 5 side by side", normalised(got), PARTS, 0.05) | {"busy": round(sum(got), 1)}
+    programs = [Program(size=9 * GIB, NVSHARE_WEIGHT=it) for it in WEIGHTS]
+    got = observed(programs, *FAIR, *TURNS, seconds=seconds)
+    yield shares_row("weights 1 : 2 : 5 in turns", normalised(got), PARTS, 0.05) | {"busy": round(sum(got), 1)}
+
+
+def idle_shares(seconds: float = 10.0) -> Row:
+    """The heavy one works for one burst, and then pauses for longer than is observed."""
+    programs = [Program(NVSHARE_WEIGHT=100), Program(NVSHARE_WEIGHT=900, pause_ms=1_000_000)]
+    got = observed(programs, *FAIR, seconds=seconds)
+    return shares_row("weights 1 : 9, the heavy one idle", got[:1], [100], 0.05)
+
+
+def a_change(seconds: float = 10.0) -> Row:
+    def lower(daemon: Scheduler) -> None:
+        order(daemon, {"type": "core_limit", "target": "worker", "percent": 25})
+
+    got = observed([Program()], seconds=seconds, then=lower)
+    return shares_row("a core limit of 25 %, from 1 s after the order on", got, [25], 0.10)
+
+
+def answer_s(quantum_s: int = 60) -> float:
+    """From the first launch of a program of high priority to the end of its first kernel, beside a batch job that fills
+    the card and does not fit beside it."""
+    options = ("--policy", "priority", "--switch-time-mode", "fixed", "--switch-time-fixed", str(quantum_s))
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        card = Card(Path(name))
+        daemon = stack.enter_context(scheduler(Path(name), "--nvml", "on", *options, environment=card.bare))
+        card.start(stack, daemon, [Program(size=12 * GIB)])
+        time.sleep(WARM_UP_S)
+        (pid,) = card.start(stack, daemon, [Program(size=4 * GIB, bursts=1, NVSHARE_PRIORITY=10)])
+        ready = time.monotonic_ns()
+        while not (kernels := card.trace(pid).kernels(KERNEL)):
+            assert time.monotonic_ns() < ready + 30e9, "the program of high priority waits for the quantum"
+            time.sleep(0.01)
+        return (kernels[0].begin_ns - ready) / 1e9
+
+
+def rows() -> Iterator[Row]:
+    yield from core_limits()
+    yield from weights()
+    yield idle_shares()
+    yield a_change()
+    answer = answer_s()
+    row: Row = {"bench": "shares", "what": "first kernel of high priority beside a batch job", "seconds": answer}
+    yield row | bounded(answer, 0.6, 1.0)

@@ -1,0 +1,205 @@
+"""Who of one GPU's clients is held back because it has had enough of the GPU's time (docs/decisions/0034).
+
+    core limit      a group that owes more than its limit allows (core.core_cap): all its clients
+    weight          policy fair, among those who run side by side: who is ahead of its weight by more than
+                    MOST_LEAD_NS (core.weighted_time), while somebody else who runs has work. Not members of gangs
+
+Who is held back drops its lock, cause `share`, and is blocked when it wants it again: it sleeps at its gate, in no
+queue, and keeps its rank. It comes back when its debt is repaid, or its lead is gone, or (weight) nobody else is busy.
+
+Nobody is held back before the quantum is over if its place would be taken by a client that does not fit beside it: then
+memory would move for a fraction of a second. The debt is then as long as the turn, and repaid in turns of others."""
+
+from typing import Literal
+
+from nvshare.core.actions import Action
+from nvshare.core.core_cap import MOST_AHEAD_NS, MOST_DEBT_NS, CoreCap
+from nvshare.core.gpu_time import LOOK_NS, Chunk
+from nvshare.core.limits.groups import Group
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import MILLISECOND, NEVER
+from nvshare.core.seat import Seat
+from nvshare.core.turns import Turns
+from nvshare.core.weighted_time import MOST_LEAD_NS, WeightedTime
+
+LEAST_STEP_NS = 10 * MILLISECOND
+MOST_STEP_NS = 500 * MILLISECOND
+"""How soon, and how late, leads are looked at again."""
+
+LEAST_PRUNED = 64
+
+
+class ComputeShares:
+    """Decides on one GPU; `turns.over` and `turns.ahead` are who is held back, core.host_memory blocks them."""
+
+    def __init__(self, turns: Turns, memory: MemoryPlanner) -> None:
+        self._turns = turns
+        self._memory = memory
+        self._caps: dict[str, CoreCap] = {}
+        """By group."""
+        self._weighted: WeightedTime | None = None
+        """None while weights decide nothing."""
+        self._prune_at = LEAST_PRUNED
+        self.deadline = NEVER
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self._caps) or self._turns.ranking.shares.are_kept or self._weighted is not None
+
+    def set_limit(self, now: int, group: Group, percent: int) -> None:
+        """0: none."""
+        if not percent:
+            self._caps.pop(group.key, None)
+            self._turns.over.discard(group.key)
+        elif group.key in self._caps:
+            self._turns.gpu_time.divide(now)
+            pending = self._turns.gpu_time.pending(now)
+            self._caps[group.key].set_percent(pending, percent)
+        else:
+            self._prune(now)
+            self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
+        self._observe()
+
+    def _prune(self, now: int) -> None:
+        """A group without clients is forgotten when it owes nothing: its next process starts with its debt."""
+        if len(self._caps) < self._prune_at:
+            return
+        pending = self._turns.gpu_time.pending(now)
+        for key, cap in list(self._caps.items()):
+            if self._turns.uuid not in cap.group.limits and cap.debt_ns(pending) <= 0:
+                del self._caps[key]
+                self._turns.over.discard(key)
+        self._prune_at = max(LEAST_PRUNED, 2 * len(self._caps))
+
+    def left(self, seat: Seat) -> None:
+        self._turns.ahead.discard(seat.client)
+        if self._weighted is not None:
+            self._weighted.left(seat.client)
+
+    def admitted(self, now: int) -> None:
+        """Somebody came in, so there may be something to look at."""
+        self._look_again(now, LEAST_STEP_NS)
+
+    def longest_hold_ns(self, percent: int, quantum_ns: int, grace_ns: int) -> int:
+        """For how long a core limit holds a group back at most: until what it used beyond its limit in one turn, and
+        while it drained, is repaid."""
+        return min(MOST_AHEAD_NS + quantum_ns + grace_ns, MOST_DEBT_NS) * 100 // percent
+
+    def decide(self, now: int, out: list[Action]) -> None:
+        gpu_time = self._turns.gpu_time
+        gpu_time.divide(now)
+        pending = gpu_time.pending(now)
+        self.deadline = NEVER
+        if self._caps:
+            self._look_at_caps(now, pending)
+        self._look_at_weights(now, pending, out)
+        if self._turns.over:
+            going = [seat for seat in self._turns.staying.values() if self._turns.is_over(seat)]
+            self._drop(now, going, out)
+
+    def _observe(self) -> None:
+        self._turns.gpu_time.observer = self._charge if self._caps or self._weighted is not None else None
+
+    def _charge(self, chunk: Chunk) -> None:
+        for key in {entry.group for entry in chunk.entries}:
+            cap = self._caps.get(key)
+            if cap is not None:
+                cap.charge(chunk)
+        if self._weighted is not None:
+            self._weighted.charge(chunk)
+
+    # Core limits.
+
+    def _look_at_caps(self, now: int, pending: Chunk) -> None:
+        turns = self._turns
+        for key in turns.over | {entry.group for entry in pending.entries}:
+            cap = self._caps.get(key)
+            if cap is None:
+                continue
+            debt = cap.debt_ns(pending)
+            if cap.look(debt):
+                turns.over.add(key)
+                after_ns = cap.repaid_ns(debt)
+            else:
+                turns.over.discard(key)
+                after_ns = cap.reached_ns(debt)
+            if turns.uuid in cap.group.limits:  # Without clients nothing follows.
+                self.deadline = min(self.deadline, now + max(LOOK_NS, after_ns))
+
+    # Weights.
+
+    def _look_at_weights(self, now: int, pending: Chunk, out: list[Action]) -> None:
+        turns = self._turns
+        for client in [one for one in turns.ahead if turns.seats[one].state in ("rest", "silent", "staying")]:
+            self._let_go(now, turns.seats[client])  # It wants nothing, or came in although it was ahead.
+        beside = [seat for seat in turns.staying.values() if seat.gang is None and not turns.is_over(seat)]
+        beside += [turns.seats[client] for client in turns.ahead]
+        weighs = turns.ranking.shares.are_kept and len({seat.weight for seat in beside}) > 1
+        turns.wants_pauses = weighs
+        if weighs != (self._weighted is not None):
+            self._weighted = WeightedTime(now // LOOK_NS + 1) if weighs else None
+            self._observe()
+        if self._weighted is None:
+            for seat in beside:
+                self._let_go(now, seat)
+            return
+        leads = self._weighted.leads(pending)
+        for seat in sorted(beside, key=lambda seat: -leads.get(seat.client, 0)):
+            self._weigh(now, seat, leads.get(seat.client, 0), out)
+
+    def _weigh(self, now: int, seat: Seat, lead: int, out: list[Action]) -> None:
+        turns = self._turns
+        is_held = seat.client in turns.ahead
+        others_work = any(
+            other is not seat and other.idle_since is None and not turns.is_held_back(other)
+            for other in turns.staying.values()
+        )
+        if is_held and (lead <= 0 or not others_work):
+            self._let_go(now, seat)
+        elif not is_held and lead > MOST_LEAD_NS and others_work and seat.idle_since is None:
+            self._hold_back(now, seat, out)
+        if seat.client in turns.ahead:
+            self._look_again(now, lead)
+        elif seat.state == "staying" and seat.idle_since is None and others_work:
+            self._look_again(now, MOST_LEAD_NS - lead if lead <= MOST_LEAD_NS else MOST_STEP_NS)
+
+    def _look_again(self, now: int, after_ns: int) -> None:
+        self.deadline = min(self.deadline, now + max(LEAST_STEP_NS, min(after_ns, MOST_STEP_NS)))
+
+    def _hold_back(self, now: int, seat: Seat, out: list[Action]) -> None:
+        if self._drop(now, [seat], out):
+            self._turns.ahead.add(seat.client)
+            self._turns.gpu_time.hold_back(now, seat)
+
+    def _let_go(self, now: int, seat: Seat) -> None:
+        if seat.client in self._turns.ahead:
+            self._turns.ahead.discard(seat.client)
+            self._turns.gpu_time.let_go(now, seat)
+
+    # Both.
+
+    def _drop(self, now: int, going: list[Seat], out: list[Action]) -> bool:
+        """Those who stay drop their locks, unless memory would move before the quantum is over."""
+        turns = self._turns
+        ends = turns.timer.ends
+        if going and ends is not None and now < ends and self._would_switch(going):
+            self.deadline = min(self.deadline, ends)
+            return False
+        for seat in going:
+            turns.preempt(now, seat, "share", out)
+        return True
+
+    def _would_switch(self, going: list[Seat]) -> bool:
+        """Somebody who waits does not fit now, and would come in if these went."""
+        turns, memory = self._turns, self._memory
+        first = next((seat for seat in turns.queue if not turns.is_held_back(seat)), None)
+        if first is None or memory.fits(first.need):
+            return False
+        return len(going) == len(turns.staying) or memory.would_fit(first.need, sum(seat.need for seat in going))
+
+
+def held_back_by(turns: Turns, seat: Seat) -> Literal["core limit", "weight"] | None:
+    """Why a client is blocked, if it is because it has had enough."""
+    if seat.state != "blocked" or not turns.is_held_back(seat):
+        return None
+    return "core limit" if turns.is_over(seat) else "weight"

@@ -1,0 +1,72 @@
+"""The debt of one group with a core limit at one GPU.
+
+    debt = Σ GPU time of its clients - percent of the time that has passed          at least -BURST_NS
+
+What a group does not use is forgotten, but for BURST_NS. Who owes more than MOST_AHEAD_NS is held back until the debt
+is repaid. There is no window: a debt is carried over for as long as it takes."""
+
+from nvshare.core.gpu_time import LOOK_NS, Chunk
+from nvshare.core.limits.groups import Group
+from nvshare.core.model import MILLISECOND, SECOND
+
+BURST_NS = 250 * MILLISECOND
+MOST_AHEAD_NS = 50 * MILLISECOND
+BLOCK_LOOKS = 64
+MOST_DEBT_NS = 900 * SECOND
+"""More is forgotten, so being held back has a bound. Only turns of more than this long reach it."""
+
+
+class CoreCap:
+    """Looks (core.gpu_time) count from the one at which the limit was set."""
+
+    __slots__ = ("_debt_ns", "_upto", "begin", "group", "is_over", "percent")
+
+    def __init__(self, look: int, percent: int, group: Group) -> None:
+        self.percent, self.group = percent, group
+        self.is_over = False
+        """Its clients are held back."""
+        self._debt_ns = 0
+        self._upto = self.begin = look
+
+    def charge(self, chunk: Chunk) -> None:
+        """Looks that are divided up, each once."""
+        self._debt_ns = self.debt_ns(chunk)
+        self._upto = max(self._upto, chunk.first + chunk.looks)
+
+    def set_percent(self, pending: Chunk, percent: int) -> None:
+        """From now on; looks that are not charged yet count as before."""
+        self._debt_ns = self._repaid(self._debt_ns, pending.first - self._upto)
+        self._upto = max(self._upto, pending.first)
+        passed_ns = max(0, pending.first + pending.looks - self._upto) * LOOK_NS
+        self._debt_ns -= passed_ns * (self.percent - percent) // 100
+        self.percent = percent
+
+    def debt_ns(self, pending: Chunk) -> int:
+        """What it owes after these looks."""
+        used_ns, busy = pending.used(self.group.key, self.begin)
+        debt = self._repaid(self._debt_ns, pending.first - self._upto)
+        total = max(1, busy.bit_count())
+        for begin in range(max(0, self._upto - pending.first), pending.looks, BLOCK_LOOKS):
+            block = (busy >> begin) & ((1 << BLOCK_LOOKS) - 1)
+            looks, count = min(BLOCK_LOOKS, pending.looks - begin), block.bit_count()
+            debt = self._repaid(debt, looks - count)  # What it left unused is forgotten before it is used up.
+            debt += used_ns * count // total - count * LOOK_NS * self.percent // 100
+            debt = max(-BURST_NS, min(debt, MOST_DEBT_NS))
+        return debt
+
+    def look(self, debt_ns: int) -> bool:
+        """Note what is owed now; whether its clients are held back."""
+        self.is_over = debt_ns > (0 if self.is_over else MOST_AHEAD_NS)
+        return self.is_over
+
+    def repaid_ns(self, debt_ns: int) -> int:
+        """After which time nothing is owed, if its clients get nothing."""
+        return debt_ns * 100 // self.percent + 1
+
+    def reached_ns(self, debt_ns: int) -> int:
+        """After which time its clients are held back, at the earliest."""
+        return (MOST_AHEAD_NS - debt_ns) * 100 // (100 - self.percent) + 1
+
+    def _repaid(self, debt_ns: int, looks: int) -> int:
+        """After so many looks at which it had nothing."""
+        return max(-BURST_NS, debt_ns - max(0, looks) * LOOK_NS * self.percent // 100)

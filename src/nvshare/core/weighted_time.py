@@ -1,0 +1,63 @@
+"""Policy fair, side by side: who has had more of a GPU than its weight says.
+
+At each look (core.gpu_time) those compete who are busy, or held back because they are ahead:
+
+    due of a client  = Σ over the looks at which it competes: LOOK_NS * weight / Σ weights of all who compete then
+    lead             = GPU time - due            at least -MOST_CREDIT_NS
+
+Who has no work competes with nobody: it holds nobody back, and saves nothing up. If nobody who may run is busy, those
+who are held back get all that is due."""
+
+from nvshare.core.gpu_time import LOOK_NS, Chunk
+from nvshare.core.model import MILLISECOND, SECOND
+
+MOST_LEAD_NS = 100 * MILLISECOND
+MOST_CREDIT_NS = SECOND
+MOST_DEBT_NS = 60 * SECOND
+
+
+class WeightedTime:
+    """The leads of one GPU's clients since look `begin`."""
+
+    __slots__ = ("_leads", "begin")
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
+        self._leads: dict[int, int] = {}
+
+    def charge(self, chunk: Chunk) -> None:
+        """What each client had at these looks; once for each look."""
+        self._leads = self.leads(chunk)
+
+    def leads(self, chunk: Chunk) -> dict[int, int]:
+        """By client, if these looks are charged too."""
+        entries, parts = chunk.entries, chunk.parts(self.begin)
+        skipped = max(0, self.begin - chunk.first)
+        masks = [entry.competes(chunk.first, chunk.looks) >> skipped for entry in entries]
+        weights = [1 if entry.seat is None else max(1, entry.seat.weight) for entry in entries]
+        leads = dict(self._leads)
+        for entry, part, due in zip(entries, parts, _dues(masks, weights), strict=True):
+            if entry.seat is not None:
+                lead = leads.get(entry.seat.client, 0) + part - due
+                leads[entry.seat.client] = max(-MOST_CREDIT_NS, min(lead, MOST_DEBT_NS))
+        return leads
+
+    def left(self, client: int) -> None:
+        self._leads.pop(client, None)
+
+
+def _dues(masks: list[int], weights: list[int]) -> list[int]:
+    """What each should have had, in nanoseconds."""
+    everybody = 0
+    for mask in masks:
+        everybody |= mask
+    parts = [(everybody, 0)]
+    """Looks at which the same clients compete, and the sum of the weights of those who do."""
+    for mask, weight in zip(masks, weights, strict=True):
+        split = [(looks & mask, total + weight) for looks, total in parts]
+        split += [(looks & ~mask, total) for looks, total in parts]
+        parts = [part for part in split if part[0]]
+    return [
+        sum((looks & mask).bit_count() * LOOK_NS * weight // total for looks, total in parts if total)
+        for mask, weight in zip(masks, weights, strict=True)
+    ]

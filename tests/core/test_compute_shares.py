@@ -1,0 +1,233 @@
+"""Core limits, and weights side by side: on a simulated GPU, judged by what clients really had."""
+
+import pytest
+
+from core.busy_gpu import BusyGpu
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.core.compute_shares import LEAST_PRUNED
+from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
+
+FAIR = Settings(policy="fair")
+TURNS = Settings(quantum=QuantumRule(mode="fixed", fixed_ns=2 * SECOND))
+BIG = 12 * GIB
+
+
+def state(gpu: BusyGpu, client: int) -> tuple[str, str | None]:
+    seat = next(one for one in snapshot(gpu.node, gpu.now_ms * MILLISECOND).clients if one.id == client).seats[0]
+    return seat.state, seat.held_back_by
+
+
+# Core limits.
+
+
+@pytest.mark.parametrize("percent", [25, 50, 75])
+@pytest.mark.parametrize("queued_ms", [20, 400])
+@pytest.mark.parametrize("reports", [True, False], ids=["reports", "no reports"])
+def test_a_program_alone_gets_its_core_limit(percent: int, queued_ms: int, reports: bool) -> None:
+    gpu = BusyGpu(reports=reports)
+    gpu.add(limit=percent, queued_ms=queued_ms)
+    gpu.run(2000)
+    assert gpu.run(20_000) == pytest.approx([percent], abs=3)
+
+
+def test_two_programs_with_core_limits_get_theirs_side_by_side() -> None:
+    gpu = BusyGpu()
+    gpu.add(limit=30)
+    gpu.add(limit=60)
+    gpu.run(2000)
+    assert gpu.run(20_000) == pytest.approx([30, 60], rel=0.05)
+
+
+def test_who_has_no_limit_gets_the_rest() -> None:
+    gpu = BusyGpu()
+    gpu.add(limit=20)
+    gpu.add()
+    gpu.run(2000)
+    assert gpu.run(20_000) == pytest.approx([20, 80], abs=2)
+
+
+def test_a_new_limit_takes_effect_within_a_second_and_a_removed_one_at_once() -> None:
+    gpu = BusyGpu()
+    gpu.add(limit=75)
+    gpu.run(5000)
+    gpu.handle(ev.CoreLimitSet("run/1", 25))
+    gpu.run(1000)
+    assert gpu.run(10_000) == pytest.approx([25], abs=3)
+    gpu.handle(ev.CoreLimitSet("run/1", None))
+    assert gpu.run(1000) == pytest.approx([100], abs=1)
+
+
+def test_idle_time_is_saved_up_for_a_quarter_of_a_second_only() -> None:
+    gpu = BusyGpu()
+    gpu.add(limit=20, queued_ms=5, wants=lambda ms: ms > 10_000)
+    gpu.run(10_000)
+    assert gpu.run(2000) == pytest.approx([20 + 12.5], abs=3)
+
+
+def test_who_is_held_back_is_blocked_and_says_why() -> None:
+    gpu = BusyGpu()
+    gpu.add(limit=10, queued_ms=5)
+    gpu.run(500)
+    assert state(gpu, 1) == ("blocked", "core limit")
+    assert set(gpu.drops()) == {(1, "share")}
+
+
+def test_a_process_that_starts_again_owes_what_its_group_owed() -> None:
+    gpu = BusyGpu()
+    gpu.add(limit=10, queued_ms=400)
+    gpu.run(500)
+    gpu.handle(ev.ClientRegistered(7, "run/1", "x", "x", (Claim("g0", 16 * GIB),)))
+    gpu.handle(ev.ClientLeft(1))
+    gpu.clients[7] = gpu.clients.pop(1)
+    gpu.clients[7].id, gpu.clients[7].lock = 7, 0
+    gpu.run(500)
+    assert state(gpu, 7) == ("blocked", "core limit")
+
+
+def test_memory_does_not_move_for_a_core_limit_before_the_quantum_is_over() -> None:
+    """Two that do not fit together: a debt of one turn is repaid in the turns of the other."""
+    gpu = BusyGpu(TURNS)
+    gpu.add(limit=25, need=BIG)
+    gpu.add(need=BIG)
+    gpu.run(1_900)
+    assert gpu.drops() == []
+    gpu.run(200)
+    assert gpu.drops() == [(1, "share")]
+    gpu.run(6_000)
+    assert gpu.run(32_000) == pytest.approx([25, 75], abs=4)
+
+
+def test_a_long_wait_because_of_a_core_limit_is_not_blamed_on_the_host() -> None:
+    gpu = BusyGpu(TURNS)
+    gpu.add(limit=5, need=BIG)
+    gpu.add(need=BIG)
+    gpu.run(35_000)
+    (report,) = [action for action in gpu.actions if isinstance(action, ac.ReportLongWait)]
+    assert (report.client, report.place, report.holder) == (1, 1, 2)
+
+
+def test_groups_without_clients_are_forgotten_when_they_owe_nothing() -> None:
+    node = Node(Settings(), epoch=1)
+    for number in range(1, 3 * LEAST_PRUNED):
+        node.handle(number * SECOND, ev.ClientRegistered(number, f"run/{number}", "x", "x", (Claim("g0", GIB),)))
+        node.handle(number * SECOND, ev.CoreLimitWanted(number, 30))
+        if number > 1:
+            node.handle(number * SECOND, ev.ClientLeft(number))
+    assert len(node.gpus["g0"].shares._caps) <= LEAST_PRUNED + 1
+    assert "run/1" in node.gpus["g0"].shares._caps
+
+
+def test_a_job_is_held_back_as_a_whole() -> None:
+    """Two processes that use collectives; one of their GPUs is over the limit. All locks go, none comes alone."""
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    for client, uuid in ((1, "g0"), (2, "g1")):
+        node.handle(0, ev.ClientRegistered(client, "run/1", "x", "x", (Claim(uuid, GIB),)))
+        node.handle(0, ev.CollectivesUsed(client))
+    locks: dict[int, int] = {}
+    for client, uuid in ((1, "g0"), (2, "g1")):
+        for action in node.handle(0, ev.LockRequested(client, uuid, Memory(0))):
+            if isinstance(action, ac.GiveLock):
+                locks[action.client] = action.lock
+    assert node.gangs.all
+    node.handle(0, ev.CoreLimitSet("run/1", 50))
+    now = 0
+    dropped: list[ac.Action] = []
+    while not dropped:
+        now = node.next_deadline() or 0
+        dropped = [one for one in node.handle(now, ev.AlarmRang()) if isinstance(one, ac.DropLock)]
+    assert {one.client for one in dropped if isinstance(one, ac.DropLock)} == {1, 2}
+    given = node.handle(now, ev.LockReleased(1, "g0", locks[1], True))
+    given += node.handle(now, ev.LockReleased(2, "g1", locks[2], True))
+    assert not [one for one in given if isinstance(one, ac.GiveLock)]
+    assert [node.gpus[uuid].turns.seats[client].state for client, uuid in ((1, "g0"), (2, "g1"))] == ["blocked"] * 2
+    given = []
+    while not given:
+        now = node.next_deadline() or 0
+        given = [one for one in node.handle(now, ev.AlarmRang()) if isinstance(one, ac.GiveLock)]
+    assert {one.client for one in given if isinstance(one, ac.GiveLock)} == {1, 2}
+
+
+# Weights.
+
+
+@pytest.mark.parametrize("queued_ms", [20, 400])
+@pytest.mark.parametrize("reports", [True, False], ids=["reports", "no reports"])
+def test_weights_are_proportions_side_by_side(queued_ms: int, reports: bool) -> None:
+    gpu = BusyGpu(FAIR, reports=reports)
+    for weight in (100, 200, 500):
+        gpu.add(weight=weight, queued_ms=queued_ms)
+    gpu.run(2000)
+    assert gpu.run(30_000) == pytest.approx([12.5, 25, 62.5], rel=0.05)
+    assert {cause for _, cause in gpu.drops()} == {"share"}
+
+
+def test_equal_weights_hold_nobody_back() -> None:
+    gpu = BusyGpu(FAIR)
+    gpu.add(weight=300)
+    gpu.add(weight=300)
+    assert gpu.run(5000) == pytest.approx([50, 50], abs=1)
+    assert gpu.drops() == []
+
+
+def test_who_has_no_work_holds_nobody_back_and_saves_nothing_up() -> None:
+    """The heavy one works for 2 s in 10 s: its part of the rest goes to the light one, which it does not pay back."""
+    gpu = BusyGpu(FAIR)
+    gpu.add(queued_ms=20)
+    gpu.add(weight=900, queued_ms=20, wants=lambda ms: ms % 10_000 < 2000)
+    gpu.run(10_000)
+    light, heavy = gpu.run(30_000)
+    assert light + heavy > 97
+    assert heavy == pytest.approx(18, abs=2)
+
+
+def test_who_is_ahead_comes_back_as_soon_as_the_others_pause() -> None:
+    gpu = BusyGpu(FAIR)
+    gpu.add(queued_ms=5)
+    gpu.add(weight=900, queued_ms=5, wants=lambda ms: ms < 1000)
+    gpu.run(950)
+    assert state(gpu, 1) == ("blocked", "weight")
+    gpu.run(100)
+    assert state(gpu, 1) == ("running", None)
+
+
+def test_who_was_ahead_and_wants_nothing_is_let_go() -> None:
+    gpu = BusyGpu(FAIR)
+    gpu.add(queued_ms=5, wants=lambda ms: ms < 1000 or ms > 3000)
+    gpu.add(weight=900, queued_ms=5)
+    gpu.run(1000)
+    assert state(gpu, 1) == ("blocked", "weight")
+    gpu.run(4000)
+    assert sum(gpu.run(2000)) > 97
+
+
+def test_without_policy_fair_weights_hold_nobody_back() -> None:
+    gpu = BusyGpu(FAIR)
+    gpu.add(queued_ms=5)
+    gpu.add(weight=900, queued_ms=5)
+    gpu.run(2000)
+    gpu.handle(ev.PolicySet("fcfs"))
+    assert gpu.run(2000) == pytest.approx([50, 50], abs=1)
+    assert not gpu.node.gpus["g0"].turns.ahead
+
+
+def test_who_is_ahead_may_leave() -> None:
+    gpu = BusyGpu(FAIR)
+    gpu.add(queued_ms=5)
+    gpu.add(weight=900, queued_ms=5)
+    gpu.run(1000)
+    gpu.handle(ev.ClientLeft(1))
+    del gpu.clients[1]
+    assert gpu.run(2000) == pytest.approx([100], abs=1)
+
+
+def test_memory_does_not_move_for_a_weight_before_the_quantum_is_over() -> None:
+    """The third does not fit beside the first two: they run side by side as equals for their turn."""
+    gpu = BusyGpu(Settings(policy="fair", quantum=QuantumRule(mode="fixed", fixed_ns=10 * SECOND)))
+    gpu.add(need=5 * GIB, queued_ms=5)
+    gpu.add(weight=300, need=5 * GIB, queued_ms=5)
+    gpu.add(need=9 * GIB)
+    gpu.run(1500)
+    assert gpu.drops() == []
