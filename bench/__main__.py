@@ -41,6 +41,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "floods": rows_of("floods"),
     "simgpu": rows_of("simgpu"),
     "switches": rows_of("switches"),
+    "shares": rows_of("shares"),
 }
 
 

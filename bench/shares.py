@@ -13,12 +13,10 @@ that ended in the observed time. The programs always have work, but for one of t
 | weights | 1 : 2 : 5 within 5 %, side by side (2 GiB each) and in turns (9 GiB each, quantum 1 s) |
 | idle shares | weights 1 : 9, the heavy one has no work: the light one has the GPU |
 | a change | 75 to 25 percent: from one second after the order on, within 10 % over 10 s |
-| priority | a program of high priority beside a batch job that fills the card: from its start to its first kernel, but for
-the time without a scheduler's answer, at most 0.6 s |"""
+| priority | a program of high priority beside a batch job that fills the card: first kernel within 0.6 s |"""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -29,8 +27,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bench.scheduler import Scheduler, scheduler
 from bench.verdict import bounded
+from nvshare.admin import GetStatus, Request, SetCoreLimit
 from nvshare.cli.run.native_files import demo_program, library
 from nvshare.simgpu.config import SimGpu
 from nvshare.simgpu.trace import ProcessTrace, read_traces
@@ -111,13 +112,12 @@ def observed(
         return card.percent(pids, begin, seconds)
 
 
-def order(daemon: Scheduler, request: dict[str, Any]) -> None:
-    """An order of the operator, as nvsharectl gives it."""
+def ask(daemon: Scheduler, request: Request) -> Any:
+    """A request of the operator, as nvsharectl makes it."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(daemon.operator_socket))
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        answer = connection.makefile().readline()
-    assert '"error"' not in answer, answer
+        connection.sendall(msgspec.json.encode(request) + b"\n")
+        return msgspec.json.decode(connection.makefile("rb").readline())
 
 
 def worst(got: Sequence[float], wanted: Sequence[float]) -> float:
@@ -167,7 +167,8 @@ def idle_shares(seconds: float = 10.0) -> Row:
 
 def a_change(seconds: float = 10.0) -> Row:
     def lower(daemon: Scheduler) -> None:
-        order(daemon, {"type": "core_limit", "target": "worker", "percent": 25})
+        (client,) = ask(daemon, GetStatus())["node"]["clients"]
+        ask(daemon, SetCoreLimit(f"{client['id']:04x}", 25))
 
     got = observed([Program()], seconds=seconds, then=lower)
     return shares_row("a core limit of 25 %, from 1 s after the order on", got, [25], 0.10)
