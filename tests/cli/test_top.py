@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nvshare import admin
 from nvshare.cli.ctl.keyboard import key_of
+from nvshare.cli.ctl.render import client_table
 from nvshare.cli.ctl.top_rows import next_sort, plain_lines
 from nvshare.cli.ctl.top_view import HELP, View, screen, shown_rows
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
@@ -112,6 +113,13 @@ def test_the_share_that_a_run_got_is_shown_beside_its_core_limit() -> None:
     assert len(rows) == 2
     assert all("29% of 30%" in row for row in rows), "both are processes of the run"
     assert all(line.endswith("  core 29% of 30%") for line in plain_lines(shown_rows(shown, View())))
+
+
+def test_a_client_that_had_its_share_is_shown_as_held_back() -> None:
+    over = replace(seat("blocked"), held_back_by="core limit", core_limit_percent=30)
+    shown = status(("over", over))
+    assert "held back" in text_of(shown, View())
+    assert "held back" in client_table(shown.node)
 
 
 def test_a_screen_never_has_more_lines_than_the_terminal() -> None:

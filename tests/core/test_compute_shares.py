@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.busy_gpu import BusyGpu
+from core.busy_gpu import TICK_MS, BusyGpu
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.compute_shares import LEAST_PRUNED
@@ -31,6 +31,22 @@ def test_a_program_alone_gets_its_core_limit(percent: int, queued_ms: int, repor
     gpu.add(limit=percent, queued_ms=queued_ms)
     gpu.run(2000)
     assert gpu.run(20_000) == pytest.approx([percent], abs=3)
+
+
+def test_it_is_said_when_a_program_that_is_held_back_goes_on() -> None:
+    gpu = BusyGpu()
+    gpu.add(limit=25)
+    while state(gpu, 1) != ("blocked", "core limit"):
+        gpu.run(TICK_MS)
+    (client,) = snapshot(gpu.node, gpu.now_ms * MILLISECOND).clients
+    wait_ns = client.seats[0].held_back_ns
+    assert wait_ns is not None
+    assert 50 * MILLISECOND < wait_ns < 2 * SECOND
+    gpu.run(wait_ns // MILLISECOND - TICK_MS)
+    assert state(gpu, 1) == ("blocked", "core limit")
+    gpu.run(6 * TICK_MS)
+    (client,) = snapshot(gpu.node, gpu.now_ms * MILLISECOND).clients
+    assert (client.seats[0].state, client.seats[0].held_back_ns) == ("running", None)
 
 
 def test_two_programs_with_core_limits_get_theirs_side_by_side() -> None:

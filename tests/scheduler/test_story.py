@@ -1,9 +1,14 @@
 """Why a client runs or waits, in sentences: the reason is the one by which the core decides."""
 
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshot import Snapshot, snapshot
 from nvshare.scheduler.observe.names import gpu_described
 from nvshare.scheduler.observe.story import summary_of
 
@@ -140,4 +145,29 @@ def test_a_gang_is_told_what_it_waits_for_together() -> None:
     assert told(node, 3, 31).startswith(
         f"wide (0003) has been waiting for {where[0]} together with {where[1]} for 1.0 s, at place 1: it would fit, and"
         " waits until the others are available too."
+    )
+
+
+def held_back(**why: Any) -> Snapshot:
+    node = node_with("train", "other")
+    ask(node, 1, 1)
+    shown = snapshot(node, SECOND)
+    first, *others = shown.clients
+    seat = replace(first.seats[0], state="blocked", **why)
+    return replace(shown, clients=(replace(first, seats=(seat,)), *others))
+
+
+@pytest.mark.parametrize(("after_ns", "told"), [(SECOND // 25, "40 ms"), (0, "1 ms"), (3 * SECOND // 2, "1.5 s")])
+def test_a_client_over_its_core_limit_is_told_when_it_goes_on(after_ns: int, told: str) -> None:
+    state = held_back(held_back_by="core limit", core_limit_percent=30, held_back_ns=after_ns)
+    assert summary_of(state, 1) == (
+        "train (0001) is held back on GPU 0 (GPU-11111111): run 1 is over its core limit of 30 %;"
+        f" it goes on in {told}."
+    )
+
+
+def test_a_client_that_is_ahead_of_its_weight_is_told_so() -> None:
+    assert summary_of(held_back(held_back_by="weight"), 1) == (
+        "train (0001) is held back on GPU 0 (GPU-11111111): it is ahead of its weight of 100, and others who run have"
+        " work."
     )

@@ -71,6 +71,12 @@ class ComputeShares:
                 self._turns.over.discard(key)
         self._prune_at = max(LEAST_PRUNED, 2 * len(self._caps))
 
+    def held_back_ns(self, now: int, seat: Seat) -> int | None:
+        """After which time a client goes on that is blocked by its core limit; None: it is not."""
+        if held_back_by(self._turns, seat) != "core limit" or seat.group is None:
+            return None
+        return max(0, self._caps[seat.group.key].free_at - now)
+
     def left(self, seat: Seat) -> None:
         self._turns.ahead.discard(seat.client)
         if self._weighted is not None:
@@ -120,6 +126,7 @@ class ComputeShares:
             if cap.look(debt):
                 turns.over.add(key)
                 after_ns = cap.repaid_ns(debt)
+                cap.free_at = now + after_ns
             else:
                 turns.over.discard(key)
                 after_ns = cap.reached_ns(debt)

@@ -19,12 +19,13 @@ MOST_DEBT_NS = 900 * SECOND
 class CoreCap:
     """Looks (core.gpu_time) count from the one at which the limit was set."""
 
-    __slots__ = ("_debt_ns", "_upto", "begin", "group", "is_over", "percent")
+    __slots__ = ("_debt_ns", "_upto", "begin", "free_at", "group", "is_over", "percent")
 
     def __init__(self, look: int, percent: int, group: Group) -> None:
         self.percent, self.group = percent, group
         self.is_over = False
-        """Its clients are held back."""
+        """Its clients are held back, until `free_at` if they get nothing."""
+        self.free_at = 0
         self._debt_ns = 0
         self._upto = self.begin = look
 

@@ -63,6 +63,8 @@ class SeatSnapshot(Record, frozen=True):
     """How much of the GPU's time its group may use, 0: all; how much it had itself in the last 10 s."""
     held_back_by: Literal["core limit", "weight"] | None = None
     """Why it is blocked although others run: it has had enough of the GPU's time (core.compute_shares)."""
+    held_back_ns: int | None = None
+    """After which time it goes on, if its core limit holds it back."""
     together: tuple[str, ...] = ()
     """The other GPUs of its gang (core.gangs): the locks on all of them are given and taken together."""
 
@@ -275,5 +277,6 @@ def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None
         core_limit_percent=client.group.core_limit_on(uuid),
         gpu_percent=seat.recent.percent(now, gpu.turns.gpu_time.estimate_ns(now, seat)),
         held_back_by=held_back_by(gpu.turns, seat),
+        held_back_ns=gpu.shares.held_back_ns(now, seat),
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),
     )

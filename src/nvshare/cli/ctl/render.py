@@ -280,7 +280,7 @@ def user_name(uid: int | None) -> str:
 
 def _state(seat: SeatSnapshot) -> str:
     if seat.state != "waiting":
-        return seat.state
+        return "held back" if seat.held_back_by else seat.state
     return f"waiting {seat.place}{', gang' if seat.together else ''}"
 
 

@@ -1,7 +1,7 @@
 """Why a client runs, waits or is idle, in a sentence for each of its GPUs. Pure."""
 
 from nvshare.admin import client_name
-from nvshare.core.model import GIB, SECOND
+from nvshare.core.model import GIB, MILLISECOND, SECOND
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.scheduler.observe.names import called, gpu_called
 
@@ -38,6 +38,8 @@ def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
             obstacle = _obstacle(node, client, seat, gpu)
             waits = f"{who} has been waiting for {where}{_together(node, seat)} for {since}"
             return f"{waits}, at place {seat.place}: {obstacle}.{_start(seat)}"
+        case "blocked" if seat.held_back_by is not None:
+            return f"{who} is held back on {where}: {_enough(client, seat)}."
         case "blocked":
             return f"{who} has been waiting for {where} for {since}: {_missing_on_host(node, seat)}."
         case "paused":
@@ -46,6 +48,18 @@ def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
             return f"{who} did not release {where} in time and has been silent since; it waits again when it is heard."
         case _:
             return f"{who} has no work for {where}."
+
+
+def _enough(client: ClientSnapshot, seat: SeatSnapshot) -> str:
+    """Why a client that has work gets no lock: it had its share of the GPU's time."""
+    if seat.held_back_by == "weight":
+        return f"it is ahead of its weight of {client.weight}, and others who run have work"
+    goes_on = "" if seat.held_back_ns is None else f"; it goes on in {_soon(seat.held_back_ns)}"
+    return f"{client.label} is over its core limit of {seat.core_limit_percent} %{goes_on}"
+
+
+def _soon(time_ns: int) -> str:
+    return f"{time_ns / SECOND:.1f} s" if time_ns >= SECOND else f"{max(1, time_ns // MILLISECOND)} ms"
 
 
 def _pause(client: ClientSnapshot, seat: SeatSnapshot, gpu: GpuSnapshot) -> str:

@@ -4,7 +4,7 @@
 import { element, setClass, setLine, setText } from "./dom.js";
 import { draw } from "./lanes.js";
 import { colourClass, makeBar, showBar } from "./memory_bar.js";
-import { coreShare, expectedStart, gpuTitle, obstacle, percent, queueReason, size, span } from "./words.js";
+import { coreShare, enough, expectedStart, gpuTitle, obstacle, percent, queueReason, size, span } from "./words.js";
 
 const MAX_ROWS = 200;
 const STATES = ["running", "dropping", "waiting", "blocked", "paused", "silent", "unscheduled", "idle"];
@@ -113,11 +113,11 @@ class Row {
   show(client, gpu, colour) {
     setClass(this._swatch, `swatch ${colourClass(colour)}`);
     setLine(this._name, client.name);
-    const why = client.state === "waiting" ? `${obstacle(client, gpu)} · ` : "";
+    const why = client.state === "waiting" ? `${obstacle(client, gpu)} · ` : enough(client);
     this._showDetail(why + coreShare(client, gpu), `${client.id} · ${client.label} · pid ${client.pid}`);
     const isUnused = client.state === "running" && client.is_idle;
     setClass(this._state, `state ${client.state}${isUnused ? " unused" : ""}`);
-    setText(this._state, client.state + (client.state === "waiting" ? ` (${client.place})` : isUnused ? " (idle)" : ""));
+    setText(this._state, client.held_back_by !== null ? "held back" : client.state + (client.state === "waiting" ? ` (${client.place})` : isUnused ? " (idle)" : ""));
     setText(this._since, client.since_seconds ? span(client.since_seconds) : "");
     setText(this._start, client.state === "waiting" ? expectedStart(client) : "");
     const life = client.held_seconds + client.waited_seconds;

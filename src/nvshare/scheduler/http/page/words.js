@@ -56,6 +56,13 @@ export function coreShare(client, gpu) {
   return `${Math.round(got)} % of ${client.core_limit_percent} % GPU time · `;
 }
 
+// Why a client that has work is held back; nothing if it is not.
+export function enough(client) {
+  if (client.held_back_by === null) return "";
+  if (client.held_back_by === "weight") return `is ahead of its weight of ${client.weight} · `;
+  return `is over its core limit of ${client.core_limit_percent} % · `;
+}
+
 // By when a waiting client will probably start.
 export function expectedStart({ expected_start_seconds: start }) {
   return start === null ? "" : `probably within ${span(start)}`;
