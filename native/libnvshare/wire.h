@@ -631,7 +631,7 @@ _Static_assert(offsetof(struct nvs_msg_expected_start, type) == 2, "expected_sta
 _Static_assert(offsetof(struct nvs_msg_expected_start, gpu) == 3, "expected_start.gpu");
 _Static_assert(offsetof(struct nvs_msg_expected_start, within_ms) == 8, "expected_start.within_ms");
 
-/* Whether work of mine was unfinished, at each of `count` looks (1 to LOOKS_MOST) from number `first` on. */
+/* Whether work of mine was unfinished, at each of `count` looks (0 to LOOKS_MOST) from number `first` on. */
 struct nvs_msg_gpu_time {
     uint16_t length;
     uint8_t type;

@@ -154,6 +154,7 @@ class ReportRow(msgspec.Struct, frozen=True):
     switches: int
     moved_in_bytes: int
     moved_out_bytes: int
+    gpu_seconds: float = 0.0
 
 
 class Report(Answer, frozen=True, tag="report"):

@@ -121,7 +121,7 @@ EVENTS: dict[type[wire.Message], EventOf] = {
 
 
 def _gpu_time(client: int, gpu: str, message: wire.GpuTime) -> ev.GpuTimeReported:
-    if not 1 <= message.count <= wire.LOOKS_MOST:
+    if message.count > wire.LOOKS_MOST:
         raise WireError(f"GpuTime reports {message.count} looks")
     busy = message.busy_3 << 192 | message.busy_2 << 128 | message.busy_1 << 64 | message.busy_0
     return ev.GpuTimeReported(client, gpu, message.first, message.count, busy & (1 << message.count) - 1)

@@ -27,6 +27,7 @@ def test_a_program_that_has_ended_is_in_the_report_of_the_next_scheduler(tmp_pat
         (row,) = made["rows"]
         assert (row["key"], row["switches"]) == ("trainer", 1)
         assert row["held_seconds"] > 0
+        assert 0 <= row["gpu_seconds"] <= row["held_seconds"] + 0.001
         assert row["memory_byte_seconds"] > 0
     finally:
         second.stop()
@@ -39,11 +40,12 @@ def test_the_table_and_the_csv_have_a_row_for_each_program(daemon: Daemon) -> No
         second.expect(wire.WaitForMem)
         table = daemon.ctl("report", "--by", "name").splitlines()
         assert table[0].startswith("Since ")
-        assert table[1].split() == ["NAME", "HELD", "MEMORY", "WAITING", "SWITCHES", "IN", "OUT"]
+        assert table[1].split() == ["NAME", "BUSY", "HELD", "MEMORY", "WAITING", "SWITCHES", "IN", "OUT"]
         assert [line.split()[0] for line in table[2:]] == ["first", "=second()"]
         rows = list(csv.DictReader(io.StringIO(daemon.ctl("report", "--by", "name", "-o", "csv"))))
         assert [(row["name"], row["switches"]) for row in rows] == [("first", "1"), ("'=second()", "0")]
         assert float(rows[1]["waiting_seconds"]) > 0
+        assert list(rows[0])[-1] == "gpu_seconds"
 
 
 @pytest.mark.parametrize("by", ["user", "pod", "gpu"])

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from nvshare.client_machine import library
+from nvshare.client_machine import library, looks
 
 HEADERS = Path(__file__).parents[2] / "native" / "libnvshare"
-INCLUDED = ("client/account.h", "client/turn.h", "client/client.h")
+INCLUDED = ("client/account.h", "client/turn.h", "client/client.h", "client/looks.h")
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nvs_client_config": library.Config,
@@ -25,6 +25,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nvs_seen": library.Seen,
     "nvs_client_out": library.Out,
     "nvs_client": library.Client,
+    "nvs_look_report": looks.LookReport,
+    "nvs_looks": looks.Looks,
 }
 ENUMS: dict[str, tuple[str, type[Any]]] = {
     "nvs_turn_state": ("NVS_TURN_", library.TurnState),

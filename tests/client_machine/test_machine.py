@@ -231,3 +231,12 @@ def test_a_client_says_once_on_each_connection_that_it_does_not_move_memory() ->
     old = Helper(wire.MOVER_SINCE - 1)
     old.machine.mover(0, wire.MoverState.NO_EFFECT)
     assert old.count(wire.Mover) == 0
+
+
+def test_gpu_time_is_told_to_a_scheduler_that_knows_it() -> None:
+    helper, old = Helper(), Helper(version=wire.GPU_TIME_SINCE - 1)
+    for one in (helper, old):
+        one.machine.gpu_time(0, 1000, 200, 5 | 3 << 130)
+        one.machine.gpu_time(0, 1200, 0, 0)
+    assert helper.sent == [wire.GpuTime(0, 200, 1000, 5, 0, 12, 0), wire.GpuTime(0, 0, 1200, 0, 0, 0, 0)]
+    assert old.sent == []

@@ -20,7 +20,7 @@ def ones(first: int, last: int) -> int:
 
 
 def looks_of(*seats: Seat) -> list[int]:
-    return [seat.gpu_ns // LOOK_NS for seat in seats]
+    return [round(seat.gpu_ns / LOOK_NS) for seat in seats]
 
 
 def test_a_holder_that_reports_nothing_is_charged_for_the_time_in_which_it_holds_the_lock() -> None:
@@ -63,7 +63,7 @@ def test_more_clients_than_are_told_apart_share_by_the_looks_of_each() -> None:
         time.reported(at(1100), client, 1000, 100, ones(0, 99 if client is seats[0] else 49))
         time.turn_ended(at(1100), client)
     time.divide(at(LATER))
-    assert looks_of(*seats) == [11] + [5] * MOST_APART
+    assert looks_of(*seats) == [11] + [6] * MOST_APART
     assert time.busy_ns == 100 * LOOK_NS
 
 
@@ -139,9 +139,9 @@ def test_the_estimate_counts_what_is_not_reported_yet_as_busy_and_shared_with_th
     time.turn_began(at(1000), a)
     time.turn_began(at(1000), b)
     time.reported(at(1100), a, 1000, 100, ones(0, 49))
-    assert time.estimate_ns(at(1199), a) == (50 + 100) * LOOK_NS // 2
+    assert time.estimate_ns(at(1200), a) == (50 + 100) * LOOK_NS // 2
     time.turn_ended(at(1200), b)
-    assert time.estimate_ns(at(1199), a) == (50 + 100) * LOOK_NS
+    assert time.estimate_ns(at(1200), a) == (50 + 100) * LOOK_NS
 
 
 def test_who_leaves_is_charged_at_once_and_still_shares_its_last_looks() -> None:
@@ -174,3 +174,56 @@ def test_many_turns_without_reports_are_divided_up_as_they_end() -> None:
     assert a.looks.held.bit_length() <= 3 * REPORT_LOOKS
     time.divide(at(100 * LATER))
     assert looks_of(a) == [5000]
+
+
+def test_a_holder_that_rests_is_not_busy_until_it_reports_again() -> None:
+    time, a = GpuTime(), seat(1)
+    time.turn_began(at(1000), a)
+    time.reported(at(1100), a, 1000, 100, ones(0, 99))
+    time.reported(at(1100), a, 1100, 0, 0)
+    assert time.estimate_ns(at(1200), a) == 100 * LOOK_NS
+    time.divide(at(9000))
+    assert looks_of(a) == [100]
+    time.reported(at(9100), a, 9000, 100, ones(0, 9))
+    time.turn_ended(at(9200), a)
+    time.divide(at(9000 + LATER))
+    assert looks_of(a) == [100 + 10 + 100]
+
+
+def test_a_rest_that_would_begin_in_the_future_begins_now() -> None:
+    time, a = GpuTime(), seat(1)
+    time.turn_began(at(1000), a)
+    time.reported(at(1100), a, 1 << 63, 0, 0)
+    time.divide(at(LATER))
+    assert looks_of(a) == [101]
+
+
+def test_it_makes_no_difference_when_looks_are_divided_up() -> None:
+    seldom, often = GpuTime(), GpuTime()
+    many, few = [seat(1), seat(2), seat(3)], [seat(1), seat(2), seat(3)]
+    for time, seats in ((seldom, few), (often, many)):
+        for client in seats:
+            time.turn_began(at(1000), client)
+        for first in range(1000, 4000, 200):
+            for number, client in enumerate(seats):
+                time.reported(at(first + 200 + number), client, first, 200, ones(7 * number, 100 + 31 * number))
+            if time is often:
+                time.divide(at(first + 263))
+        for client in seats:
+            time.turn_ended(at(4000), client)
+        time.divide(at(4000 + LATER))
+    assert [client.gpu_ns for client in few] == [client.gpu_ns for client in many]
+
+
+def test_how_busy_a_gpu_was_lately_counts_all_clients() -> None:
+    time, a, b = GpuTime(), seat(1), seat(2)
+    assert time.busy_percent(at(1000)) == 0
+    time.turn_began(at(1000), a)
+    time.turn_began(at(1000), b)
+    for first in range(1000, 31_000, 200):
+        time.reported(at(first + 200), a, first, 200, ones(0, 99))
+        time.reported(at(first + 200), b, first, 200, ones(50, 149))
+    assert round(time.busy_percent(at(31_000 + REPORT_LOOKS))) == 75
+    time.turn_ended(at(31_000), a)
+    time.turn_ended(at(31_000), b)
+    assert round(time.busy_percent(at(200_000))) == 0

@@ -39,22 +39,25 @@ def test_everything_about_a_running_and_a_waiting_client() -> None:
     node.handle(at(31), ev.AlarmRang())
     node.handle(at(32), ev.LockReleased(1, "g0", (1 << 32) + 1, True))
     node.handle(at(40), ev.WorkFinished(2, "g0"))
+    used = node.gpus["g0"].turns.gpu_time
+    used.divide(at(41))
     first = SeatSnapshot(
         gpu="g0", state="waiting", is_running=False, since_ns=at(9), place=1, memory_allocated=6 * GIB + MIB,
         swappable=6 * GIB, unswappable=MIB, contexts=0, limit=8 * GIB, budget=None, turns=1, held_ns=at(31),
         waited_ns=at(9), last_scheduled_ns=at(40), is_idle=False, need=6 * GIB, expected_start_ns=at(11),
-        gpu_percent=ANY,
+        gpu_percent=ANY, gpu_ns=at(31),
     )  # fmt: skip
     second = SeatSnapshot(
         gpu="g0", state="running", is_running=True, since_ns=at(9), place=0, memory_allocated=4 * GIB,
         swappable=4 * GIB, unswappable=0, contexts=1, limit=0, budget=None, turns=1, held_ns=at(9), waited_ns=at(30),
-        last_scheduled_ns=at(9), is_idle=True, need=4 * GIB, gpu_percent=ANY,
+        last_scheduled_ns=at(9), is_idle=True, need=4 * GIB, gpu_percent=ANY, gpu_ns=at(9),
     )  # fmt: skip
     gpu = GpuSnapshot(
         uuid="g0", total_memory=10 * GIB, safe_limit=9 * GIB, available_memory=4 * GIB - 401 * MIB,
         running_memory_usage=4 * GIB, unswappable_memory=401 * MIB, foreign_memory=GIB, running=1, waiting=1,
         mode="auto", quantum_ns=at(20), quantum_left_ns=at(11), is_switching=False,
         index=3, name="A100", move_cost_ns=SECOND, foreign_pids=(77, 78),
+        busy_ns=used.busy_ns, busy_percent=100.0,
     )  # fmt: skip
     clients = (
         ClientSnapshot(1, "run/1", "first run", "train", 41, 0, 100, (first,), uid=7),

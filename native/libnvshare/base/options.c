@@ -107,6 +107,7 @@ static const struct option {
     OPTION("NVSHARE_MEMORY_MODE", parse_mode, native_memory, 0, 0),
     OPTION("NVSHARE_PREFETCH", parse_flag, prefetch, 0, 0),
     OPTION("NVSHARE_LIVE_SHRINK", parse_flag, live_shrink, 0, 0),
+    OPTION("NVSHARE_GPU_TIME", parse_flag, gpu_time, 0, 0),
     OPTION("NVSHARE_GPU_MEMORY_LIMIT", parse_memory, limit_bytes, 0, 0),
     OPTION("NVSHARE_GPU_CORE_LIMIT", parse_percent, core_limit, 1, 100),
     OPTION("NVSHARE_SOCKET", parse_path, socket, 0, 0),
@@ -184,7 +185,7 @@ const struct nvs_options *nvs_options(void)
     nvs_client_defaults(&times);
     struct nvs_options read = {.reconnect_ms = times.reconnect_ns / NVS_MS, .orphan_wait_ms = times.orphan_ns / NVS_MS,
                                .join_ms = times.join_ns / NVS_MS, .silence_ms = times.silence_ns / NVS_MS, .ask_ms = 10000,
-                               .prefetch = true, .live_shrink = true, .gang = -1};
+                               .prefetch = true, .live_shrink = true, .gpu_time = true, .gang = -1};
     strcpy(read.socket, "/var/run/nvshare/scheduler.sock");
     own_name(read.name, sizeof read.name);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

@@ -12,6 +12,7 @@ struct nvs_options {
     bool native_memory;
     bool prefetch;          /* memory is moved in bulk at a switch */
     bool live_shrink;       /* memory above a lowered limit moves to the host */
+    bool gpu_time;          /* the helper looks how long work keeps the GPU busy */
     uint64_t limit_bytes;   /* 0: none */
     int64_t core_limit;     /* percent of each GPU's time, for the group; 0: none */
     int64_t gang;           /* kernels wait for those of other processes: 1 yes, 0 no, -1 find out */

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "client/account.h"
+#include "client/looks.h"
 #include "client/turn.h"
 #include "wire.h"
 
@@ -171,6 +172,10 @@ uint32_t nvs_client_working_set(struct nvs_client *client, int gpu, bool is_know
 uint32_t nvs_client_mover(struct nvs_client *client, int gpu, uint8_t state);
 /* Its work takes `factor` times longer than usual. Sent at most once per second, while it holds the lock. */
 uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int gpu, uint32_t factor);
+/* At which looks work was unfinished. Sent if the scheduler knows the message. */
+uint32_t nvs_client_gpu_time(struct nvs_client *client, int gpu, const struct nvs_look_report *report);
+/* True if it does: looking is worth while. */
+bool nvs_client_tells_gpu_time(const struct nvs_client *client);
 /* `bytes` are held on the host. */
 uint32_t nvs_client_held(struct nvs_client *client, int gpu, uint64_t bytes);
 /* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */

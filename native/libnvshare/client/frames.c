@@ -148,6 +148,18 @@ void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor)
     put(client, &frame, sizeof frame);
 }
 
+void nvs_frames_gpu_time(struct nvs_client *client, int gpu, const struct nvs_look_report *report)
+{
+    FRAME(nvs_msg_gpu_time, NVS_GPU_TIME, gpu);
+    frame.count = (uint16_t)report->count;
+    frame.first = report->first;
+    frame.busy_0 = report->busy[0];
+    frame.busy_1 = report->busy[1];
+    frame.busy_2 = report->busy[2];
+    frame.busy_3 = report->busy[3];
+    put(client, &frame, sizeof frame);
+}
+
 void nvs_frames_mover(struct nvs_client *client, int gpu, uint8_t state)
 {
     FRAME(nvs_msg_mover, NVS_MOVER, gpu);

@@ -39,6 +39,7 @@ void nvs_frames_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t
 void nvs_frames_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
 void nvs_frames_on_host(struct nvs_client *client, int gpu, uint64_t bytes);
 void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor);
+void nvs_frames_gpu_time(struct nvs_client *client, int gpu, const struct nvs_look_report *report);
 void nvs_frames_mover(struct nvs_client *client, int gpu, uint8_t state);
 /* If the process uses collectives and the scheduler knows the message. */
 void nvs_frames_collective(struct nvs_client *client);

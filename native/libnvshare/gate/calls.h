@@ -24,7 +24,7 @@
 
 enum nvs_call_kind {
     NVS_CALL_ASKS,     /* or destroys an event of ours */
-    NVS_CALL_RECORDS,  /* an event of ours on a stream */
+    NVS_CALL_RECORDS,  /* an event of ours on a stream; or asks the stream itself, which would break a capture in the same way */
     NVS_CALL_CAPTURES, /* a stream may begin to capture */
 };
 

@@ -62,6 +62,22 @@ static void ask_kept(const struct nvs_gpu *gpu)
     }
 }
 
+/* Where the list goes on is looked up after the call: the entry that was asked about stays. */
+bool nvs_drain_has_kept(const struct nvs_gpu *gpu, int most)
+{
+    for (struct kept_event *at = kept; at && most > 0; at = at->next) {
+        if (at->gpu != gpu || at->is_asked || nvs_context_life(at->context).state == NVS_CONTEXT_IN_DOUBT)
+            continue;
+        at->is_asked = true;
+        bool is_unfinished = nvs_event_look(at->context, 0, at->event, false) == NVS_EVENT_UNFINISHED;
+        at->is_asked = false;
+        if (is_unfinished)
+            return true;
+        most--;
+    }
+    return false;
+}
+
 static uint32_t count_kept(const struct nvs_gpu *gpu)
 {
     uint32_t count = 0;

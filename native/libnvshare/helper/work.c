@@ -6,6 +6,7 @@
 #include "gate/gate.h"
 #include "helper/deputy.h"
 #include "helper/drains.h"
+#include "helper/gpu_time.h"
 #include "helper/helper.h"
 #include "helper/reports.h"
 #include "helper/wake.h"
@@ -23,6 +24,7 @@ void nvs_work_leave_driver(void)
 {
     is_without_driver = true;
     nvs_drains_leave_driver();
+    nvs_gpu_time_leave_driver();
 }
 
 void nvs_work_forked(void)
@@ -30,17 +32,30 @@ void nvs_work_forked(void)
     is_without_driver = false;
     nvs_drains_forked();
     nvs_reports_forked();
+    nvs_gpu_time_forked();
+}
+
+/* It is to be found out whether the process is idle: the scheduler wants to know, or there is no need to look at its streams then. */
+static bool is_watched_for(const struct nvs_gpu *gpu)
+{
+    return nvs_client_watches(&nvs_helper_client, gpu->index) || nvs_gpu_time_wants_watch(gpu);
+}
+
+static void end_watch(struct nvs_gpu *gpu)
+{
+    if (!gpu->is_watch_armed)
+        return;
+    gpu->is_watch_armed = false;
+    atomic_store(&gpu->is_idle_told, false);
+    nvs_gate_unwatch(gpu);
 }
 
 /* The GPU has become contended, or is no longer. */
 static void look_at_watch(struct nvs_gpu *gpu)
 {
     gpu->next_look_ns = 0;
-    if (nvs_client_watches(&nvs_helper_client, gpu->index) || !gpu->is_watch_armed)
-        return;
-    gpu->is_watch_armed = false;
-    atomic_store(&gpu->is_idle_told, false);
-    nvs_gate_unwatch(gpu);
+    if (!is_watched_for(gpu))
+        end_watch(gpu);
 }
 
 static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
@@ -126,8 +141,10 @@ static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
         arm_watch(gpu);
         return gpu->next_look_ns = now + WATCH_NS;
     }
-    if (atomic_load(&gpu->is_idle_told))
+    if (atomic_load(&gpu->is_idle_told)) {
+        nvs_client_idle(&nvs_helper_client, gpu->index); /* we may have known it before the scheduler wanted to */
         return NVS_NEVER;
+    }
     if (!nvs_drains_look(gpu))
         return gpu->next_look_ns = now + 2 * LOOK_NS;
     /* Stored before IDLE is sent: a thread that submits from here on wakes us. Pairs with clear_watch in gate/gate.c. */
@@ -138,10 +155,14 @@ static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
 
 int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
 {
-    int64_t turn = nvs_client_watches(&nvs_helper_client, gpu->index) ? tick_watch(gpu, now) : NVS_NEVER;
-    int64_t reports = nvs_reports_tick(gpu, now);
+    int64_t watch = NVS_NEVER;
+    if (is_watched_for(gpu))
+        watch = tick_watch(gpu, now);
+    else
+        end_watch(gpu);
+    int64_t next = nvs_sooner(watch, nvs_reports_tick(gpu, now));
     nvs_client_mover(&nvs_helper_client, gpu->index, nvs_mover_state(gpu));
-    return turn < reports ? turn : reports;
+    return nvs_sooner(next, nvs_gpu_time_tick(gpu, now));
 }
 
 static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)

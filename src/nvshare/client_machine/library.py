@@ -7,6 +7,7 @@ from ctypes import c_bool, c_char, c_int, c_int16, c_int64, c_size_t, c_uint8, c
 from enum import IntEnum
 from typing import Any, Self
 
+from nvshare.client_machine.looks import LookReport, Looks
 from nvshare.native_directory import NATIVE
 
 MAX_GPUS = 64
@@ -247,6 +248,12 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_client_held": (c_uint32, [_client, c_int, c_uint64]),
     "nvs_client_mover": (c_uint32, [_client, c_int, c_uint8]),
     "nvs_client_slowed": (c_uint32, [_client, c_int64, c_int, c_uint32]),
+    "nvs_client_gpu_time": (c_uint32, [_client, c_int, _pointer(LookReport)]),
+    "nvs_look_at": (c_uint64, [c_int64]),
+    "nvs_looks_next": (c_int64, [_pointer(Looks), c_int64]),
+    "nvs_looks_saw": (c_bool, [_pointer(Looks), c_int64, c_bool, _pointer(LookReport)]),
+    "nvs_looks_are_quiet": (c_bool, [_pointer(Looks)]),
+    "nvs_looks_end": (c_bool, [_pointer(Looks), _pointer(LookReport)]),
     "nvs_client_ask": (c_uint32, [_client, c_int, c_uint32, c_uint64]),
     "nvs_client_watches": (c_bool, [_client, c_int]),
     "nvs_client_sizes": (None, [_pointer(c_uint32)]),

@@ -23,6 +23,7 @@ from nvshare.client_machine.library import (
     TurnState,
     Verdict,
 )
+from nvshare.client_machine.looks import LookReport
 
 _SAYS = ClientDo.SAY_ALONE | ClientDo.SAY_LOST | ClientDo.SAY_BROKEN | ClientDo.SAY_HUNG
 
@@ -185,6 +186,10 @@ class ClientMachine:
 
     def slowed(self, now: int, gpu: int, factor: int) -> None:
         if LIBRARY.nvs_client_slowed(self._at, now, gpu, factor):
+            self._perform()
+
+    def gpu_time(self, gpu: int, first: int, count: int, busy: int) -> None:
+        if LIBRARY.nvs_client_gpu_time(self._at, gpu, LookReport.of(first, count, busy)):
             self._perform()
 
     def ask(self, gpu: int, ask: int, need: int) -> None:

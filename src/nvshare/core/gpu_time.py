@@ -8,8 +8,10 @@ Clients check once per millisecond whether they have unfinished work, all at the
 The GPU gives equal slices to clients that have work at the same time, so this is the time that each of them had. A look
 that a holder has not reported within REPORT_LOOKS counts as busy: an old library, or one that hides its work, is
 charged for the time in which it holds the lock. A report without a lock counts too (work that was not drained in time).
+A client that has nothing to do says so once (a report of no looks): it is not busy until it reports again.
 
-Looks are bits of integers: bit j is look `_upto` + j."""
+Looks are bits of integers: bit j is look `_upto` + j. When they are divided up makes no difference to the sums, as long
+as no more than MOST_APART clients were busy: whoever only reads the state may do it too."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -17,6 +19,7 @@ from itertools import zip_longest
 from operator import or_
 
 from nvshare.core.model import SECOND
+from nvshare.core.recent_use import RecentUse
 from nvshare.core.seat import Seat
 
 LOOK_NS = SECOND // 1000
@@ -31,7 +34,7 @@ MOST_APART = 16
 class Looks:
     """Of one client that holds the lock or has reported: what is known of the looks that are not divided up."""
 
-    __slots__ = ("back", "back_since", "busy", "group", "held", "known", "seat", "since")
+    __slots__ = ("back", "back_since", "busy", "group", "held", "known", "rests", "seat", "since")
 
     def __init__(self, seat: Seat) -> None:
         self.seat: Seat | None = seat
@@ -42,11 +45,21 @@ class Looks:
         """The first look at which it held the lock that it has; None if it has none."""
         self.back_since: int | None = None
         """Since which look it is held back because of its weight; in `back` the looks at which it was before."""
+        self.rests: int | None = None
+        """The look from which on it has nothing to do, until it reports again; None if it has."""
 
     def counts(self, upto: int, looks: int) -> int:
         """The looks that count as busy."""
         held = self.held | _from(self.since, upto, looks)
-        return (self.busy | (held & ~self.known)) & _ones(looks)
+        known = self.known | _from(self.rests, upto, looks)
+        return (self.busy | (held & ~known)) & _ones(looks)
+
+    def reported(self, upto: int, first: int, known: int, busy: int) -> None:
+        """`first` is the report's first look; the looks that it knows, and those of them at which it was busy."""
+        self.known |= _from(self.rests, upto, max(0, first - upto))
+        self.rests = None
+        self.busy |= busy & known & ~self.known
+        self.known |= known
 
     def competes(self, upto: int, looks: int) -> int:
         """The looks at which it was busy or held back."""
@@ -91,6 +104,8 @@ class GpuTime:
 
     def __init__(self) -> None:
         self.busy_ns = 0
+        self._recent = RecentUse()
+        self._holders = 0
         self._upto = 0
         """All looks before this one are divided up."""
         self._looks: list[Looks] = []
@@ -115,8 +130,11 @@ class GpuTime:
         looks.back_since = None
 
     def turn_began(self, now: int, seat: Seat) -> None:
+        if not self._looks:  # nobody was busy until now
+            self._upto = max(self._upto, now // LOOK_NS)
         looks = seat.looks or self._new(seat)
         looks.since = -(-now // LOOK_NS)
+        self._holders += 1
 
     def turn_ended(self, now: int, seat: Seat) -> None:
         """Most turns of a busy queue have no look: they cost nothing more."""
@@ -128,10 +146,15 @@ class GpuTime:
                 self.divide(now)
             looks.held |= _ones(max(0, end - self._upto)) & ~_ones(max(0, looks.since - self._upto))
         looks.since = None
+        self._holders -= 1
 
     def reported(self, now: int, seat: Seat, first: int, count: int, busy: int) -> None:
         """Looks that are divided up already, or are still to come, do not count."""
         self.divide(now)
+        looks = seat.looks or self._new(seat)
+        if not count:
+            looks.rests = min(first, now // LOOK_NS + 1)
+            return
         shift = first - self._upto
         known = _ones(count)
         if shift < 0:
@@ -141,9 +164,7 @@ class GpuTime:
         else:
             return
         known &= _ones(now // LOOK_NS + 1 - self._upto)
-        looks = seat.looks or self._new(seat)
-        looks.busy |= busy & known & ~looks.known
-        looks.known |= known
+        looks.reported(self._upto, first, known, busy)
 
     def left(self, now: int, seat: Seat) -> None:
         """The client is charged for all that it had. Its last looks are still shared with it."""
@@ -166,9 +187,13 @@ class GpuTime:
         if seat.looks is None:
             return seat.gpu_ns
         self.divide(now)
-        holders = sum(1 for looks in self._looks if looks.since is not None)
-        ahead = seat.looks.counts(self._upto, now // LOOK_NS + 1 - self._upto) if seat.looks else 0
-        return seat.gpu_ns + ahead.bit_count() * LOOK_NS // max(1, holders)
+        ahead = seat.looks.counts(self._upto, now // LOOK_NS - self._upto) if seat.looks else 0
+        return seat.gpu_ns + ahead.bit_count() * LOOK_NS // max(1, self._holders)
+
+    def busy_percent(self, now: int) -> float:
+        """For how much of the last seconds any client was busy. What is not divided up yet does not count."""
+        self.divide(now)
+        return self._recent.percent(self._upto * LOOK_NS if self._looks else now, self.busy_ns)
 
     def _new(self, seat: Seat) -> Looks:
         seat.looks = Looks(seat)
@@ -177,8 +202,10 @@ class GpuTime:
 
     def _divide(self, looks: int) -> None:
         counts = [entry.counts(self._upto, looks) for entry in self._looks]
-        self.busy_ns += reduce(or_, counts).bit_count() * LOOK_NS
         begin, end = self._upto * LOOK_NS, (self._upto + looks) * LOOK_NS
+        self._recent.note(begin, self.busy_ns)
+        self.busy_ns += reduce(or_, counts).bit_count() * LOOK_NS
+        self._recent.note(end, self.busy_ns)
         parts = split(counts)
         if self.observer is not None:
             self.observer(Chunk(self._looks, counts, parts, self._upto, looks))
@@ -204,7 +231,7 @@ def split(counts: list[int]) -> list[int]:
         busy_ns = reduce(or_, counts).bit_count() * LOOK_NS
         return [count.bit_count() * busy_ns // total for count in counts]
     masks = _by_number(counts)
-    return [sum((c & mask).bit_count() * LOOK_NS // n for n, mask in enumerate(masks, 1)) for c in counts]
+    return [sum((c & mask).bit_count() * (LOOK_NS // n) for n, mask in enumerate(masks, 1)) for c in counts]
 
 
 def _by_number(counts: list[int]) -> list[int]:

@@ -55,7 +55,7 @@ class SeatSnapshot(Record, frozen=True):
     not_moving: str = ""
     """Why page faults alone move its memory; empty: it moves it in bulk, or its library is too old to say."""
     expected_start_ns: int | None = None
-    """Of the first waiting clients: they will probably start within this time (core.expected_start)."""
+    """Of the first waiting clients: they will probably start within this time."""
     paused_by: Literal["annotation", "operator", "GPU"] | None = None
     """Why it gets no turns: its pod's annotation, the operator's order for its group, or the pause of the GPU."""
     core_limit_percent: int = 0
@@ -67,6 +67,8 @@ class SeatSnapshot(Record, frozen=True):
     """After which time it goes on, if its core limit holds it back."""
     together: tuple[str, ...] = ()
     """The other GPUs of its gang (core.gangs): the locks on all of them are given and taken together."""
+    gpu_ns: int = 0
+    """For how long its work has kept the GPU busy (core.gpu_time)."""
 
 
 class ClientSnapshot(Record, frozen=True):
@@ -105,11 +107,13 @@ class GpuSnapshot(Record, frozen=True):
     reserved_for: int | None = None
     """The waiting client that may not be passed, while a client behind it would fit."""
     move_cost_ns: int = 0
-    """What the mode takes the move of 1 GiB to the GPU to cost; measured by clients that move memory in bulk, or else
-    configured or inferred."""
+    """What the mode takes the move of 1 GiB to the GPU to cost: measured, or else configured or inferred."""
     is_move_cost_measured: bool = False
     foreign_pids: tuple[int, ...] = ()
     """Processes on this GPU that are not clients, and so take no turns."""
+    busy_ns: int = 0
+    """For how long work of any client has kept it busy, and for how much of the last ten seconds."""
+    busy_percent: float = 0.0
 
 
 class ClaimSnapshot(Record, frozen=True):
@@ -203,6 +207,8 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
         reserved_for=reserved_for.client if reserved_for is not None else None,
         move_cost_ns=turns.mode.move_cost_ns,
         is_move_cost_measured=turns.mode.is_cost_measured,
+        busy_percent=turns.gpu_time.busy_percent(now),
+        busy_ns=turns.gpu_time.busy_ns,
     )
 
 
@@ -279,4 +285,5 @@ def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None
         held_back_by=held_back_by(gpu.turns, seat),
         held_back_ns=gpu.shares.held_back_ns(now, seat),
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),
+        gpu_ns=gpu.turns.gpu_time.estimate_ns(now, seat),
     )

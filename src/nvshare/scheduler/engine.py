@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nvshare.core import actions as ac
-from nvshare.core.events import AlarmRang, Event
+from nvshare.core.events import AlarmRang, Event, GpuTimeReported
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
 from nvshare.core.snapshot import ClientSnapshot, Snapshot, claims, client_snapshot, gpu_snapshot, snapshot, start_times
@@ -56,7 +56,7 @@ class Engine:
         self.node = node
         self.connections: dict[int, Outgoing] = {}
         self.observers: list[Callable[[Step], None]] = []
-        """They see every step."""
+        """They see every step, except reports of GPU time: these come five times a second from each running client."""
         self.observers_of: defaultdict[type[Event], list[Callable[[Step], None]]] = defaultdict(list)
         """They see the steps of one kind of event."""
         self.before: Callable[[int, Event], None] | None = None
@@ -96,7 +96,7 @@ class Engine:
             raise
         self.steps += 1
         step = Step(now, self._wall_offset + now / 1e9, event, tuple(actions))
-        for observe in self.observers:
+        for observe in self.observers if type(event) is not GpuTimeReported else ():
             try:
                 observe(step)
             except Exception as error:
@@ -142,6 +142,11 @@ class Engine:
                 connection.flush()
             except Exception as error:
                 self._loop.call_soon(connection.fail, error)
+
+    def count_gpu_time(self) -> None:
+        """In `seat.gpu_ns` is what is known by now; it is counted later otherwise."""
+        for gpu in self.node.gpus.values():
+            gpu.turns.gpu_time.divide(self._clock())
 
     def now(self) -> int:
         """The core's time."""

@@ -496,12 +496,13 @@ class ExpectedStart(Message, frozen=True):
 
 
 class GpuTime(Message, frozen=True):
-    """Whether work of mine was unfinished, at each of `count` looks (1 to LOOKS_MOST) from number `first` on.
+    """Whether work of mine was unfinished, at each of `count` looks (0 to LOOKS_MOST) from number `first` on.
 
     The first look is bit 0 of `busy_0`, the next one bit 1, and so on up to bit 63 of `busy_3`. Bits beyond `count` are
-    0. Look k is made at one instant between k and k + 1 LOOK_NS of the machine's monotonic clock. All clients look at
-    the same instants, so the scheduler knows who was busy at the same time. Time in which a client holds the lock and
-    that it does not report counts as busy. From version 6 on: sent only to a scheduler that says it speaks it."""
+    0. With a count of 0 I have no work from look `first` on, until my next report. Look k is made at one instant
+    between k and k + 1 LOOK_NS of the machine's monotonic clock. All clients look at the same instants, so the
+    scheduler knows who was busy at the same time. Time in which a client holds the lock and that it does not report
+    counts as busy. From version 6 on: sent only to a scheduler that says it speaks it."""
 
     number = 38
     from_client = True

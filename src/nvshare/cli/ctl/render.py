@@ -135,11 +135,15 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
     return table(head, rows, width=width, drop=("OTHERS", "UUID", "LEFT", "RUNNING", "MODEL"))
 
 
+WIDE = [
+    "PID", "UTIL", "GPU TIME", "HELD", "WAITED", "UNSWAPPABLE", "USED", "NEED", "MOVED IN", "AT", "MOVED OUT",
+    "PRIORITY", "WEIGHT", "CORE",
+]  # fmt: skip
+
+
 def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
     """The clients, by GPU; of each GPU who runs, then who waits by place, then the others."""
     head = ["CLIENT", "USER", "WHO", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "TURNS"]
-    wide = ["PID", "HELD", "WAITED", "UNSWAPPABLE", "USED", "NEED", "MOVED IN", "AT", "MOVED OUT", "PRIORITY", "WEIGHT"]
-    wide += ["CORE"]
     shares = CoreShares(node)
     gpus = {gpu.uuid: gpu for gpu in node.gpus}
     rows = []
@@ -158,13 +162,14 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
             str(seat.turns),
         ]
         if is_wide:
-            row += [str(client.pid), duration(seat.held_ns), duration(seat.waited_ns), size(seat.unswappable)]
+            row += [str(client.pid), f"{seat.gpu_percent:.0f}%"]
+            row += [*map(duration, (seat.gpu_ns, seat.held_ns, seat.waited_ns)), size(seat.unswappable)]
             row += ["-" if seat.working_set is None else size(seat.working_set), size(seat.need)]
             row += [size(seat.moved.in_bytes), rate(seat.moved.in_bytes, seat.moved.in_ns), size(seat.moved.out_bytes)]
             row += [str(client.priority), str(client.weight), shares.cell(client, seat)]
         rows.append(row)
     if is_wide:
-        return table(head + wide, rows)
+        return table(head + WIDE, rows)
     return _narrow_clients(head, rows, width, has_pods=any(client.group.startswith("pod/") for client in node.clients))
 
 
@@ -236,16 +241,8 @@ def memory_notes(node: Snapshot) -> list[str]:
     ]
 
 
-_STATE_ORDER = {
-    "running": 0,
-    "dropping": 1,
-    "waiting": 2,
-    "blocked": 3,
-    "paused": 4,
-    "silent": 5,
-    "unscheduled": 6,
-    "idle": 7,
-}
+_STATES = ("running", "dropping", "waiting", "blocked", "paused", "silent", "unscheduled", "idle")
+_STATE_ORDER = {state: number for number, state in enumerate(_STATES)}
 
 
 def in_order(node: Snapshot) -> list[tuple[ClientSnapshot, SeatSnapshot]]:

@@ -34,6 +34,7 @@ def report(scheduler: "Scheduler", since: float, by: Any, output: str) -> None:
     """Show what was used, also by programs that have ended.
 
     \b
+    BUSY      time for which work kept a GPU busy, in seconds; programs that run together share it
     HELD      time with the lock of a GPU, in seconds; programs that run together are all counted
     MEMORY    allocated memory over time, in GiB-hours
     WAITING   time of waiting for the lock, in seconds
@@ -56,6 +57,7 @@ def _as_table(answer: admin.Report) -> str:
     rows = [
         [
             _who(answer, row),
+            f"{row.gpu_seconds:.0f}",
             f"{row.held_seconds:.0f}",
             f"{gib_hours(row):.2f}",
             f"{row.waiting_seconds:.0f}",
@@ -65,9 +67,9 @@ def _as_table(answer: admin.Report) -> str:
         ]
         for row in answer.rows
     ]
-    head = [HEADS[answer.by], "HELD", "MEMORY", "WAITING", "SWITCHES", "IN", "OUT"]
+    head = [HEADS[answer.by], "BUSY", "HELD", "MEMORY", "WAITING", "SWITCHES", "IN", "OUT"]
     made = table(head, rows, width=terminal_width(), drop=("OUT", "IN"), cut=head[:1]) if rows else "Nothing was used."
-    return f"Since {since}, held and waiting in seconds, memory in GiB-hours\n{made}"
+    return f"Since {since}, busy, held and waiting in seconds, memory in GiB-hours\n{made}"
 
 
 def _as_csv(answer: admin.Report) -> str:
@@ -82,11 +84,13 @@ def _as_csv(answer: admin.Report) -> str:
             "switches",
             "moved_in_bytes",
             "moved_out_bytes",
+            "gpu_seconds",
         ]
     )
     for row in answer.rows:
         times = f"{row.held_seconds:.3f}", f"{gib_hours(row):.6f}", f"{row.waiting_seconds:.3f}"
-        made.writerow([_cell(_who(answer, row)), *times, row.switches, row.moved_in_bytes, row.moved_out_bytes])
+        counts = row.switches, row.moved_in_bytes, row.moved_out_bytes
+        made.writerow([_cell(_who(answer, row)), *times, *counts, f"{row.gpu_seconds:.3f}"])
     return text.getvalue().rstrip("\n")
 
 

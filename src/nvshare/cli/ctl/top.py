@@ -10,7 +10,7 @@ from nvshare.cli.group import has_screen
 if TYPE_CHECKING:
     from nvshare.cli.ctl.nvsharectl import Scheduler
 
-SORTS = ("state", "memory", "name", "since", "turns", "ran", "waited")
+SORTS = ("state", "memory", "name", "since", "turns", "ran", "gpu", "waited")
 
 
 @click.command()

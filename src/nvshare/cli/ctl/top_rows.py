@@ -52,6 +52,7 @@ SORTS: dict[str, Callable[[Row], tuple[float, float]]] = {
     "since": lambda row: (-row.seat.since_ns, 0),
     "turns": lambda row: (-row.seat.turns, 0),
     "ran": lambda row: (-row.seat.held_ns, 0),
+    "gpu": lambda row: (-row.seat.gpu_percent, 0),
     "waited": lambda row: (-row.seat.waited_ns, 0),
 }
 
@@ -98,6 +99,7 @@ def plain_lines(shown: list[Row]) -> list[str]:
             f"  {printable(row.client.name)}  {_state(seat)}"
             f"  since {duration(seat.since_ns)}  starts {_starts(seat)}"
             f"  memory {size(seat.memory_allocated)}{limit}  turns {seat.turns}"
+            f"  GPU {seat.gpu_percent:.0f}%"
             f"  ran {_share(seat.held_ns, seat)}  waited {_share(seat.waited_ns, seat)}"
             f"  moved in {size(seat.moved.in_bytes)}, out {size(seat.moved.out_bytes)}{core}"
         )
@@ -151,7 +153,8 @@ def _columns(width: int, cells: list[dict[str, Text]]) -> list[Column]:
     every: list[tuple[str, Literal["left", "right"], int]] = [
         ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 80), ("WHO", "left", 120),
         ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 76), ("MEMORY", "right", 0),
-        ("LIMIT", "right", 100), ("CORE", "right", 100), ("TURNS", "right", 90), ("RAN", "right", 108),
+        ("UTIL", "right", 96), ("LIMIT", "right", 100), ("CORE", "right", 100), ("TURNS", "right", 90),
+        ("RAN", "right", 108),
         ("WAITED", "right", 108), ("MOVED", "right", 140), ("PID", "right", 130),
     ]  # fmt: skip
     has_core = any(row["CORE"].plain != "-" for row in cells)
@@ -191,6 +194,7 @@ def _cells(row: Row) -> dict[str, Text]:
         "MEMORY": size(seat.memory_allocated),
         "LIMIT": size(seat.limit) if seat.limit else "-",
         "CORE": row.core,
+        "UTIL": f"{seat.gpu_percent:.0f}%",
         "TURNS": str(seat.turns),
         "RAN": _share(seat.held_ns, seat),
         "WAITED": _share(seat.waited_ns, seat),

@@ -113,7 +113,8 @@ class MemoryHeld(Event, frozen=True):
 
 class GpuTimeReported(Event, frozen=True):
     """Whether work of the client was unfinished at each of `count` looks: bit 0 of `busy` is look `first`, bit 1 the
-    next one. Look k is made between k and k + 1 milliseconds of the machine's clock, by all clients at once."""
+    next one. Look k is made between k and k + 1 milliseconds of the machine's clock, by all clients at once. No looks:
+    it has no work from look `first` on, until it reports again."""
 
     client: int
     gpu: str

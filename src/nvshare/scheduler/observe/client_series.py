@@ -65,6 +65,12 @@ FAMILIES = (
         lambda seat: seat.held_ns / SECOND,
     ),
     Family(
+        "nvshare_client_gpu_seconds_total",
+        "counter",
+        "Time for which work of the client has kept the GPU busy.",
+        lambda seat: seat.gpu_ns / SECOND,
+    ),
+    Family(
         "nvshare_client_waited_seconds_total",
         "counter",
         "Time for which the client has waited.",

@@ -6,10 +6,10 @@ A period is an hour; after two days the hours of a day (UTC) become one period, 
 A period has at most 200 rows; what does not fit is added to a row "(others)" of its GPU. So there are never more than
 49 + 91 periods, or 28,000 rows.
 
-The core counts for each seat how long it has held locks and waited, its turns and what it has moved. `settle` adds the
-increase of these sums to a row. It is called every minute, and when the client leaves or its memory changes, so up to a
-minute may be counted in the wrong hour. So a turn costs nothing here. While scheduling is off no client holds a lock,
-and no time is counted as held."""
+The core counts for each seat how long it has held locks, waited and kept the GPU busy, its turns and what it has moved.
+`settle` adds the increase of these sums to a row. It is called every minute, and when the client leaves or its memory
+changes, so up to a minute may be counted in the wrong hour. So a turn costs nothing here. While scheduling is off no
+client holds a lock, and no time is counted as held."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, cast
@@ -47,6 +47,8 @@ class Use(msgspec.Struct):
     """How often it got the lock."""
     moved_in_bytes: int = 0
     moved_out_bytes: int = 0
+    gpu_seconds: float = 0.0
+    """For how long its work kept the GPU busy."""
 
     def add(self, other: "Use") -> None:
         self.held_seconds += other.held_seconds
@@ -55,6 +57,7 @@ class Use(msgspec.Struct):
         self.switches += other.switches
         self.moved_in_bytes = min(self.moved_in_bytes + other.moved_in_bytes, MAX_BYTES)
         self.moved_out_bytes = min(self.moved_out_bytes + other.moved_out_bytes, MAX_BYTES)
+        self.gpu_seconds += other.gpu_seconds
 
 
 class Period:
@@ -83,12 +86,12 @@ class Period:
 class _Counted:
     """What has been counted of a client at one GPU. It has had `memory` since `since`."""
 
-    __slots__ = ("held", "memory", "moved", "seat", "since", "turns", "waited", "who")
+    __slots__ = ("gpu_ns", "held", "memory", "moved", "seat", "since", "turns", "waited", "who")
 
     def __init__(self, who: Who, seat: Seat, now: int, claim: Claim) -> None:
         self.who, self.seat = who, seat
         self.since, self.memory = now, claim.memory.used
-        self.held = self.waited = 0
+        self.held = self.waited = self.gpu_ns = 0
         self.turns = int(claim.lock != 0 and claim.lock == seat.lock)  # A lock that it had before is not given to it.
         self.moved = seat.moved
 
@@ -193,8 +196,9 @@ class Usage:
             seat.turns - counted.turns,
             moved.in_bytes - counted.moved.in_bytes,
             moved.out_bytes - counted.moved.out_bytes,
+            (seat.gpu_ns - counted.gpu_ns) / SECOND,
         )
         if seconds > 0 or use != Use():
             self._current.row(counted.who).add(use)
         counted.since, counted.held, counted.waited = now, held, waited
-        counted.turns, counted.moved = seat.turns, moved
+        counted.turns, counted.moved, counted.gpu_ns = seat.turns, moved, seat.gpu_ns

@@ -105,6 +105,7 @@ class UsageFile:
     def save(self) -> None:
         """Begin to write, unless the disk is so slow that the last time has not ended."""
         now = self._engine.now()
+        self._engine.count_gpu_time()
         self.usage.settle(now, self._engine.wall(now))
         if not self._thread.is_alive():
             lines = lines_of(self.usage.periods.values())

@@ -8,7 +8,7 @@ import { coreShare, enough, expectedStart, gpuTitle, obstacle, percent, queueRea
 
 const MAX_ROWS = 200;
 const STATES = ["running", "dropping", "waiting", "blocked", "paused", "silent", "unscheduled", "idle"];
-const HEADS = ["Program", "State", "Memory", "Limit", "Turns", "Ran", "Waited"];
+const HEADS = ["Program", "State", "Memory", "Limit", "GPU", "Turns", "Ran", "Waited"];
 
 export class Card {
   constructor(uuid, model) {
@@ -122,7 +122,8 @@ class Row {
     setText(this._start, client.state === "waiting" ? expectedStart(client) : "");
     const life = client.held_seconds + client.waited_seconds;
     const texts = [
-      size(client.memory_allocated), client.limit_bytes ? size(client.limit_bytes) : "none", String(client.turns),
+      size(client.memory_allocated), client.limit_bytes ? size(client.limit_bytes) : "none",
+      `${Math.round(client.gpu_percent)} %`, String(client.turns),
       `${span(client.held_seconds)} (${percent(client.held_seconds, life)})`,
       `${span(client.waited_seconds)} (${percent(client.waited_seconds, life)})`,
     ];

@@ -1,0 +1,136 @@
+"""The GPU time that the scheduler counts for programs, judged by the trace of the simulated GPU: kernels from begin to
+end, less the time in which the card was another process'.
+
+The simulated GPU is late on a busy machine: work has ended by its clock, and the thread that says so has not run yet.
+So the programs here run before others if the test may do that (as root)."""
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from libnvshare.machine import Machine
+from libnvshare.programs import CHECKS, GIB, Program
+from nvshare.simgpu.trace import Kind, ProcessTrace, merge
+from support.waiting import wait_until
+
+WITHIN = 0.03
+SECONDS = 10
+SETTLED_S = 1.5
+"""Looks are divided up half a second later."""
+BUSY = (Kind.KERNEL, Kind.COPY, Kind.MEMSET)
+
+
+def hurry(program: Program) -> None:
+    """Its threads run at once when they have something to do."""
+    for thread in Path(f"/proc/{program.process.pid}/task").iterdir():
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(1))
+
+
+class Timed(Machine):
+    """A machine whose programs work and pause as they are told (tests/native/lib_pulse.c)."""
+
+    def __init__(self, directory: Path, *options: str, **settings: Any) -> None:
+        super().__init__(directory, *options, scale=1.0, **settings)
+
+    def pulsing(self, memory: int = GIB, gpu: int = 0, **environment: str) -> Program:
+        program = self.start(CHECKS / "lib_pulse", CUDA_VISIBLE_DEVICES=str(gpu), **environment)
+        assert program.answer() == ["ready"]
+        program.do(f"alloc {memory}")
+        hurry(program)
+        return program
+
+    def counted(self, program: Program) -> float:
+        """In seconds, once all that the program did is counted: it waits for its input now, and rests."""
+        seats = [client for gpu in self.daemon.status()["gpus"] for client in gpu["clients"]]
+        return sum(float(seat["gpu_seconds"]) for seat in seats if seat["pid"] == program.process.pid)
+
+    def true(self, program: Program) -> float:
+        [trace] = [trace for trace in self.traces() if trace.pid == program.process.pid]
+        return busy_seconds(trace)
+
+    def judge(self, *programs: Program) -> list[float]:
+        """By how much what is counted differs from what is true, once nothing more is counted."""
+        for program in programs:
+            result, *_ = program.answer(120)
+            assert result == "0"
+        counted = self.settled(programs)
+        return [each / self.true(program) - 1 for each, program in zip(counted, programs, strict=True)]
+
+    def settled(self, programs: Sequence[Program]) -> list[float]:
+        """What is counted, once that has not changed for so long that it will not."""
+        seen: list[float] = []
+        since = 0.0
+
+        def is_settled() -> bool:
+            nonlocal seen, since
+            now = [self.counted(program) for program in programs]
+            if now != seen:
+                seen, since = now, time.monotonic()
+            return time.monotonic() - since > SETTLED_S
+
+        wait_until(is_settled, "all is counted")
+        return seen
+
+
+def busy_seconds(trace: ProcessTrace) -> float:
+    """Work of several streams at once counts once; what was waited for the card's time slice does not count."""
+    records = trace.of_kind(*BUSY)
+    spans = merge((record.begin_ns, record.known_end_ns) for record in records)
+    waited = sum(record.waited_us for record in records) / 1e6
+    return sum(end - begin for begin, end in spans) / 1e9 - waited
+
+
+ALONE = {
+    "always busy": "2000 50 0 0",
+    "short kernels and pauses": "3000 1 3000 1",
+    "long kernels and pauses": "60000 1 60000 1",
+    "bursts of a second": "10000 100 1000000 0",
+    "graphs": "1000 10 10000 1 graph",
+    "four streams": "3000 2 5000 4",
+    "forty streams": "1000 1 20000 40",
+}
+"""KERNEL_US KERNELS PAUSE_US STREAMS, each on a GPU of its own."""
+
+
+def test_gpu_time_of_programs_that_are_alone_is_what_the_card_says(tmp_path: Path) -> None:
+    with Timed(tmp_path, gpus=len(ALONE)) as machine:
+        programs = [machine.pulsing(gpu=gpu) for gpu in range(len(ALONE))]
+        for program, how in zip(programs, ALONE.values(), strict=True):
+            program.say(f"pulse {SECONDS} {how}")
+        wrong = dict(zip(ALONE, machine.judge(*programs), strict=True))
+        print({name: f"{100 * error:+.1f} %" for name, error in wrong.items()})
+        assert all(abs(error) < WITHIN for error in wrong.values()), wrong
+
+
+TOGETHER = {
+    "side by side": (GIB, ["5000 20 0 0", "5000 20 0 0"]),
+    "one pauses": (GIB, ["5000 20 0 0", "10000 20 200000 0"]),
+    "in turns": (10 * GIB, ["5000 20 0 0", "5000 20 0 0"]),
+    "in turns, one pauses": (10 * GIB, ["5000 20 0 0", "10000 10 300000 0"]),
+}
+
+
+def test_gpu_time_of_programs_that_share_a_card_is_what_the_card_says(tmp_path: Path) -> None:
+    with Timed(tmp_path, "--switch-time-mode=fixed", "--switch-time-fixed=1", gpus=len(TOGETHER)) as machine:
+        programs = []
+        for gpu, (memory, pulses) in enumerate(TOGETHER.values()):
+            for pulse in pulses:
+                programs.append(machine.pulsing(memory, gpu=gpu))
+                programs[-1].say(f"pulse {SECONDS} {pulse}")
+        errors = machine.judge(*programs)
+        wrong = dict(zip(TOGETHER, zip(errors[::2], errors[1::2], strict=True), strict=True))
+        print({name: [f"{100 * error:+.1f} %" for error in each] for name, each in wrong.items()})
+        assert all(abs(error) < WITHIN for each in wrong.values() for error in each), wrong
+
+
+def test_gpu_time_can_be_switched_off_and_then_the_time_in_which_the_lock_is_held_counts(tmp_path: Path) -> None:
+    with Timed(tmp_path) as machine:
+        program = machine.pulsing(NVSHARE_GPU_TIME="0")
+        program.say("pulse 0.1 1000 1 1000 0")
+        program.answer()
+        [client] = machine.clients()
+        assert abs(client["gpu_seconds"] - client["held_seconds"]) < 0.01
