@@ -36,7 +36,8 @@ class ComputeShares:
         self._turns = turns
         self._memory = memory
         self._caps: dict[str, CoreCap] = {}
-        """By group."""
+        """By group, of groups with clients here; `_dormant` of those who may come back."""
+        self._dormant: dict[str, CoreCap] = {}
         self._weighted: WeightedTime | None = None
         """None while weights decide nothing."""
         self._prune_at = LEAST_PRUNED
@@ -49,27 +50,20 @@ class ComputeShares:
     def set_limit(self, now: int, group: Group, percent: int) -> None:
         """0: none."""
         if not percent:
-            self._caps.pop(group.key, None)
-            self._turns.over.discard(group.key)
-        elif group.key in self._caps:
-            self._turns.gpu_time.divide(now)
-            pending = self._turns.gpu_time.pending(now)
-            self._caps[group.key].set_percent(pending, percent)
-        else:
-            self._prune(now)
-            self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
-        self._observe()
-
-    def _prune(self, now: int) -> None:
-        """A group without clients is forgotten when it owes nothing: its next process starts with its debt."""
-        if len(self._caps) < self._prune_at:
+            self._retire(now, group)
             return
-        pending = self._turns.gpu_time.pending(now)
-        for key, cap in list(self._caps.items()):
-            if self._turns.uuid not in cap.group.limits and cap.debt_ns(pending) <= 0:
-                del self._caps[key]
-                self._turns.over.discard(key)
-        self._prune_at = max(LEAST_PRUNED, 2 * len(self._caps))
+        cap = self._caps.get(group.key) or self._dormant.pop(group.key, None)
+        if cap is None:
+            self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
+        else:
+            if group.key not in self._caps:  # What it owes is looked at before it gets a lock.
+                self._turns.over.add(group.key)
+                cap.is_over = True
+            self._turns.gpu_time.divide(now)
+            cap.set_percent(self._turns.gpu_time.pending(now), percent)
+            cap.group = group  # The group may have been forgotten meanwhile.
+            self._caps[group.key] = cap
+        self._observe()
 
     def held_back_ns(self, now: int, seat: Seat) -> int | None:
         """After which time a client goes on that is blocked by its core limit; None: it is not."""
@@ -77,10 +71,27 @@ class ComputeShares:
             return None
         return max(0, self._caps[seat.group.key].free_at - now)
 
-    def left(self, seat: Seat) -> None:
+    def left(self, now: int, seat: Seat) -> None:
         self._turns.ahead.discard(seat.client)
         if self._weighted is not None:
             self._weighted.left(seat.client)
+        if self._caps and seat.group is not None and len(seat.group.limits[self._turns.uuid].shares) == 1:
+            self._retire(now, seat.group)  # It is the last one.
+
+    def _retire(self, now: int, group: Group) -> None:
+        """Its debt is remembered until it is repaid: the next process of the group does not start anew."""
+        self._turns.gpu_time.divide(now)
+        cap = self._caps.pop(group.key, None)
+        self._turns.over.discard(group.key)
+        if cap is None:
+            return
+        pending = self._turns.gpu_time.pending(now)
+        cap.retire(pending)
+        self._dormant[group.key] = cap
+        if len(self._dormant) >= self._prune_at:
+            self._dormant = {key: one for key, one in self._dormant.items() if one.debt_ns(pending) > 0}
+            self._prune_at = max(LEAST_PRUNED, 2 * len(self._dormant))
+        self._observe()
 
     def admitted(self, now: int) -> None:
         """Somebody came in, so there may be something to look at."""
@@ -130,8 +141,7 @@ class ComputeShares:
             else:
                 turns.over.discard(key)
                 after_ns = cap.reached_ns(debt)
-            if turns.uuid in cap.group.limits:  # Without clients nothing follows.
-                self.deadline = min(self.deadline, now + max(LOOK_NS, after_ns))
+            self.deadline = min(self.deadline, now + max(LOOK_NS, after_ns))
 
     # Weights.
 

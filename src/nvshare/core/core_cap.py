@@ -34,6 +34,11 @@ class CoreCap:
         self._debt_ns = self.debt_ns(chunk)
         self._upto = max(self._upto, chunk.first + chunk.looks)
 
+    def retire(self, pending: Chunk) -> None:
+        """Nothing is charged from now on until it counts again, and what is not charged yet is charged now."""
+        self.charge(pending)
+        self.begin = self._upto
+
     def set_percent(self, pending: Chunk, percent: int) -> None:
         """From now on; looks that are not charged yet count as before."""
         self._debt_ns = self._repaid(self._debt_ns, pending.first - self._upto)

@@ -86,8 +86,8 @@ class Gpu:
     def joined(self, client: int, stated_size: int) -> None:
         self._set_size(self._stated_sizes.state(client, stated_size) or self._assumed_size, measured=False)
 
-    def left(self, seat: Seat) -> None:
-        self.shares.left(seat)
+    def left(self, now: int, seat: Seat) -> None:
+        self.shares.left(now, seat)
         self._set_size(self._stated_sizes.forget(seat.client) or self._assumed_size, measured=False)
 
     def _set_size(self, size: int, *, measured: bool) -> None:

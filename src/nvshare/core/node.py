@@ -197,7 +197,7 @@ class Node:
             self._touch(gpu := self.gpus[uuid])
             self.gangs.unlink(now, uuid, seat)
             gpu.turns.left(now, seat, out)
-            gpu.left(seat)
+            gpu.left(now, seat)
             self._live_shrink.note_left(client.group.limits[uuid], seat)
         self.gangs.left(client)
         self.orders.left(now, client)

@@ -71,8 +71,10 @@ class Orders:
         self._apply_core_limit(now, client.group)
 
     def left(self, now: int, client: Client) -> None:
+        """Others of its group may have a higher limit from now on."""
         client.want_core_limit(0)
-        self._apply_core_limit(now, client.group)
+        if all(len(shared.shares) > 1 for shared in client.group.limits.values()):
+            self._apply_core_limit(now, client.group)
 
     # Of all clients.
 
