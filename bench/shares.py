@@ -6,6 +6,9 @@
 All kernels take KERNEL_MS of the card, so the card's own trace says what each program had: the number of its kernels
 that ended in the observed time. The programs always have work, but for one of the row about idle shares.
 
+The rows about turns and priorities report a goal and fail nothing: turns are billed by held time, and memory
+moves in it.
+
 | row | wanted |
 |---|---|
 | core limit alone | 25, 50, 75 percent, within 3 % of that |
@@ -30,7 +33,7 @@ from typing import Any
 import msgspec
 
 from bench.scheduler import Scheduler, scheduler
-from bench.verdict import bounded
+from bench.verdict import goal
 from nvshare.admin import GetStatus, Request, SetCoreLimit
 from nvshare.cli.run.native_files import demo_program, library
 from nvshare.simgpu.config import SimGpu
@@ -41,6 +44,7 @@ KERNEL, KERNEL_MS, PIECES = "nvshare_demo_pass", 5, 8
 BURST_KERNELS = 200
 OBSERVED_S = 60.0
 WARM_UP_S = 3.0
+MOST_ANSWER_S = 0.6
 Row = dict[str, Any]
 
 
@@ -155,7 +159,8 @@ def weights(seconds: float = OBSERVED_S) -> Iterator[Row]:
     yield shares_row("weights 1 : 2 : 5 side by side", normalised(got), PARTS, 0.05) | {"busy": round(sum(got), 1)}
     programs = [Program(size=9 * GIB, NVSHARE_WEIGHT=it) for it in WEIGHTS]
     got = observed(programs, *FAIR, *TURNS, seconds=seconds)
-    yield shares_row("weights 1 : 2 : 5 in turns", normalised(got), PARTS, 0.05) | {"busy": round(sum(got), 1)}
+    row = shares_row("weights 1 : 2 : 5 in turns", normalised(got), PARTS, 0.05)
+    yield row | goal(row.pop("ok")) | {"busy": round(sum(got), 1)}
 
 
 def idle_shares(seconds: float = 10.0) -> Row:
@@ -198,4 +203,4 @@ def rows() -> Iterator[Row]:
     yield a_change()
     answer = answer_s()
     row: Row = {"bench": "shares", "what": "first kernel of high priority beside a batch job", "seconds": answer}
-    yield row | bounded(answer, 0.6, 1.0)
+    yield row | goal(answer <= MOST_ANSWER_S)

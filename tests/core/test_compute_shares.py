@@ -127,6 +127,7 @@ def test_a_long_wait_because_of_a_core_limit_is_not_blamed_on_the_host() -> None
 
 def test_a_run_whose_processes_want_a_limit_does_not_start_anew_with_each_of_them() -> None:
     node = Node(Settings(), epoch=1, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g0", GIB))
     for client in (1, 2):
         node.handle(client * SECOND, ev.ClientRegistered(client, "run/1", "x", "x", (Claim("g0", GIB),)))
         node.handle(client * SECOND, ev.CoreLimitWanted(client, 10))

@@ -1,0 +1,15 @@
+"""Shares of a GPU's time with real processes, judged by the simulated card's trace. `python -m bench shares` observes
+for longer, and more closely."""
+
+import pytest
+from bench.shares import FAIR, PARTS, WEIGHTS, Program, normalised, observed
+
+
+def test_two_programs_with_core_limits_get_about_theirs() -> None:
+    got = observed([Program(NVSHARE_GPU_CORE_LIMIT=percent) for percent in (30, 60)], seconds=8)
+    assert got == pytest.approx([30, 60], rel=0.15)
+
+
+def test_weights_are_about_proportions_side_by_side() -> None:
+    got = observed([Program(NVSHARE_WEIGHT=weight) for weight in WEIGHTS], *FAIR, seconds=12)
+    assert normalised(got) == pytest.approx(list(PARTS), abs=7)  # equal slices would be 33 each
