@@ -23,7 +23,16 @@ def render() -> str:
         "enum nvs_message_type {\n"
         + "".join(f"    NVS_{_upper(m.__name__)} = {m.number},\n" for m in messages.MESSAGES)
         + "};",
-        *(_enum(e) for e in (messages.GpuKind, messages.ClaimState, messages.DropReason, messages.MoverState)),
+        *(
+            _enum(e)
+            for e in (
+                messages.GpuKind,
+                messages.ClaimState,
+                messages.DropReason,
+                messages.MoverState,
+                messages.MemoryKind,
+            )
+        ),
         "/* What every frame starts with. */\n"
         "struct nvs_head {\n    uint16_t length;\n    uint8_t type;\n    uint8_t gpu;\n};",
         _struct("gpu_entry", ENTRY_LAYOUT, messages.GpuEntry.__doc__),
@@ -42,6 +51,7 @@ def _constants() -> str:
         "MOVER_SINCE",
         "JOBS_SINCE",
         "GPU_TIME_SINCE",
+        "MEMORY_MODES_SINCE",
         "LOOKS_MOST",
         "LOOK_NS",
         "MAX_FRAME",

@@ -24,6 +24,8 @@
 #include "mover/graphs.h"
 #include "mover/hold.h"
 #include "mover/mover.h"
+#include "suspend/stubs.h"
+#include "suspend/suspension.h"
 
 /* On pages that the kernel clears in a child, also in one made by a bare clone. So every gate of the child is closed, and the first
  * launch takes the slow path and finds is_alive 0. */
@@ -78,6 +80,7 @@ static int set_up(void)
     nvs_real_look_for_collectives();
     nvs_evidence_setup();
     nvs_enter_setup();
+    nvs_suspension_setup();
     if (nvs_gpu_count > 1)
         nvs_enter_by_context();
     owner = getpid();
@@ -140,4 +143,6 @@ void nvs_process_forked(void)
     nvs_mover_forked();
     nvs_hold_forked();
     nvs_graphs_forked();
+    nvs_suspension_forked();
+    nvs_stubs_forked();
 }

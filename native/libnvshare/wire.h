@@ -14,12 +14,13 @@
 #define NVS_MOVER_SINCE 5
 #define NVS_JOBS_SINCE 5
 #define NVS_GPU_TIME_SINCE 6
+#define NVS_MEMORY_MODES_SINCE 6
 #define NVS_LOOKS_MOST 256
 #define NVS_LOOK_NS 1000000
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
-#define NVS_LAST_NUMBER 39
+#define NVS_LAST_NUMBER 40
 #define NVS_MAX_BYTES UINT64_C(72057594037927936)
 #define NVS_UNLIMITED UINT64_MAX
 
@@ -61,6 +62,7 @@ enum nvs_message_type {
     NVS_EXPECTED_START = 37,
     NVS_GPU_TIME = 38,
     NVS_CORE_LIMIT = 39,
+    NVS_MEMORY_MODE = 40,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -90,6 +92,14 @@ enum nvs_mover_state {
     NVS_MOVER_STATE_NATIVE = 2,
     NVS_MOVER_STATE_NO_PAGING = 3,
     NVS_MOVER_STATE_NO_EFFECT = 4,
+};
+
+/* What the device memory of a client is. */
+enum nvs_memory_kind {
+    NVS_MEMORY_KIND_MANAGED = 0,
+    NVS_MEMORY_KIND_NATIVE = 1,
+    NVS_MEMORY_KIND_CHECKPOINT = 2,
+    NVS_MEMORY_KIND_NOT_SUSPENDED = 3,
 };
 
 /* What every frame starts with. */
@@ -666,5 +676,18 @@ _Static_assert(offsetof(struct nvs_msg_core_limit, length) == 0, "core_limit.len
 _Static_assert(offsetof(struct nvs_msg_core_limit, type) == 2, "core_limit.type");
 _Static_assert(offsetof(struct nvs_msg_core_limit, gpu) == 3, "core_limit.gpu");
 _Static_assert(offsetof(struct nvs_msg_core_limit, percent) == 4, "core_limit.percent");
+
+/* What all my device memory is: a MemoryKind. While I have sent none, it is managed. */
+struct nvs_msg_memory_mode {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint8_t mode;
+};
+_Static_assert(sizeof(struct nvs_msg_memory_mode) == 6, "memory_mode");
+_Static_assert(offsetof(struct nvs_msg_memory_mode, length) == 0, "memory_mode.length");
+_Static_assert(offsetof(struct nvs_msg_memory_mode, type) == 2, "memory_mode.type");
+_Static_assert(offsetof(struct nvs_msg_memory_mode, gpu) == 3, "memory_mode.gpu");
+_Static_assert(offsetof(struct nvs_msg_memory_mode, mode) == 4, "memory_mode.mode");
 
 #endif

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import DEFAULT_WEIGHT, Claim, Memory
+from nvshare.core.model import DEFAULT_WEIGHT, Claim, Memory, MemoryMode
 from nvshare.printable import printable
 from nvshare.record import Record
 from nvshare.wire import messages as wire
@@ -34,6 +34,13 @@ _NOT_MOVING = {
     wire.MoverState.NATIVE: "native memory",
     wire.MoverState.NO_PAGING: "the GPU has no concurrent managed access",
     wire.MoverState.NO_EFFECT: "prefetches have no effect",
+}
+
+_MEMORY_MODES: dict[int, MemoryMode] = {
+    wire.MemoryKind.MANAGED: "managed",
+    wire.MemoryKind.NATIVE: "native",
+    wire.MemoryKind.CHECKPOINT: "checkpoint",
+    wire.MemoryKind.NOT_SUSPENDED: "not suspended",
 }
 
 EventOf = Callable[[int, str, Any], ev.Event]
@@ -108,6 +115,7 @@ EVENTS: dict[type[wire.Message], EventOf] = {
     wire.Slowed: lambda client, gpu, m: ev.WorkSlowed(client, gpu, m.factor),
     wire.OnHost: lambda client, gpu, m: ev.MemoryHeld(client, gpu, m.held),
     wire.Mover: lambda client, gpu, m: ev.MoverReported(client, gpu, _NOT_MOVING.get(m.state, "unknown reason")),
+    wire.MemoryMode: lambda client, gpu, m: ev.MemoryModeReported(client, _MEMORY_MODES.get(m.mode, "native")),
     wire.Collective: lambda client, gpu, m: ev.CollectivesUsed(client),
     wire.GpuTime: lambda client, gpu, m: _gpu_time(client, gpu, m),
     wire.CoreLimit: lambda client, gpu, m: ev.CoreLimitWanted(client, _percent(m)),

@@ -18,7 +18,7 @@ from core.scenario_blocks import parse
 from core.words import Teller, order_of, parse_number, parse_size, parse_time, pause_of, time, yield_of
 from nvshare.core import events as ev
 from nvshare.core.actions import GiveLock, TellCapacity
-from nvshare.core.model import Claim, HostRoom, Memory, ProcessMemory, QuantumRule, Settings
+from nvshare.core.model import Claim, HostRoom, Memory, MemoryMode, ProcessMemory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import SeatState, snapshot
 
@@ -214,6 +214,7 @@ def _measured(stage: Stage, match: re.Match[str]) -> ev.Event:
     return ev.MemoryMeasured(gpu, foreign, context, tuple(processes))
 
 
+MODES: dict[str, MemoryMode] = {mode: mode for mode in get_args(MemoryMode)}
 _WHO = r"(?P<who>\w+)"
 _AT = r"(?P<gpu>\S+)"
 _SIZE = r"(?P<size>\S+)"
@@ -248,6 +249,8 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (rf"{_WHO} asks {_AT} {_SIZE}( (?P<rest>.*))?", _with_memory(ev.LockRequested)),
     (rf"{_WHO} has {_SIZE} on {_AT}( (?P<rest>.*))?", _with_memory(ev.MemoryChanged)),
     (rf"{_WHO} releases {_AT}( (?P<lock>#\S+))?(?P<again>, again)?", Stage.release),
+    (rf"{_WHO} is in memory mode (?P<mode>.+)",
+     _event(lambda s, m: ev.MemoryModeReported(s.ids[m["who"]], MODES[m["mode"]]))),
     (rf"{_WHO} uses collectives", _event(lambda s, m: ev.CollectivesUsed(s.ids[m["who"]]))),
     (rf"{_WHO} has let one through on {_AT}", _event(lambda s, m: ev.LetFinished(s.ids[m["who"]], m["gpu"]))),
     (rf"{_WHO} is idle on {_AT}", _event(lambda s, m: ev.WorkFinished(s.ids[m["who"]], m["gpu"]))),

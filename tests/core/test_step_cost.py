@@ -92,6 +92,7 @@ STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
     ("uses collectives", lambda client, gpu, lock: ev.CollectivesUsed(client)),
     ("has let one submission through", lambda client, gpu, lock: ev.LetFinished(client, gpu)),
     ("reports its GPU time", lambda client, gpu, lock: ev.GpuTimeReported(client, gpu, 900, 100, 7)),
+    ("says what its memory is", lambda client, gpu, lock: ev.MemoryModeReported(client, "checkpoint")),
     ("wants a core limit", lambda client, gpu, lock: ev.CoreLimitWanted(client, 30)),
     ("has slow work", lambda client, gpu, lock: ev.WorkSlowed(client, gpu, 4)),
     ("asks for budget", lambda client, gpu, lock: ev.BudgetAsked(client, gpu, 1, 5 * GIB)),

@@ -611,8 +611,23 @@ static bool context_command(const char *word, unsigned long long a)
     return true;
 }
 
+static CUresult poke(CUdeviceptr d, unsigned value)
+{
+    CUresult result = cu.MemcpyHtoD(d, &value, sizeof value);
+    return result == CUDA_SUCCESS ? cu.CtxSynchronize() : result;
+}
+
+static void peek(CUdeviceptr d)
+{
+    unsigned value = 0;
+    CUresult result = cu.MemcpyDtoH(&value, d, sizeof value);
+    printf("%d %u\n", result, value);
+}
+
 static bool range_command(const char *word, unsigned long long a, unsigned long long b)
 {
+    if (!strcmp(word, "poke")) { printf("%d\n", poke(a, (unsigned)b)); return true; }
+    if (!strcmp(word, "peek")) { peek(a); return true; }
     if (!strcmp(word, "preferred")) preferred(a, b);
     else if (!strcmp(word, "touch")) printf("%d\n", touch(a, b));
     else return false;

@@ -65,6 +65,7 @@ EXAMPLES: dict[str, m.Message] = {
     "expected_start": m.ExpectedStart(1, 41_500),
     "gpu_time": m.GpuTime(1, 200, 81_234_567, 0xFFFF_0000_FFFF_0001, 3, 5, 7),
     "core_limit": m.CoreLimit(0, 30),
+    "memory_mode": m.MemoryMode(0, m.MemoryKind.CHECKPOINT),
     "long_wait": m.LongWait(0, 3, 2, 30_000, 61_000, b"team/pod".ljust(m.NAME_BYTES, b"\0")),
 }
 

@@ -28,3 +28,8 @@ def test_a_core_limit_is_a_percentage() -> None:
     assert EVENTS[m.CoreLimit](7, "GPU-1", m.CoreLimit(0, 100)) == ev.CoreLimitWanted(7, 100)
     with pytest.raises(WireError):
         EVENTS[m.CoreLimit](7, "GPU-1", m.CoreLimit(0, 101))
+
+
+def test_a_memory_mode_that_is_not_known_counts_as_native() -> None:
+    assert EVENTS[m.MemoryMode](7, "GPU-1", m.MemoryMode(0, 2)) == ev.MemoryModeReported(7, "checkpoint")
+    assert EVENTS[m.MemoryMode](7, "GPU-1", m.MemoryMode(0, 200)) == ev.MemoryModeReported(7, "native")

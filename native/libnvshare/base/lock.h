@@ -17,6 +17,7 @@
  * | ACCOUNT | account_lock       | gpu.h, per GPU   | the GPU's account                | WAKE                              |
  * | ASK     | ask_lock           | helper/asks.c    | the questions about budget       | none                              |
  * | WAKE    | wake_lock          | helper/wake.c    | the socket pair of the wake-up   | none                              |
+ * | STUBS   | table_lock         | suspend/stubs.c  | the functions behind the stubs   | none                              |
  *
  * - The driver is called while SETUP is held, but never while another lock is held: any driver call may wait for seconds.
  *   Instead, the objects that a call uses are marked (gate/calls.h, `asking` in memory/pools.c). So the helper may wait for
@@ -44,6 +45,7 @@ enum nvs_lock_rank {
     NVS_LOCK_ACCOUNT,
     NVS_LOCK_ASK,
     NVS_LOCK_WAKE,
+    NVS_LOCK_STUBS,
 };
 
 /* A futex, not a pthread_mutex_t: it can be reset in a forked child, whichever thread held it in the parent. */

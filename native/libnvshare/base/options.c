@@ -53,8 +53,13 @@ static bool parse_percent(const char *text, void *field)
 
 static bool parse_mode(const char *text, void *field)
 {
-    *(bool *)field = !strcmp(text, "native");
-    return *(bool *)field || !strcmp(text, "managed");
+    static const char *const names[] = {[NVS_MODE_MANAGED] = "managed", [NVS_MODE_NATIVE] = "native", [NVS_MODE_CHECKPOINT] = "checkpoint"};
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        if (!strcmp(text, names[i])) {
+            *(int64_t *)field = i;
+            return true;
+        }
+    return false;
 }
 
 static bool parse_path(const char *text, void *field)
@@ -104,7 +109,7 @@ static const struct option {
     OPTION("NVSHARE_DISABLE", parse_flag, disable, 0, 0),
     OPTION("NVSHARE_DEBUG", parse_flag, debug, 0, 0),
     OPTION("NVSHARE_ENABLE_SINGLE_OVERSUB", parse_flag, single_oversub, 0, 0),
-    OPTION("NVSHARE_MEMORY_MODE", parse_mode, native_memory, 0, 0),
+    OPTION("NVSHARE_MEMORY_MODE", parse_mode, memory_mode, 0, 0),
     OPTION("NVSHARE_PREFETCH", parse_flag, prefetch, 0, 0),
     OPTION("NVSHARE_LIVE_SHRINK", parse_flag, live_shrink, 0, 0),
     OPTION("NVSHARE_GPU_TIME", parse_flag, gpu_time, 0, 0),
@@ -129,7 +134,7 @@ static void refuse(const struct option *option, const char *text)
         bool (*parse)(const char *text, void *field);
         const char *allowed;
     } kinds[] = {{parse_flag, "0 or 1"},
-                 {parse_mode, "managed or native"},
+                 {parse_mode, "managed, native or checkpoint"},
                  {parse_memory, "a size such as 4Gi or 512Mi"},
                  {parse_path, "a path of at most 107 characters"},
                  {parse_run, "32 hexadecimal digits"}};

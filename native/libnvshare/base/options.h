@@ -5,11 +5,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* NVSHARE_MEMORY_MODE: what device memory becomes. */
+enum nvs_mode { NVS_MODE_MANAGED, NVS_MODE_NATIVE, NVS_MODE_CHECKPOINT };
+
 struct nvs_options {
     bool disable;
     bool debug;
     bool single_oversub;
-    bool native_memory;
+    int64_t memory_mode;    /* enum nvs_mode */
     bool prefetch;          /* memory is moved in bulk at a switch */
     bool live_shrink;       /* memory above a lowered limit moves to the host */
     bool gpu_time;          /* the helper looks how long work keeps the GPU busy */

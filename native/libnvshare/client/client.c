@@ -7,8 +7,6 @@
 
 #define MS INT64_C(1000000)
 #define REPORT_NS (10 * MS)
-#define SLOWED_NS (1000 * MS)
-#define WORKING_SET_NEWS (UINT64_C(64) << 20)
 
 void nvs_client_defaults(struct nvs_client_config *config)
 {
@@ -240,54 +238,11 @@ uint32_t nvs_client_busy(struct nvs_client *client, int gpu)
     return client->out.todo;
 }
 
-uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns)
+bool nvs_client_yield(struct nvs_client *client, int index)
 {
-    if (client->is_registered && client->version >= NVS_MOVES_SINCE)
-        nvs_frames_moved(client, gpu, to_host, bytes, took_ns);
-    return client->out.todo;
-}
-
-uint32_t nvs_client_working_set(struct nvs_client *client, int index, bool is_known, uint64_t bytes)
-{
-    struct nvs_client_gpu *gpu = &client->gpus[index];
-    uint64_t change = bytes > gpu->told_working_set ? bytes - gpu->told_working_set : gpu->told_working_set - bytes;
-    if (!client->is_registered || client->version < NVS_WORKING_SETS_SINCE || client->is_hung)
-        return client->out.todo;
-    if (is_known == gpu->is_told_known && (!is_known || change < WORKING_SET_NEWS))
-        return client->out.todo;
-    gpu->is_told_known = is_known;
-    gpu->told_working_set = bytes;
-    nvs_frames_working_set(client, index, is_known, bytes);
-    return client->out.todo;
-}
-
-uint32_t nvs_client_held(struct nvs_client *client, int index, uint64_t bytes)
-{
-    struct nvs_client_gpu *gpu = &client->gpus[index];
-    bool is_news = bytes != gpu->held_bytes;
-    gpu->held_bytes = bytes;
-    if (is_news && client->is_registered && client->version >= NVS_HOLDS_SINCE)
-        nvs_frames_on_host(client, index, bytes);
-    return client->out.todo;
-}
-
-uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int index, uint32_t factor)
-{
-    struct nvs_client_gpu *gpu = &client->gpus[index];
-    bool is_due = !gpu->slowed_ns || now_ns - gpu->slowed_ns >= SLOWED_NS;
-    if (client->is_registered && client->version >= NVS_WORKING_SETS_SINCE && gpu->turn.state == NVS_TURN_HOLDING && is_due) {
-        gpu->slowed_ns = now_ns;
-        nvs_frames_slowed(client, index, factor);
-    }
-    return client->out.todo;
-}
-
-uint32_t nvs_client_mover(struct nvs_client *client, int index, uint8_t state)
-{
-    struct nvs_client_gpu *gpu = &client->gpus[index];
-    if (client->is_registered && client->version >= NVS_MOVER_SINCE && !client->is_hung && state != gpu->told_mover) {
-        gpu->told_mover = state;
-        nvs_frames_mover(client, index, state);
-    }
-    return client->out.todo;
+    struct nvs_turn *turn = &client->gpus[index].turn;
+    if (!client->is_registered || (turn->state != NVS_TURN_HOLDING && turn->state != NVS_TURN_DRAINING))
+        return false;
+    nvs_client_apply(client, index, nvs_turn_input(turn, NVS_TURN_IN_YIELD));
+    return true;
 }

@@ -125,6 +125,7 @@ struct nvs_client {
     bool is_connected, is_registered, is_joined, paces;
     bool is_expected;          /* the scheduler was lost recently and we wait for it: questions about budget wait too */
     bool has_said_alone, has_said_lost, has_said_hung, uses_collectives;
+    uint8_t told_mode;         /* enum nvs_memory_kind, as told on this connection; at its begin the scheduler assumes managed memory */
     uint16_t version;          /* of the scheduler */
     uint32_t attempts_failed;
     uint32_t register_at;      /* where in `frames` the claims of a REGISTER begin; nvs_client_figures fills them in */
@@ -178,6 +179,10 @@ uint32_t nvs_client_gpu_time(struct nvs_client *client, int gpu, const struct nv
 bool nvs_client_tells_gpu_time(const struct nvs_client *client);
 /* `bytes` are held on the host. */
 uint32_t nvs_client_held(struct nvs_client *client, int gpu, uint64_t bytes);
+/* What the memory of the process is (enum nvs_memory_kind). Told if it is new to the scheduler. */
+uint32_t nvs_client_memory_mode(struct nvs_client *client, uint8_t mode);
+/* Gives a lock back unasked; false if there is none that a scheduler could have back. True also if it is on its way already. */
+bool nvs_client_yield(struct nvs_client *client, int gpu);
 /* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */
 uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need);
 

@@ -78,6 +78,7 @@ void nvs_connection_lost(struct nvs_client *client, int64_t now_ns)
         client->lost_ns = now_ns;
     client->is_expected = client->is_expected || was_registered;
     client->is_connected = client->is_registered = client->paces = client->is_hung = false;
+    client->told_mode = NVS_MEMORY_KIND_MANAGED;
     for (int i = 0; i < client->gpu_count; i++) {
         client->gpus[i].owes_claim = client->gpus[i].owes_request = client->gpus[i].owes_report = false;
         client->gpus[i].is_told_known = false;

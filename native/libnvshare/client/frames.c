@@ -167,6 +167,13 @@ void nvs_frames_mover(struct nvs_client *client, int gpu, uint8_t state)
     put(client, &frame, sizeof frame);
 }
 
+void nvs_frames_memory_mode(struct nvs_client *client, uint8_t mode)
+{
+    FRAME(nvs_msg_memory_mode, NVS_MEMORY_MODE, 0);
+    frame.mode = mode;
+    put(client, &frame, sizeof frame);
+}
+
 void nvs_frames_collective(struct nvs_client *client)
 {
     if (client->uses_collectives && client->version >= NVS_JOBS_SINCE)

@@ -7,6 +7,7 @@
 #include "gpu.h"
 #include "helper/wake.h"
 #include "process.h"
+#include "suspend/passage.h"
 
 /* The helper's half of the store-buffering pattern: every store to the word before this call is visible to every thread that
  * is not seen inside after it. Pairs with the signal fence in nvs_enter_fast and with fence_after_store in gate/enter.c.
@@ -130,8 +131,11 @@ static uint32_t wait_for_turn(struct nvs_gpu *gpu, const struct nvs_stream_use *
         if (atomic_load(&gpu->threads_drain))
             nvs_drain_in_thread(gpu, seen);
         offer = offer_for(gpu, use);
-        if (!offer)
+        if (!offer) {
+            nvs_passage_step_out(); /* who sleeps here is not in the driver */
             nvs_futex_wait(&gpu->open_count, seen, 1000 * NVS_MS);
+            nvs_passage_step_in();
+        }
     }
     atomic_fetch_sub(&gpu->waiters, 1);
     return offer;

@@ -36,6 +36,7 @@
 #include "gate/threads.h"
 #include "helper/deputy.h"
 #include "helper/helper.h"
+#include "suspend/suspension.h"
 
 enum { QUICK_LOOKS = 25 };
 #define QUICK_LOOK_NS (NVS_MS / 5)
@@ -100,7 +101,7 @@ static bool takes_part(const struct nvs_gpu *gpu) { return gpu->is_draining || g
 
 void nvs_drains_let_one(struct nvs_gpu *gpu, int64_t now)
 {
-    if (takes_part(gpu) || !nvs_gate_is_closed(gpu) || is_without_driver) {
+    if (takes_part(gpu) || !nvs_gate_is_closed(gpu) || is_without_driver || !nvs_suspension_is_on_card()) {
         nvs_client_let_done(&nvs_helper_client, gpu->index); /* it is let through as it is, or cannot be */
         return;
     }
@@ -147,7 +148,7 @@ static void look_at(struct nvs_gpu *gpu, int64_t now)
         withdraw(gpu);
     if (gpu->is_drained)
         return;
-    gpu->is_drained = nvs_drains_look(gpu);
+    gpu->is_drained = !nvs_suspension_is_on_card() || nvs_drains_look(gpu); /* nothing runs while the process is suspended */
     if (gpu->is_drained && gpu->let_ns) {
         int64_t took = now - gpu->let_ns;
         patience_ns = 2 * took > LEAST_PATIENCE_NS ? 2 * took : LEAST_PATIENCE_NS;
@@ -218,7 +219,7 @@ static bool end_all(int64_t now)
     for (int i = 0; i < nvs_gpu_count; i++)
         all = withdraw(&nvs_gpus[i]) && all;
     for (int i = 0; all && i < nvs_gpu_count; i++)
-        if (nvs_gpus[i].is_helping || (nvs_gpus[i].is_draining && nvs_gpus[i].is_drained))
+        if (nvs_gpus[i].is_helping || (nvs_gpus[i].is_draining && nvs_gpus[i].is_drained && nvs_suspension_left(&nvs_gpus[i])))
             end(&nvs_gpus[i], now);
     return all;
 }

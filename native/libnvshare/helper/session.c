@@ -28,6 +28,7 @@
 #include "helper/work.h"
 #include "lookup/real.h"
 #include "memory/pools.h"
+#include "suspend/suspension.h"
 
 #define CHECK_NS (1000 * NVS_MS)
 
@@ -126,7 +127,7 @@ void nvs_session_receive(const uint8_t *frame, int64_t now, bool is_helper)
     memcpy(&head, frame, sizeof head);
     int index = nvs_client_gpu_of(&nvs_helper_client, frame, head.length);
     struct nvs_gpu *gpu = index < 0 ? NULL : &nvs_gpus[index];
-    if (head.type == NVS_BUDGET_RECALL && is_helper && !atomic_load(&has_left_driver))
+    if (head.type == NVS_BUDGET_RECALL && is_helper && !atomic_load(&has_left_driver) && nvs_suspension_is_on_card())
         nvs_pools_refresh(); /* memory may have gone back to the card unseen */
     if (gpu)
         nvs_lock_take(&gpu->account_lock);
@@ -175,6 +176,7 @@ static int64_t tick(int64_t now)
         seen[i] = see(&nvs_gpus[i]);
     if (nvs_real_collectives_are_used())
         nvs_client_use_collectives(&nvs_helper_client);
+    nvs_client_memory_mode(&nvs_helper_client, nvs_suspension_mode());
     nvs_client_tick(&nvs_helper_client, now, seen);
     perform(now, true);
     for (int i = 0; i < nvs_gpu_count; i++)

@@ -13,6 +13,7 @@
 #include "memory/pools.h"
 #include "mover/hold.h"
 #include "mover/mover.h"
+#include "suspend/suspension.h"
 
 #define LOOK_NS NVS_MS
 #define WATCH_NS (10 * NVS_MS)
@@ -25,6 +26,7 @@ void nvs_work_leave_driver(void)
     is_without_driver = true;
     nvs_drains_leave_driver();
     nvs_gpu_time_leave_driver();
+    nvs_suspension_ends();
 }
 
 void nvs_work_forked(void)
@@ -62,8 +64,10 @@ static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
 {
     if (todo & (NVS_DO_STOP_DRAINING | NVS_DO_OPEN))
         nvs_drains_stop(gpu);
-    if (todo & NVS_DO_CLOSE)
+    if (todo & NVS_DO_CLOSE) {
         nvs_gate_close(gpu);
+        nvs_suspension_close();
+    }
     if (todo & (NVS_DO_CLOSE | NVS_DO_OPEN)) {
         gpu->is_watch_armed = false;
         atomic_store(&gpu->is_idle_told, false);
@@ -72,7 +76,7 @@ static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
     if (todo & NVS_DO_DRAIN)
         nvs_drains_begin(gpu, nvs_now_ns());
     if (todo & NVS_DO_OPEN)
-        nvs_gate_open(gpu);
+        nvs_suspension_open(gpu);
     if (todo & NVS_DO_WATCH)
         look_at_watch(gpu);
     if (todo & NVS_DO_LET_ONE)
@@ -155,6 +159,9 @@ static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
 
 int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
 {
+    int64_t suspension = nvs_suspension_tick(gpu, now);
+    if (!nvs_suspension_is_on_card())
+        return suspension; /* no call to the driver until the process is back */
     int64_t watch = NVS_NEVER;
     if (is_watched_for(gpu))
         watch = tick_watch(gpu, now);
@@ -162,7 +169,7 @@ int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
         end_watch(gpu);
     int64_t next = nvs_sooner(watch, nvs_reports_tick(gpu, now));
     nvs_client_mover(&nvs_helper_client, gpu->index, nvs_mover_state(gpu));
-    return nvs_sooner(next, nvs_gpu_time_tick(gpu, now));
+    return nvs_sooner(nvs_sooner(next, suspension), nvs_gpu_time_tick(gpu, now));
 }
 
 static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
@@ -196,7 +203,7 @@ int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now)
 int64_t nvs_work_pools(int64_t now)
 {
     static int64_t next_ns;
-    if (is_without_driver || !nvs_pools_have_slack())
+    if (is_without_driver || !nvs_suspension_is_on_card() || !nvs_pools_have_slack())
         return NVS_NEVER;
     if (now >= next_ns) {
         nvs_deputy_driver_begin();

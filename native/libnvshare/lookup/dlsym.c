@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "hooks/nvml.h"
 #include "lookup/real.h"
+#include "suspend/stubs.h"
 
 static bool is_driver_name(const char *name) { return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z'; }
 static bool is_nvml_name(const char *name) { return name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l'; }
@@ -33,13 +34,13 @@ static void *ours_for(const char *name, void *found)
         return nvs_nvml_route(name, found);
     const struct nvs_symbol *row = nvs_symbol_find(name);
     if (!row)
-        return found;
+        return nvs_real_is_driver(name, found) ? nvs_stub_for(name, found) : found;
     if (found == row->ours)
         return or_nothing(name, found);
     if (nvs_real_load() != 0)
         return found;
     /* A library that happens to export the same name is not the driver. */
-    return found == *row->real ? row->ours : found;
+    return found == *row->real ? nvs_stub_for(name, row->ours) : found;
 }
 
 /* Used by the assembly below, hence not static. */

@@ -67,6 +67,17 @@ bool nvs_real_driver_is_loaded(void)
     return handle != NULL;
 }
 
+bool nvs_real_is_driver(const char *name, const void *function)
+{
+    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT)
+        return false;
+    void *handle = loaded_library("libcuda.so.1", false);
+    bool is_driver = handle && nvs_real_dlsym()(handle, name) == function;
+    if (handle)
+        dlclose(handle);
+    return is_driver;
+}
+
 /* Relaxed, and pairs with nothing: memory that was allocated before stays as it is, and an allocation at the same time may go either
  * way. Without the atomic the two would race. */
 static _Atomic bool encoder_is_used;

@@ -30,6 +30,9 @@ bool nvs_real_collectives_are_used(void);
 void nvs_real_collectives_found(void);
 void nvs_real_look_for_collectives(void);
 
+/* True if the driver's library has this function under this name. Only in memory mode checkpoint: nobody else asks. */
+bool nvs_real_is_driver(const char *name, const void *function);
+
 /* True if the driver is loaded in this process already. Does not load it. */
 bool nvs_real_driver_is_loaded(void);
 

@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "lookup/real.h"
+#include "suspend/stubs.h"
 
 static const struct nvs_symbol symbols[] = {
 #define ROW(name, symbol, since, variant) {#name, #symbol, since, variant, (void *)symbol, (void **)&nvs_real.symbol},
@@ -53,7 +54,7 @@ static void *choose(const char *name, void *found, int version, cuuint64_t flags
 static CUresult route(const char *name, void **fn, int version, cuuint64_t flags, CUresult result)
 {
     if (result == CUDA_SUCCESS && name && fn && *fn && !nvs_options()->disable)
-        *fn = choose(name, *fn, version, flags);
+        *fn = nvs_stub_for(name, choose(name, *fn, version, flags));
     return result;
 }
 

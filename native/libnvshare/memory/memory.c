@@ -9,6 +9,7 @@
 #include "helper/wake.h"
 #include "lookup/real.h"
 #include "memory/pools.h"
+#include "suspend/passage.h"
 
 enum { MOST_ASKS = 1000 };
 /* The sum is bounded, because native memory cannot be evicted: a program with a million small allocations is still swappable. */
@@ -102,14 +103,18 @@ static void say_refused(const struct nvs_gpu *gpu, const struct attempt *attempt
 static CUresult reserve(struct nvs_gpu *gpu, struct attempt *attempt)
 {
     bool looked_at_pools = false, asked_for_room = false;
+    if (!attempt->swappable && nvs_passage_has_paid(attempt->bytes))
+        return CUDA_SUCCESS;
     uint64_t refused = UINT64_MAX; /* the smallest need that the scheduler has refused */
     nvs_joining_wait_done();
     for (int asked = 0; asked < MOST_ASKS; asked++) {
         uint64_t granted;
         enum nvs_verdict verdict = try_reserve(gpu, attempt);
         uint64_t need = attempt->need;
-        if (verdict == NVS_ROOM)
+        if (verdict == NVS_ROOM) {
+            nvs_passage_charged(attempt->bytes);
             return CUDA_SUCCESS;
+        }
         bool is_no = verdict == NVS_REFUSE || need >= refused;
         if (is_no && !looked_at_pools) {
             nvs_pools_refresh(); /* memory may have gone back to the card unseen */
@@ -128,6 +133,7 @@ static CUresult reserve(struct nvs_gpu *gpu, struct attempt *attempt)
         if (granted < need)
             refused = need;
     }
+    nvs_passage_charge_refused();
     say_refused(gpu, attempt);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -183,5 +189,5 @@ void nvs_memory_small_is_converted(struct nvs_gpu *gpu, uint64_t bytes)
 
 bool nvs_memory_stays_native(const struct nvs_gpu *gpu)
 {
-    return !gpu->can_be_managed || nvs_options()->native_memory || nvs_real_encoder_is_used();
+    return !gpu->can_be_managed || nvs_options()->memory_mode != NVS_MODE_MANAGED || nvs_real_encoder_is_used();
 }

@@ -14,7 +14,7 @@ void nvs_evidence_setup(void)
     bool any = false;
     for (int i = 0; i < nvs_gpu_count; i++)
         any |= nvs_gpus[i].can_be_managed;
-    if (any && nvs_options()->prefetch && !nvs_options()->native_memory)
+    if (any && nvs_options()->prefetch && nvs_options()->memory_mode == NVS_MODE_MANAGED)
         nvs_usage_setup(&nvs_evidence);
 }
 

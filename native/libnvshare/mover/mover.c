@@ -57,7 +57,7 @@ static bool plan(struct mover *mover, const struct nvs_gpu *gpu, uint64_t bytes)
 
 uint8_t nvs_mover_state(const struct nvs_gpu *gpu)
 {
-    if (nvs_options()->native_memory)
+    if (nvs_options()->memory_mode != NVS_MODE_MANAGED)
         return NVS_MOVER_STATE_NATIVE;
     if (!gpu->can_be_managed)
         return NVS_MOVER_STATE_NO_PAGING;

@@ -1,7 +1,12 @@
-"""Which programs have memory that cannot be evicted because of how they allocate. Pure."""
+"""Which programs have memory that cannot be evicted because of how they allocate, or that leaves as a whole. Pure."""
 
 from nvshare.core.model import GIB
 from nvshare.core.snapshot import ClientSnapshot
+
+SUSPENSIONS = {
+    "checkpoint": "native memory, suspended between its turns (memory mode checkpoint)",
+    "not suspended": "could not be suspended (memory mode checkpoint), so its memory stays native",
+}
 
 
 def fixed_memory(client: ClientSnapshot) -> int:
@@ -13,3 +18,12 @@ def fixed_memory(client: ClientSnapshot) -> int:
     pinned = min(fixed, missing)  # What counts as fixed only because the host has no room for it.
     fixed, swappable = fixed - pinned, swappable + pinned
     return fixed if fixed > GIB and fixed > swappable else 0
+
+
+def memory_lines(client: ClientSnapshot) -> list[str]:
+    """What `status` says of it."""
+    fixed = fixed_memory(client)
+    size = f"{fixed / GIB:.2f}Gi"
+    source = "it comes from pools, virtual memory management or native allocations"
+    lines = [f"{size} cannot be evicted: {source}"] if fixed else []
+    return lines + [SUSPENSIONS[client.memory_mode]] * (client.memory_mode in SUSPENSIONS)

@@ -216,9 +216,8 @@ class Client(ctypes.Structure):
     _fields_ = (
         ("config", Config), ("gpu_count", c_int), ("is_connected", c_bool), ("is_registered", c_bool),
         ("is_joined", c_bool), ("paces", c_bool), ("is_expected", c_bool), ("has_said_alone", c_bool),
-        ("has_said_lost", c_bool), ("has_said_hung", c_bool), ("uses_collectives", c_bool), ("version", c_uint16),
-        ("attempts_failed", c_uint32),
-        ("register_at", c_uint32),
+        ("has_said_lost", c_bool), ("has_said_hung", c_bool), ("uses_collectives", c_bool),
+        ("told_mode", c_uint8), ("version", c_uint16), ("attempts_failed", c_uint32), ("register_at", c_uint32),
         ("next_attempt_ns", c_int64), ("lost_ns", c_int64), ("join_by_ns", c_int64), ("is_attentive", c_bool),
         ("is_hung", c_bool), ("quiet_since_ns", c_int64), ("pinged_ns", c_int64), ("gpus", Gpu * MAX_GPUS),
         ("out", Out),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from nvshare.core.events import ClientRegistered
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
+from nvshare.core.model import MemoryMode
 from nvshare.core.seat import Seat
 
 
@@ -12,8 +13,8 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "moves_memory", "name",
-        "own_limit", "pid", "priority", "seats", "uid", "uses_collectives", "weight",
+        "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "memory_mode", "moves_memory",
+        "name", "own_limit", "pid", "priority", "seats", "uid", "uses_collectives", "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
@@ -33,6 +34,7 @@ class Client:
         """Its kernels wait for those of other processes of its group."""
         self.core_limit = 0
         """How much of a GPU's time its environment wants at most for its group, in percent; 0: no limit."""
+        self.memory_mode: MemoryMode = "managed"
         self.seats: dict[str, Seat] = {}
 
     def want_core_limit(self, percent: int) -> None:
@@ -54,6 +56,12 @@ class Client:
         seat.holds_memory = self.holds_memory
         seat.hears_starts = self.hears_starts
         return seat
+
+    def set_memory_mode(self, mode: MemoryMode, gpus: Mapping[str, Gpu]) -> None:
+        self.memory_mode = mode
+        for uuid, seat in self.seats.items():
+            seat.is_suspended = mode == "checkpoint"
+            gpus[uuid].turns.reports.mode_changed(seat)
 
     def stopped_waiting(self, now: int, gpus: Mapping[str, Gpu]) -> dict[str, Gpu]:
         """It was let in at one of its GPUs, so from now on it may be idle at the others: those at which it is."""

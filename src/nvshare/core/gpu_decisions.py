@@ -9,6 +9,7 @@ from nvshare.core.actions import Action
 from nvshare.core.client import Client
 from nvshare.core.gangs import Gangs
 from nvshare.core.gpu import Gpu
+from nvshare.core.model import MemoryMode
 from nvshare.core.seat import Seat
 
 
@@ -30,6 +31,12 @@ class GpuDecisions:
     def note_request(self, client: Client) -> None:
         """A client that may be in a gang wants a lock."""
         self._asking = client
+
+    def note_memory_mode(self, client: int, mode: MemoryMode) -> None:
+        """What counts of its memory changes on all its GPUs."""
+        seats = self._clients[client].seats
+        self.touched.update((uuid, self._gpus[uuid]) for uuid in seats)
+        self._clients[client].set_memory_mode(mode, self._gpus)
 
     def note_collectives(self, client: int) -> None:
         self.gangs.use_collectives(self._clients[client])

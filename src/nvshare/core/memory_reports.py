@@ -14,6 +14,10 @@ is what NVML measured for the process. `growth` is what its client has reported 
 any measurement. So a lie counts until the next measurement and never again, even if the client withdraws it before each
 measurement.
 
+A client in memory mode checkpoint has nothing on the card while it has no lock: all its memory counts as swappable, its
+contexts too. If its lock was revoked it may still be there, and counts as unswappable too, until it has released that
+lock or got another one.
+
     need            min(swappable, working set)     if the client knows its working set and is trusted (core.thrashing)
                     swappable                       otherwise
 
@@ -99,8 +103,17 @@ class MemoryReports:
     def card_changed(self) -> None:
         """The size of the card or the cost of a context."""
         for seat in self._seats.values():
-            self._set_fixed(seat)
-            self._count(seat)
+            self.mode_changed(seat)
+
+    def set_revoked(self, seat: Seat, lock: int) -> None:
+        seat.revoked = lock
+        if seat.is_suspended:
+            self.mode_changed(seat)
+
+    def mode_changed(self, seat: Seat) -> None:
+        """What counts of it has changed, though not its report: Seat.leaves_card."""
+        self._set_fixed(seat)
+        self._count(seat)
 
     def counted(self, seat: Seat) -> Memory:
         on_card = self._on_card(seat)
@@ -123,6 +136,9 @@ class MemoryReports:
     def _on_card(self, seat: Seat) -> Memory:
         """What a client has on the card while it runs."""
         reported, size = seat.reported, self._memory.size
+        if seat.is_suspended:
+            swappable = min(reported.used + reported.contexts * self._memory.context_bytes, size or NEVER)
+            return Memory(swappable, min(seat.fixed, self._cap(seat)) if seat.fixed else 0)
         if seat.kept:
             swappable = max(0, reported.swappable - seat.kept)
             reported = Memory(swappable, reported.unswappable, reported.contexts)
@@ -195,7 +211,8 @@ class MemoryReports:
         if seat.fixed:
             del self._by_fixed[bisect_left(self._by_fixed, (seat.fixed, seat.client))]
         self._set_limit(seat)
-        seat.fixed = seat.reported.unswappable + seat.reported.contexts * self._memory.context_bytes
+        reported = NO_MEMORY if seat.leaves_card else seat.reported
+        seat.fixed = reported.unswappable + reported.contexts * self._memory.context_bytes
         if seat.fixed:
             insort(self._by_fixed, (seat.fixed, seat.client))
 

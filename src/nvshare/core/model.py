@@ -15,6 +15,10 @@ UNLIMITED = (1 << 64) - 1
 """The budget of a client whose group has no limit."""
 
 ModeName = Literal["auto", "fixed", "adaptive", "balanced"]
+MemoryMode = Literal["managed", "native", "checkpoint", "not suspended"]
+"""What the device memory of a client is. `not suspended`: native, because mode checkpoint is not possible."""
+SUSPENDS_PER_SECOND = 512 * MIB
+"""Mode checkpoint: how much memory a client takes off the card in a second at the slowest."""
 
 
 class QuantumRule(Record, frozen=True):

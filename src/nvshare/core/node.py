@@ -72,6 +72,7 @@ class Node:
             ev.MoverReported: self._note_mover,
             ev.GpuTimeReported: lambda now, event, out: self.gpus[event.gpu].note_gpu_time(now, event),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
+            ev.MemoryModeReported: lambda now, event, out: self._decisions.note_memory_mode(event.client, event.mode),
             ev.CollectivesUsed: lambda now, event, out: self._decisions.note_collectives(event.client),
             ev.LetFinished: lambda now, event, out: self.gangs.let_finished(now, *self._at(event.client, event.gpu)),
             ev.WorkFinished: self._note_finished,

@@ -72,6 +72,8 @@ class Seat:
     working_set: int | None
     hears_starts: bool
     """It understands by when it will start."""
+    is_suspended: bool
+    """Memory mode checkpoint: it suspends itself before it releases a lock, and has nothing on the card then."""
     crowded_when_left: int | None
     """How many steps there had been in which not all fitted, when its last turn ended (core.moves); None if it was
     asked to move memory out."""
@@ -92,11 +94,12 @@ class Seat:
     __slots__ = (
         "account", "asked_out", "client", "crowded_when_left", "distrusts", "drop_deadline", "first_passed",
         "fixed", "follows", "gang", "gpu_ns", "group", "handicap", "hears_starts", "held", "held_since",
-        "held_total", "holds_memory", "host_room", "idle_since", "is_trusted", "keep_asked", "kept_rank",
-        "lacking", "last_ran", "last_scheduled", "last_turns", "limit", "lock", "looks", "measured", "memory",
-        "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned",
-        "priority", "protected", "rank", "recent", "reported", "revoked", "siblings", "state", "tag", "ticket",
-        "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
+        "held_total", "holds_memory", "host_room", "idle_since", "is_suspended", "is_trusted", "keep_asked",
+        "kept_rank", "lacking", "last_ran", "last_scheduled", "last_turns", "limit", "lock", "looks",
+        "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes",
+        "pauses", "pinned", "priority", "protected", "rank", "recent", "reported", "revoked", "siblings",
+        "state", "tag", "ticket", "told_room", "told_wait", "turns", "waited_since", "waited_total", "weight",
+        "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -134,7 +137,7 @@ class Seat:
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
-        self.hears_starts = False
+        self.hears_starts = self.is_suspended = False
         self.tag = self.handicap = self.gpu_ns = 0
         """Policy fair: held time * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None
@@ -160,6 +163,12 @@ class Seat:
         if any(seat.state == "waiting" for seat in self.siblings.values()):
             return True
         return self.gang is not None and not self.gang.is_idle
+
+    @property
+    def leaves_card(self) -> bool:
+        """All its memory, contexts included, is off the card while it has no lock. One that did not release its lock in
+        time may still be there."""
+        return self.is_suspended and not self.revoked
 
     @property
     def kept(self) -> int:

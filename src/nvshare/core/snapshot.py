@@ -9,7 +9,7 @@ from nvshare.core.compute_shares import held_back_by
 from nvshare.core.expected_start import expected_starts
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
-from nvshare.core.model import UNLIMITED, ModeName
+from nvshare.core.model import UNLIMITED, MemoryMode, ModeName
 from nvshare.core.node import Node
 from nvshare.core.seat import Moved, Seat, State
 from nvshare.record import Record
@@ -81,6 +81,7 @@ class ClientSnapshot(Record, frozen=True):
     weight: int
     seats: tuple[SeatSnapshot, ...]
     uid: int | None = None
+    memory_mode: MemoryMode = "managed"
 
 
 class GpuSnapshot(Record, frozen=True):
@@ -234,6 +235,7 @@ def client_snapshot(node: Node, client: Client, now: int, starts: Mapping[tuple[
         weight=first.weight if first else 0,
         seats=tuple(_seat(node, client, uuid, now, starts.get((uuid, client.id))) for uuid in client.seats),
         uid=client.uid,
+        memory_mode=client.memory_mode,
     )
 
 

@@ -5,6 +5,7 @@ come late or twice. Those in the imperative carry out decisions of core.preempti
 decides which clients get a lock or must release it."""
 
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
+from nvshare.core.drops import begin_drop
 from nvshare.core.gpu_time import GpuTime
 from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
@@ -123,7 +124,7 @@ class Turns:
             else:
                 self.mode.released_without_work(seat)
         elif seat.revoked == lock != 0:
-            seat.revoked = 0
+            self.reports.set_revoked(seat, 0)
             if not again and seat.state in ("waiting", "silent", "blocked"):
                 self.withdraw(now, seat)
 
@@ -206,12 +207,13 @@ class Turns:
     def refuse_claim(self, seat: Seat, lock: int, out: list[Action]) -> None:
         """Tell a client that claimed a lock late, or (0) runs with none, to stop. What it claims counts like a revoked
         lock: it takes nothing from the others, and its release says whether the client has more work."""
-        seat.revoked = lock or self._numbers.next()
+        self.reports.set_revoked(seat, lock or self._numbers.next())
         if not lock:
             out.append(GiveLock(seat.client, self.uuid, seat.revoked, True))
         out.append(DropLock(seat.client, self.uuid, seat.revoked, "claim"))
 
     def admit(self, now: int, seat: Seat) -> None:
+        self.reports.set_revoked(seat, 0)
         seat.won_rank = seat.rank
         self.waits.end(now, seat)
         seat.state = TRANSITIONS["admit"][seat.state]
@@ -222,9 +224,8 @@ class Turns:
         seat.state = TRANSITIONS["preempt"][seat.state]
         del self.staying[seat.client]
         self.idle.pop(seat.client, None)
-        seat.drop_deadline = now + self._settings.grace_ns
         seat.outranked_rank = seat.won_rank if cause == "priority" else None
-        self.dropping[seat.client] = seat
+        begin_drop(self.dropping, seat, now + self._settings.grace_ns)
         self._memory.staying_to_dropping(seat)
         self.moves.ask_leaving(seat, self.queue, self.dropping, out)
         out.append(DropLock(seat.client, self.uuid, seat.lock, cause))
@@ -236,8 +237,8 @@ class Turns:
         be wasted on it."""
         lock = seat.lock
         self._end_turn(now, seat, "revoked", out)
-        seat.revoked, seat.kept_rank = lock, None
-        seat.state = TRANSITIONS["silence"][seat.state]
+        self.reports.set_revoked(seat, lock)
+        seat.kept_rank, seat.state = None, TRANSITIONS["silence"][seat.state]
         self._unheard.add(seat.client)
 
     def set_contended(self, contended: bool) -> None:

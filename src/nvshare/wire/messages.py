@@ -37,6 +37,8 @@ MOVER_SINCE = 5
 """The first version whose clients say whether they move memory (MOVER)."""
 JOBS_SINCE = 5
 """The first version whose clients say that they use collectives (COLLECTIVE) and let work through (LET_ONE)."""
+MEMORY_MODES_SINCE = 6
+"""The first version whose clients say what their memory is (MEMORY_MODE)."""
 STARTS_SINCE = 5
 """The first version whose clients hear by when they will start (EXPECTED_START)."""
 GPU_TIME_SINCE = 6
@@ -107,6 +109,17 @@ class MoverState(IntEnum):
     NATIVE = 2
     NO_PAGING = 3
     NO_EFFECT = 4
+
+
+class MemoryKind(IntEnum):
+    """What the device memory of a client is."""
+
+    MANAGED = 0
+    NATIVE = 1
+    CHECKPOINT = 2
+    """Native, and all of it is on the host while the client has no lock: it suspends itself before it releases one."""
+    NOT_SUSPENDED = 3
+    """Native: it was to be suspended, but cannot be."""
 
 
 class Message(Record, frozen=True):
@@ -526,11 +539,22 @@ class CoreLimit(Message, frozen=True):
     percent: U8
 
 
+class MemoryMode(Message, frozen=True):
+    """What all my device memory is: a MemoryKind. While I have sent none, it is managed.
+
+    A value that you do not know means native. From version 6 on: sent only to a scheduler that says it speaks it."""
+
+    number = 40
+    from_client = True
+    gpu: U8
+    mode: U8
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
     UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
     Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed, KeepOnHost, OnHost, Mover,
-    Collective, Drained, LetOne, ExpectedStart, GpuTime, CoreLimit,
+    Collective, Drained, LetOne, ExpectedStart, GpuTime, CoreLimit, MemoryMode,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

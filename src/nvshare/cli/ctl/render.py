@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nvshare import admin
 from nvshare.cli.ctl.core_share import CoreShares
 from nvshare.cli.ctl.text_table import shortened, table, width_of
-from nvshare.cli.fixed_memory import fixed_memory
+from nvshare.cli.fixed_memory import memory_lines
 from nvshare.core.model import GIB, MIB, SECOND
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
@@ -217,12 +217,7 @@ def memory_notes(node: Snapshot) -> list[str]:
         for client, seat in in_order(node)
         if seat.on_host
     ]
-    kept += [
-        f"{admin.client_name(client.id)}: {size(fixed)} cannot be evicted: it comes from pools, virtual memory"
-        " management or native allocations."
-        for client in node.clients
-        if (fixed := fixed_memory(client))
-    ]
+    kept += [f"{admin.client_name(client.id)}: {line}." for client in node.clients for line in memory_lines(client)]
     by_faults: dict[str, list[str]] = {}
     for client, seat in in_order(node):
         if seat.not_moving:

@@ -1,7 +1,7 @@
 """What clients do and report."""
 
 from nvshare.core.events.event import Event
-from nvshare.core.model import DEFAULT_WEIGHT, Claim, Memory
+from nvshare.core.model import DEFAULT_WEIGHT, Claim, Memory, MemoryMode
 
 
 class ClientRegistered(Event, frozen=True):
@@ -128,6 +128,14 @@ class CoreLimitWanted(Event, frozen=True):
 
     client: int
     percent: int
+
+
+class MemoryModeReported(Event, frozen=True):
+    """What the device memory of the client is. In mode checkpoint it is on the card only while the client holds a
+    lock."""
+
+    client: int
+    mode: MemoryMode
 
 
 class CollectivesUsed(Event, frozen=True):

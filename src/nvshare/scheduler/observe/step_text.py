@@ -30,6 +30,14 @@ def describe(step: Step, names: Ids = IDS) -> list[str]:
     return lines
 
 
+MEMORY_MODES = {
+    "managed": "has managed memory",
+    "native": "has native memory, which cannot be evicted",
+    "checkpoint": "has native memory and suspends itself between its turns",
+    "not suspended": "cannot be suspended: its memory stays native and cannot be evicted",
+}
+
+
 def _describe_event(event: ev.Event, names: Ids) -> list[str]:
     match event:
         case ev.ClientRegistered(client=client):
@@ -64,6 +72,8 @@ def _describe_report(event: ev.Event, names: Ids) -> list[str]:
         case ev.MemoryHeld(client=client):
             kept = f"{event.held / GIB:.2f} GiB of its memory on the host because of its limit"
             return [f"Client {names.client(client)} on {names.gpu(event.gpu)}: {kept}"]
+        case ev.MemoryModeReported(client=client):
+            return [f"Client {names.client(client)} {MEMORY_MODES[event.mode]}"]
         case ev.CollectivesUsed(client=client):
             return [f"Client {names.client(client)} uses collectives: its locks and its group's are given together"]
         case _:

@@ -1,0 +1,19 @@
+/* Stubs in front of the driver's functions, for memory mode checkpoint: each enters the passage (suspend/passage.h), calls the function and
+ * leaves again. They know nothing of the arguments, so they serve functions that the library does not know, too. */
+#ifndef NVS_STUBS_H
+#define NVS_STUBS_H
+
+#include <stdbool.h>
+
+/* What the program is given for `function`, which it has looked up by `name`: a stub in memory mode checkpoint, else the function. */
+void *nvs_stub_for(const char *name, void *function);
+void nvs_stubs_forked(void);
+/* The function behind a stub. */
+void *nvs_stub_function(unsigned stub);
+/* True if it only asks for a property of a device: a program that looks at the machine needs no turn. */
+bool nvs_stub_only_asks(unsigned stub);
+
+/* True if a process that calls it cannot be suspended: its memory is managed, or shared with other processes. */
+bool nvs_stub_is_unfit(unsigned stub);
+
+#endif

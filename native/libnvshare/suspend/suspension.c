@@ -1,0 +1,262 @@
+#include "suspend/suspension.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "gate/gate.h"
+#include "helper/helper.h"
+#include "helper/wake.h"
+#include "lookup/real.h"
+#include "suspend/card_room.h"
+#include "suspend/passage.h"
+
+enum { CHECKPOINTS_SINCE = 12080, LOCK_MS = 5000 };
+#define LOOK_NS (5 * NVS_MS)
+#define PLANNED_WAIT_NS (3000 * NVS_MS)    /* for room that the scheduler says is there */
+#define UNPLANNED_WAIT_NS (60000 * NVS_MS) /* without a scheduler: others leave when they like */
+
+enum place { ON_CARD, LEAVING, AWAY, RETURNING, LOST };
+static _Atomic int place; /* written by the helper, except that the thread of LEAVING and RETURNING ends them */
+static _Atomic bool is_used;
+static bool has_begun_waiting, wants_open, is_ending;
+static int64_t waits_since_ns;
+static uint64_t saved_bytes;
+/* Of the last journey; written by its thread before `place`, read by the helper after it. */
+static struct { bool is_told, to_host; CUresult result; uint64_t bytes; int64_t ns; } journey = {.is_told = true};
+
+bool nvs_suspension_is_used(void) { return atomic_load(&is_used); }
+bool nvs_suspension_is_on_card(void) { return atomic_load(&place) == ON_CARD; }
+
+static const char *missing(void)
+{
+    int version = 0;
+    if (!nvs_real_has((const void *const *)&nvs_real.cuCheckpointProcessLock) || nvs_real.cuDriverGetVersion(&version) != CUDA_SUCCESS
+        || version < CHECKPOINTS_SINCE)
+        return "the driver has no checkpoints (they need driver 570 on x86_64)";
+    if (nvs_gpu_count != 1)
+        return "the process sees several GPUs (set CUDA_VISIBLE_DEVICES to one)";
+    return nvs_gpus[0].kind == NVS_GPU_KIND_MIG ? "MIG instances have no checkpoints" : NULL;
+}
+
+void nvs_suspension_setup(void)
+{
+    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT)
+        return;
+    const char *why = missing();
+    if (why)
+        nvs_warn("NVSHARE_MEMORY_MODE=checkpoint is not possible: %s. The memory of this process stays native and cannot be evicted", why);
+    atomic_store(&is_used, !why);
+}
+
+void nvs_suspension_unfit(const char *what)
+{
+    if (!atomic_exchange(&is_used, false))
+        return;
+    nvs_warn("this process uses %s and cannot be suspended: its memory stays native and cannot be evicted", what);
+    nvs_passage_open(); /* the thread that says so is inside, so the process is on the card */
+    nvs_wake_helper();
+}
+
+uint8_t nvs_suspension_mode(void)
+{
+    if (atomic_load(&is_used))
+        return NVS_MEMORY_KIND_CHECKPOINT;
+    if (nvs_options()->memory_mode == NVS_MODE_CHECKPOINT)
+        return NVS_MEMORY_KIND_NOT_SUSPENDED;
+    return nvs_options()->memory_mode == NVS_MODE_NATIVE ? NVS_MEMORY_KIND_NATIVE : NVS_MEMORY_KIND_MANAGED;
+}
+
+/* ---- the journeys, each in a thread of its own ---- */
+
+static void arrive(enum place at, CUresult result, int64_t began)
+{
+    journey.result = result;
+    journey.ns = nvs_now_ns() - began;
+    journey.is_told = false;
+    atomic_store(&place, at);
+    nvs_wake_helper();
+}
+
+static void *leave(void *nothing)
+{
+    nvs_thread_name("nvshare-leave");
+    int64_t began = nvs_now_ns();
+    CUcheckpointLockArgs args = {.timeoutMs = LOCK_MS};
+    CUresult result = nvs_real.cuCheckpointProcessLock(getpid(), &args);
+    if (result == CUDA_SUCCESS) {
+        result = nvs_real.cuCheckpointProcessCheckpoint(getpid(), NULL);
+        if (result != CUDA_SUCCESS && nvs_real.cuCheckpointProcessUnlock(getpid(), NULL) != CUDA_SUCCESS) {
+            arrive(LOST, result, began);
+            return nothing;
+        }
+    }
+    arrive(result == CUDA_SUCCESS ? AWAY : ON_CARD, result, began);
+    return nothing;
+}
+
+static void *come_back(void *nothing)
+{
+    nvs_thread_name("nvshare-return");
+    int64_t began = nvs_now_ns();
+    CUresult result = nvs_real.cuCheckpointProcessRestore(getpid(), NULL);
+    if (result == CUDA_SUCCESS)
+        result = nvs_real.cuCheckpointProcessUnlock(getpid(), NULL);
+    arrive(result == CUDA_SUCCESS ? ON_CARD : LOST, result, began);
+    return nothing;
+}
+
+/* Without a thread it is done here: the scheduler waits meanwhile. */
+static void begin(enum place now, bool to_host)
+{
+    journey.to_host = to_host;
+    journey.bytes = saved_bytes;
+    atomic_store(&place, now);
+    if (nvs_thread_start(to_host ? leave : come_back, NULL) != 0)
+        (to_host ? leave : come_back)(NULL);
+}
+
+static uint64_t bytes_on(struct nvs_gpu *gpu)
+{
+    uint64_t contexts = atomic_load(&gpu->contexts);
+    nvs_lock_take(&gpu->account_lock);
+    uint64_t bytes = gpu->account.used + contexts * gpu->account.context;
+    nvs_lock_give(&gpu->account_lock);
+    return bytes;
+}
+
+/* ---- the end of a turn ---- */
+
+bool nvs_suspension_left(struct nvs_gpu *gpu)
+{
+    int at = atomic_load(&place);
+    if (at == AWAY || at == LOST || is_ending)
+        return true;
+    if (at != ON_CARD)
+        return false;
+    if (!atomic_load(&is_used))
+        return true;
+    if (!nvs_passage_close())
+        return false;
+    if (!atomic_load(&is_used)) {
+        nvs_passage_open(); /* the last thread inside made it unfit */
+        return true;
+    }
+    saved_bytes = bytes_on(gpu);
+    if (!atomic_load(&gpu->contexts))
+        return true; /* there is nothing on the card */
+    begin(LEAVING, true);
+    return false;
+}
+
+void nvs_suspension_close(void) { wants_open = false; }
+
+/* ---- its beginning ---- */
+
+/* A restore that finds too little room is for good, so the card is looked at first. What it shows is not all: managed memory of others is
+ * in use, but gives way. So after a while it is tried. */
+static bool may_return(struct nvs_gpu *gpu, int64_t now)
+{
+    int64_t most = nvs_helper_client.gpus[gpu->index].turn.state == NVS_TURN_HOLDING ? PLANNED_WAIT_NS : UNPLANNED_WAIT_NS;
+    if (!has_begun_waiting)
+        waits_since_ns = now;
+    has_begun_waiting = true;
+    return nvs_card_room_suffices(gpu, saved_bytes) || now - waits_since_ns > most;
+}
+
+static int64_t go_on(struct nvs_gpu *gpu, int64_t now)
+{
+    int at = atomic_load(&place);
+    if (!wants_open || at == LEAVING || at == RETURNING || at == LOST)
+        return NVS_NEVER;
+    if (at == AWAY) {
+        if (!may_return(gpu, now))
+            return now + LOOK_NS;
+        begin(RETURNING, false);
+        return NVS_NEVER;
+    }
+    wants_open = false;
+    nvs_passage_open();
+    nvs_gate_open(gpu);
+    return NVS_NEVER;
+}
+
+void nvs_suspension_open(struct nvs_gpu *gpu)
+{
+    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT || nvs_gpu_count > 1) {
+        nvs_gate_open(gpu);
+        return;
+    }
+    wants_open = true;
+    has_begun_waiting = false;
+    go_on(gpu, nvs_now_ns());
+}
+
+/* ---- what it led to ---- */
+
+static void say_failed(const struct nvs_gpu *gpu)
+{
+    if (atomic_load(&place) == LOST) {
+        nvs_warn("%s: the driver could not bring this process back (error %d). Its GPU memory is lost: start the program again", gpu->label,
+                 (int)journey.result);
+        nvs_passage_refuse(CUDA_ERROR_OUT_OF_MEMORY);
+        nvs_client_yield(&nvs_helper_client, gpu->index);
+        return;
+    }
+    atomic_store(&is_used, false);
+    nvs_warn("%s: the driver could not suspend this process (error %d): its memory stays native and cannot be evicted", gpu->label,
+             (int)journey.result);
+    nvs_passage_open();
+}
+
+static void tell_journey(struct nvs_gpu *gpu)
+{
+    if (journey.is_told || atomic_load(&place) == LEAVING || atomic_load(&place) == RETURNING)
+        return;
+    journey.is_told = true;
+    if (journey.result == CUDA_SUCCESS)
+        nvs_client_moved(&nvs_helper_client, gpu->index, journey.to_host, journey.bytes, journey.ns);
+    else
+        say_failed(gpu);
+}
+
+/* A thread wants more memory than the card has beside the others: with a turn of its own there may be room. */
+static void answer_question(struct nvs_gpu *gpu)
+{
+    if (!nvs_passage_wants_yield())
+        return;
+    bool is_granted = nvs_client_yield(&nvs_helper_client, gpu->index);
+    if (is_granted) {
+        nvs_passage_close(); /* who comes in from here on waits for the next turn */
+        nvs_wake_helper();
+    }
+    nvs_passage_yielded(is_granted);
+}
+
+int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now)
+{
+    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT || nvs_gpu_count > 1)
+        return NVS_NEVER;
+    tell_journey(gpu);
+    answer_question(gpu);
+    return is_ending ? NVS_NEVER : go_on(gpu, now);
+}
+
+void nvs_suspension_ends(void)
+{
+    is_ending = true;
+    if (atomic_load(&place) != ON_CARD)
+        nvs_passage_refuse(CUDA_ERROR_DEINITIALIZED);
+    else
+        nvs_passage_open();
+}
+
+void nvs_suspension_forked(void)
+{
+    atomic_store(&place, ON_CARD);
+    atomic_store(&is_used, false);
+    has_begun_waiting = wants_open = is_ending = false;
+    journey.is_told = true;
+    nvs_passage_forked();
+}

@@ -1,0 +1,34 @@
+/* Memory mode checkpoint (decision 32): at the end of a turn the process leaves the card, before the next it comes back. The driver is called
+ * in a thread of its own: it takes seconds, and may hang. All functions are for the helper, except where it is said. */
+#ifndef NVS_SUSPENSION_H
+#define NVS_SUSPENSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu.h"
+
+/* Whether the mode is asked for and possible here: a driver that has checkpoints, one GPU. Says once why not. Before the helper starts. */
+void nvs_suspension_setup(void);
+/* True as long as this process is to leave the card between its turns. For any thread. */
+bool nvs_suspension_is_used(void);
+/* The process cannot be suspended from now on, because of what it does: its memory stays native. For any thread. */
+void nvs_suspension_unfit(const char *what);
+/* enum nvs_memory_mode of the wire. */
+uint8_t nvs_suspension_mode(void);
+
+/* The turn has ended and its work has drained. True once nothing of the process is on the card, or it has to stay there. */
+bool nvs_suspension_left(struct nvs_gpu *gpu);
+/* A turn begins: the gate opens when the process is back. */
+void nvs_suspension_open(struct nvs_gpu *gpu);
+/* The turn has ended. */
+void nvs_suspension_close(void);
+/* Goes on with it; when to look again. */
+int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now_ns);
+/* True while the helper may call the driver: the process is on the card. */
+bool nvs_suspension_is_on_card(void);
+/* The program exits: what is suspended stays so. */
+void nvs_suspension_ends(void);
+void nvs_suspension_forked(void);
+
+#endif

@@ -1,0 +1,15 @@
+"""By when a client must have released a lock that it was told to drop."""
+
+from nvshare.core.model import SECOND, SUSPENDS_PER_SECOND
+from nvshare.core.seat import Seat
+
+
+def begin_drop(dropping: dict[int, Seat], seat: Seat, deadline: int) -> None:
+    """Who suspends itself first has longer. `dropping` stays in the order of deadlines."""
+    if seat.is_suspended:
+        deadline += seat.need * SECOND // SUSPENDS_PER_SECOND
+    seat.drop_deadline = deadline
+    dropping[seat.client] = seat
+    if len(dropping) > 1:
+        for other in [other for other in dropping.values() if other.drop_deadline > deadline]:
+            dropping[other.client] = dropping.pop(other.client)
