@@ -6,6 +6,7 @@ answered meanwhile, however slow the machine is.
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -96,6 +97,39 @@ def test_limits_and_recalls_are_answered_while_a_module_is_loaded(
         if isinstance(order, DropLock):
             assert peer.expect(LockReleased).lock == 1
         assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
+
+
+ROUND_TRIPS, SOON_S = 30, 0.1
+
+
+def round_trips(peer: LibraryConnection) -> list[float]:
+    """How long it takes until a new limit is in force and a question after it is answered, the shortest first."""
+    took = []
+    for number in range(ROUND_TRIPS):
+        began = time.monotonic()
+        peer.settle(UpdateLimit(0, LIMIT + number))
+        took.append(time.monotonic() - began)
+    return sorted(took)
+
+
+@pytest.mark.parametrize("order", [DropLock(0, 1, 10_000, 1), Contended(0, True)], ids=["drain", "watch"])
+def test_limits_and_questions_take_at_most_a_tenth_of_a_second_longer_than_with_an_idle_driver(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, order: Message
+) -> None:
+    """The driver is busy for as long as that takes, whether 10 s or less. What the machine itself adds is in both: nine
+    of ten are compared with the longest."""
+    with Load(tmp_path) as load:
+        program, peer = start_holding(on_card, scheduler, load)
+        idle = round_trips(peer)
+        load.begin(program)
+        peer.send(order)
+        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+        busy = round_trips(peer)
+        assert helper_waits(program), "the driver was busy all the time"
+        assert busy[ROUND_TRIPS * 9 // 10] <= idle[-1] + SOON_S, f"{busy} with a busy driver, {idle} with an idle one"
+        assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY), "the limit is in force during the load"
+        load.end(program)
+        program.do("flag 1")
 
 
 def test_a_lock_is_dropped_and_limits_are_answered_while_the_helper_waits_in_the_driver(
