@@ -37,7 +37,8 @@ class Scenario:
 
     def label(self, *, shared: bool) -> str:
         limit = f", limit {self.limit}" if self.limit else ""
-        return f"{self.name} [{self.allocator or 'default allocator'}{limit}{', with libnvshare' if shared else ''}]"
+        name = " ".join((self.name, *self.arguments))
+        return f"{name} [{self.allocator or 'default allocator'}{limit}{', with libnvshare' if shared else ''}]"
 
 
 SCENARIOS = (
@@ -50,6 +51,10 @@ SCENARIOS = (
     Scenario("data_loader"),
     Scenario("streams_and_events"),
     Scenario("graphs"),
+    Scenario("compiled", ("default", "forward")),
+    Scenario("compiled", ("default", "backward")),
+    Scenario("compiled", ("reduce-overhead", "forward")),
+    Scenario("compiled", ("reduce-overhead", "backward")),
     Scenario("out_of_memory", ("native",)),
     Scenario("two_gib", allocator=EXPANDABLE),
     Scenario("out_of_memory", ("expandable",), EXPANDABLE),

@@ -147,6 +147,27 @@ def graphs() -> None:
     assert torch.equal(static_out.clone().cpu(), static_out.cpu())
 
 
+def compiled() -> None:
+    """torch.compile and so Triton: kernels are generated, compiled, loaded and launched; with "reduce-overhead" as a
+    graph; also their gradients. They compute nothing here, so what is checked is that they were launched."""
+    mode, direction = sys.argv[2], sys.argv[3]
+    step = torch.compile(lambda x, y: torch.relu(x * 2 + y).sum(), mode=None if mode == "default" else mode)
+    x, y = (torch.ones(1 << 16, device="cuda", requires_grad=direction == "backward") for _ in range(2))
+    for _ in range(4):  # the second one records a graph, later ones launch it
+        result = step(x, y)
+        assert result.shape == ()
+        if direction == "backward":
+            result.backward()
+            assert x.grad is not None
+            assert x.grad.shape == x.shape
+    torch.cuda.synchronize()
+    made = torch._dynamo.utils.counters["inductor"]
+    assert not torch._dynamo.utils.counters["graph_break"], made
+    from torch._inductor import metrics  # type: ignore[import-not-found]
+
+    assert metrics.generated_kernel_count > 0
+
+
 def out_of_memory() -> None:
     pattern = (torch.arange(1 << 20) % 253).to(torch.uint8)
     kept = torch.empty(GIB, dtype=torch.uint8, device="cuda")
