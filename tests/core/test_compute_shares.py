@@ -125,7 +125,7 @@ def test_a_long_wait_because_of_a_core_limit_is_not_blamed_on_the_host() -> None
     assert (report.client, report.place, report.holder) == (1, 1, 2)
 
 
-def test_a_run_whose_processes_want_a_limit_does_not_start_anew_with_each_of_them() -> None:
+def test_a_run_whose_processes_want_a_limit_remembers_what_the_last_one_owed() -> None:
     node = Node(Settings(), epoch=1, is_paranoid=True)
     node.handle(0, ev.GpuFound("g0", GIB))
     for client in (1, 2):

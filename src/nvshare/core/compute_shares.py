@@ -79,7 +79,7 @@ class ComputeShares:
             self._retire(now, seat.group)  # It is the last one.
 
     def _retire(self, now: int, group: Group) -> None:
-        """Its debt is remembered until it is repaid: the next process of the group does not start anew."""
+        """Its debt is remembered until it is repaid: the next process of the group owes it too."""
         self._turns.gpu_time.divide(now)
         cap = self._caps.pop(group.key, None)
         self._turns.over.discard(group.key)
