@@ -204,6 +204,14 @@ def _pause(world: World) -> None:
     world.timeline.at(world.chance.randrange(10 * SECOND), lambda: world.daemon.tell(resume))
 
 
+def _limit_cores(world: World) -> None:
+    """A group may use only a part of each GPU's time for a while."""
+    group = world.chance.choice(world.groups)
+    world.daemon.tell(ev.CoreLimitSet(group, world.chance.choice([5, 30, 90])))
+    end = ev.CoreLimitSet(group, None)
+    world.timeline.at(world.chance.randrange(10 * SECOND), lambda: world.daemon.tell(end))
+
+
 def _give_order(world: World) -> None:
     """The operator changes ranks, or ends turns."""
     group = world.chance.choice(world.groups)
@@ -235,5 +243,6 @@ FAULTS: dict[Callable[[World], None], float] = {
     _switch_off: 0.3,
     _set_quantum: 0.5,
     _pause: 0.5,
+    _limit_cores: 0.5,
     _give_order: 1,
 }
