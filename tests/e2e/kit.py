@@ -25,6 +25,7 @@ SYSTEM = "nvshare-system"
 IMAGE = "nvshare/nvshare:0.1.0"
 WORKLOAD = "localhost/nvshare-test/workload:1"
 LIMIT = "nvshare.com/gpu-memory-limit"
+CORE_LIMIT = "nvshare.com/gpu-core-limit"
 SLOT = "nvshare.com/gpu"
 
 kubectl = cluster.kubectl

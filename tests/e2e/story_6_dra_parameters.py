@@ -36,6 +36,24 @@ def test_a_memory_limit_below_what_the_claim_consumes_is_enforced() -> None:
         assert execute("has-three", "workload", "ask", "alloc", "3Gi") == "Success (0)\n"
 
 
+def test_a_core_limit_is_the_pods_and_an_annotation_lowers_it_and_does_not_raise_it() -> None:
+    def core_limit() -> int:
+        return _client("default/has-half")["core_limit_percent"]
+
+    with (
+        claims(claim("half", "4Gi", coreLimit=50)),
+        pods(claiming("has-half", "workload", "serve", claims=("half",))),
+    ):
+        wait_until(lambda: has_clients(1), "the process registers")
+        assert core_limit() == 50
+        annotate("has-half", "20", "nvshare.com/gpu-core-limit")
+        wait_until(lambda: core_limit() == 20, "the annotation lowers it")
+        annotate("has-half", "80", "nvshare.com/gpu-core-limit")
+        wait_until(lambda: core_limit() == 50, "what the claim allows counts")
+        said = "nvshare.com/gpu-core-limit=80 is more than the pod's ResourceClaims allow; in force: 50 % of GPU"
+        wait_until(lambda: said in _events("has-half"), "an Event says so", 60)
+
+
 def test_the_memory_mode_is_that_of_the_process() -> None:
     with (
         claims(claim("plain", "4Gi"), claim("as-it-is", "4Gi", memoryMode="native")),

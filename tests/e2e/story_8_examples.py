@@ -10,7 +10,7 @@ import pytest
 
 from e2e.dra import needs_shared_claims
 from e2e.go_types import unknown_fields
-from e2e.kit import ROOT, kubectl, wait_until
+from e2e.kit import CORE_LIMIT, ROOT, kubectl, wait_until
 from settings import KUEUE_TYPES
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (development group)")
@@ -33,6 +33,29 @@ def test_the_api_server_knows_every_field_of_a_pod(path: Path) -> None:
 @pytest.mark.parametrize("path", named(*EXAMPLES.glob("dra/*.yaml"), EXAMPLES / "quota" / "claims.yaml"))
 def test_the_api_server_knows_every_field_of_a_claim_and_its_pods(path: Path) -> None:
     assert kubectl(*STRICTLY, "--dry-run=server", text=path.read_text())
+
+
+def test_the_quota_of_gpu_time_admits_pods_with_a_low_core_limit_and_no_others() -> None:
+    *policy, pod = yaml.safe_load_all((EXAMPLES / "quota" / "slots.yaml").read_text())
+    team = {"name": "quota-team", "labels": {"nvshare.com/core-limit": "required"}}
+    items = [{"apiVersion": "v1", "kind": "Namespace", "metadata": team}, *policy]
+
+    def admitted(limit: str | None) -> bool:
+        pod["metadata"]["annotations"] = {} if limit is None else {CORE_LIMIT: limit}
+        return bool(kubectl(*STRICTLY, "-n", "quota-team", "--dry-run=server", text=json.dumps(pod), check=False))
+
+    kubectl(
+        "apply", "-n", "quota-team", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    )
+    try:
+        wait_until(lambda: not admitted(None), "the policy is in force", 60)
+        with pytest.raises(RuntimeError, match="a pod that shares a GPU needs the annotation"):
+            kubectl(*STRICTLY, "-n", "quota-team", "--dry-run=server", text=json.dumps(pod))
+        assert [limit for limit in ("1", "25", "26", "100", "0", "half", "") if admitted(limit)] == ["1", "25"]
+    finally:
+        for item in policy:
+            kubectl("delete", item["kind"], item["metadata"]["name"], "-n", "quota-team", "--ignore-not-found")
+        kubectl("delete", "namespace", "quota-team", "--wait=false")
 
 
 @pytest.fixture(scope="module")
