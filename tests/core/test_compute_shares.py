@@ -33,6 +33,16 @@ def test_a_program_alone_gets_its_core_limit(percent: int, queued_ms: int, repor
     assert gpu.run(20_000) == pytest.approx([percent], abs=3)
 
 
+def test_on_a_machine_that_is_up_for_days_a_new_limit_looks_at_the_programs_turn_only() -> None:
+    node, booted = Node(Settings(), epoch=1), 10 * 24 * 3600 * SECOND
+    node.handle(booted, ev.ClientRegistered(1, "run/1", "x", "x", (Claim("g0", 16 * GIB),)))
+    node.handle(booted, ev.LockRequested(1, "g0", Memory(GIB)))
+    assert node.gpus["g0"].turns.gpu_time.pending(booted + SECOND).looks <= 1001
+    node.handle(booted + SECOND, ev.CoreLimitSet("run/1", 25))
+    (client,) = snapshot(node, booted + SECOND).clients
+    assert client.seats[0].core_limit_percent == 25
+
+
 def test_it_is_said_when_a_program_that_is_held_back_goes_on() -> None:
     gpu = BusyGpu()
     gpu.add(limit=25)
