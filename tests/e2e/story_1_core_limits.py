@@ -19,7 +19,9 @@ from e2e.kit import (
     wait_until,
 )
 
-END = "for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in 'workload serve ') kill -9 ${p#/proc/};; esac; done"
+END = (
+    "for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in 'workload serve ') kill -9 ${p#/proc/};; esac; done"
+)
 SETTLING_S = 2
 MEASURED_S = 10
 
