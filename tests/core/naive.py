@@ -128,6 +128,8 @@ class Naive(NaiveShares, MemoryNotes):
     def be_late(self, late_ns: int) -> None:
         for gpu in self.gpus.values():
             self.allow(gpu, late_ns)
+        for cap in self.caps.values():
+            cap.late += late_ns
 
     def allow(self, gpu: NaiveGpu, more_ns: int) -> None:
         for one in self.gpus.values() if self.has_gangs else [gpu]:

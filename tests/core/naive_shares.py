@@ -20,7 +20,10 @@ ROUNDING_NS = 2 * MILLISECOND
 class NaiveCap:
     percent: int
     debt: int = 0
-    unsure: int = 50 * ROUNDING_NS
+    unsure: int = BURST_NS + 50 * ROUNDING_NS
+    """By how much the core's sum may differ: it forgets what a group does not use in blocks of looks."""
+    late: int = 0
+    """For how long a deadline was overlooked while it was held back: meanwhile its clients may have run."""
     held_since: int | None = None
     may_hold_ns: int = 0
 
@@ -76,20 +79,23 @@ class NaiveShares(NaiveOrders):
         for seat in gpu.named("waiting"):
             assert not real.turns.is_held_back(real.turns.seats[seat.client]), "who is held back is in no queue"
         for (where, group), cap in self.caps.items() if real.deadline > now else ():  # not if an alarm is late
-            if where != uuid or not any(seat.group == group for seat in gpu.seats.values()):
+            if where != uuid:
+                continue
+            if not any(seat.group == group for seat in gpu.seats.values()):
+                cap.held_since, cap.late = None, 0
                 continue
             its = [seat for seat in gpu.named("staying") if seat.group == group]
             if group in real.turns.over:
                 assert cap.debt > -cap.unsure, "only who owes GPU time is held back"
                 self._check_end(now, cap, real)
             else:
-                cap.held_since = None
+                cap.held_since, cap.late = None, 0
             if its and not gpu.named("waiting"):
                 assert cap.debt < MOST_AHEAD_NS + cap.unsure, "who owes too much is held back, unless memory would move"
 
     def _check_end(self, now: int, cap: NaiveCap, real: Gpu) -> None:
         quantum = real.turns.mode.longest_quantum_ns
-        may = real.shares.longest_hold_ns(cap.percent, quantum, self.settings.grace_ns)
+        may = real.shares.longest_hold_ns(cap.percent, quantum + cap.late, self.settings.grace_ns)
         cap.may_hold_ns = max(cap.may_hold_ns if cap.held_since is not None else 0, may)
         cap.held_since = now if cap.held_since is None else cap.held_since
         assert now - cap.held_since <= cap.may_hold_ns + 100 * cap.unsure, "who is held back comes back"

@@ -26,4 +26,4 @@ def memory_lines(client: ClientSnapshot) -> list[str]:
     size = f"{fixed / GIB:.2f}Gi"
     source = "it comes from pools, virtual memory management or native allocations"
     lines = [f"{size} cannot be evicted: {source}"] if fixed else []
-    return lines + [SUSPENSIONS[client.memory_mode]] * (client.memory_mode in SUSPENSIONS)
+    return [*lines, *filter(None, [SUSPENSIONS.get(client.memory_mode)])]

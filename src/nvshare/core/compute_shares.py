@@ -110,9 +110,11 @@ class ComputeShares:
         if self._caps:
             self._look_at_caps(now, pending)
         self._look_at_weights(now, pending, out)
-        if self._turns.over:
-            going = [seat for seat in self._turns.staying.values() if self._turns.is_over(seat)]
-            self._drop(now, going, out)
+
+    def preempt(self, now: int, out: list[Action]) -> None:
+        """Those who owe too much drop their locks. Called when it is known who is in the queue (core.host_memory)."""
+        going = [seat for seat in self._turns.staying.values() if self._turns.is_over(seat)]
+        self._drop(now, going, out)
 
     def _observe(self) -> None:
         self._turns.gpu_time.observer = self._charge if self._caps or self._weighted is not None else None

@@ -172,6 +172,8 @@ class Gpu:
         may_block = self.memory.pinned or turns.blocked or turns.paused or turns.over or turns.ahead
         if may_block and self._host_memory.decide(now, out):
             self.is_reordered = True
+        if turns.over:
+            self.shares.preempt(now, out)
         if not turns.queue.order:
             return
         if not turns.staying and not turns.dropping:
