@@ -288,7 +288,10 @@ def test_limits_are_listed_and_taken_back_without_a_process(daemon: Daemon) -> N
     wait_until(lambda: not daemon.status()["gpus"], "the process has left")
     assert daemon.ctl("limits").splitlines()[1].split() == [key, "run", "5a5a5a5a", "2.00Gi", "operator", "0"]
     (listed,) = json.loads(daemon.ctl("limits", "-o", "json"))
-    assert listed == {"group": key, "label": "run 5a5a5a5a", "limit_bytes": 2 * GIB, "source": "operator", "clients": 0}
+    assert listed == {
+        "group": key, "label": "run 5a5a5a5a", "limit_bytes": 2 * GIB, "source": "operator",
+        "core_limit_percent": 0, "core_source": None, "clients": 0,
+    }  # fmt: skip
     with daemon.client().register(run=run) as one:
         assert one.hear_until(wire.UpdateLimit).limit == 2 * GIB
     daemon.ctl("limit", key, "none")

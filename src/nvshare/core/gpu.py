@@ -167,13 +167,7 @@ class Gpu:
             self._preemption.shed(now, out)
         if self._thrashing.is_active:
             self._thrashing.decide(now, out)
-        if self.shares.is_active:
-            self.shares.decide(now, out)
-        may_block = self.memory.pinned or turns.blocked or turns.paused or turns.over or turns.ahead
-        if may_block and self._host_memory.decide(now, out):
-            self.is_reordered = True
-        if turns.over:
-            self.shares.preempt(now, out)
+        self._hold_back(now, out)
         if not turns.queue.order:
             return
         if not turns.staying and not turns.dropping:
@@ -190,6 +184,17 @@ class Gpu:
             self._preemption.switch(now, first, out, "priority")
         if turns.idle and first.gang is None:
             self._idle_due = self._preemption.preempt_idle(now, first, out)
+
+    def _hold_back(self, now: int, out: list[Action]) -> None:
+        """Which clients wait in no queue, and which of the holders among them must release the lock."""
+        turns = self.turns
+        if self.shares.is_active:
+            self.shares.decide(now, out)
+        may_block = self.memory.pinned or turns.blocked or turns.paused or turns.over or turns.ahead
+        if may_block and self._host_memory.decide(now, out):
+            self.is_reordered = True
+        if turns.over:
+            self.shares.preempt(now, out)
 
     def let_in(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
         """The second half: admission and notices."""
