@@ -44,9 +44,9 @@ bench: native  ## Runs the benchmarks; fails if a figure exceeds its multiple of
 	@$(MAKE) --no-print-directory -s -C native bench
 	@$(BIN)/python -m bench
 
-simulate: native  ## Simulates scheduling, MODE=adaptive: the thesis' table, 200 random mixes against the original and auto
-	@$(BIN)/nvshare simulate thesis --mode $(or $(MODE),adaptive)
-	@$(BIN)/nvshare simulate mixes --mode $(or $(MODE),adaptive) --count 200 --shake
+simulate: native  ## Simulates scheduling, MODE=balanced: the thesis' table, 200 random mixes against the original and auto
+	@$(BIN)/nvshare simulate thesis --mode $(or $(MODE),balanced)
+	@$(BIN)/nvshare simulate mixes --mode $(or $(MODE),balanced) --count 200 --shake
 
 soak: native  ## Runs simulated worlds with faults for SECONDS=120; a violation prints its seed
 	@$(BIN)/python tools/soak.py --seconds $(or $(SECONDS),120)

@@ -17,7 +17,7 @@ from bench import python_floor
 from bench.verdict import bounded, goal
 from nvshare.core import events as ev
 from nvshare.core.actions import GiveLock
-from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, Settings
+from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 
 CLIENTS = (10, 100, 1000)
@@ -32,7 +32,7 @@ class Crowd:
     """Clients on one GPU that all want all of it: one runs, the rest wait."""
 
     def __init__(self, clients: int) -> None:
-        self.node = Node(Settings(context_bytes=0), epoch=1)
+        self.node = Node(Settings(quantum=QuantumRule(mode="auto"), context_bytes=0), epoch=1)
         self.clients = clients
         self.now = 0
         self.holder = 0

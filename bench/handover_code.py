@@ -58,7 +58,8 @@ def _sum(counts: Counter[str], part: str) -> float:
 
 
 def hand_around(path: Path, clients: int, count: Count) -> None:
-    """Each client gives the lock back at once and wants another, as in native/handover_load.c."""
+    """Each client gives the lock back at once and wants another, as in native/handover_load.c. In mode auto the order is
+    that of arrival."""
     while not path.exists():
         time.sleep(0.01)
     peers = [BenchClient(path, b"%016d" % index) for index in range(clients)]
@@ -84,7 +85,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "s.sock"
         threading.Thread(target=hand_around, args=(path, clients, count), daemon=True).start()
-        options = ("--nvml", "off", "--kubernetes", "off", "--log-level", "warning", "--max-clients-per-group", "2000")
+        quiet = ("--nvml", "off", "--kubernetes", "off", "--log-level", "warning")
+        options = (*quiet, "--max-clients-per-group", "2000", "--switch-time-mode", "auto")
         sys.settrace(count.trace)
         code = run_scheduler(["--socket", str(path), "--operator-socket", f"{name}/op/c.sock", *options])
         sys.settrace(None)

@@ -38,11 +38,11 @@ def scheduler(
     prepare: Callable[[], None] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Iterator[Scheduler]:
-    """Started with these options, without NVML (unless they say otherwise) and Kubernetes; `prepare` runs in its
-    process first."""
+    """Started with these options, without Kubernetes and, unless they say otherwise, without NVML and in mode auto: the
+    loads hand the lock around in the order of arrival. `prepare` runs in its process first."""
     made, operator = directory / "s.sock", directory / "op" / "c.sock"
     where = ("--socket", str(made), "--operator-socket", str(operator))
-    quiet = ("--nvml", "off", "--kubernetes", "off", "--log-level", "warning")
+    quiet = ("--nvml", "off", "--kubernetes", "off", "--log-level", "warning", "--switch-time-mode", "auto")
     command = [sys.executable, "-m", "nvshare.scheduler.main", *where, *quiet, *options]
     variables = {**environment, "PYTHONPATH": str(SOURCES)}
     with subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, preexec_fn=prepare) as process:

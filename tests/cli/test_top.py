@@ -164,7 +164,8 @@ def place(tmp_path: Path) -> Iterator[tuple[str, str]]:
         inbox.bind(str(tmp_path / "n"))
         inbox.settimeout(60)
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "NOTIFY_SOCKET": str(tmp_path / "n")}
-        process = subprocess.Popen([*command, "--nvml", "off"], env=environment, stderr=log)
+        long_turns = ("--switch-time-mode", "fixed", "--switch-time-fixed", "600")
+        process = subprocess.Popen([*command, "--nvml", "off", *long_turns], env=environment, stderr=log)
         inbox.recv(100)
         yield paths
         process.terminate()

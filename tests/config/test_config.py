@@ -18,7 +18,7 @@ def test_without_any_word_the_defaults_count() -> None:
     config = load([], {})
     assert config.socket == "/var/run/nvshare/scheduler.sock"
     assert config.operator_socket == "/run/nvshare-operator/control.sock"
-    assert (config.switch_time_mode, config.switch_time_fixed, config.switch_time_multiplier) == ("auto", 60, 5)
+    assert (config.switch_time_mode, config.switch_time_fixed, config.switch_time_multiplier) == ("balanced", 60, 5)
     assert (config.memory_reserve_percent, config.grace_seconds, config.settle_seconds) == (10, 10.0, 2.0)
     assert config.card_reserve is None
     assert (config.policy, config.debug, config.http) == ("fcfs", False, "")
@@ -50,7 +50,7 @@ def test_every_setting_has_a_field_a_flag_a_variable_and_a_line_of_help(option: 
 
 
 CHOICES = {
-    "--switch-time-mode": "auto|fixed|adaptive|balanced",
+    "--switch-time-mode": "balanced|auto|fixed|adaptive",
     "--policy": "fcfs|fair|priority",
     "--log-level": "debug|info|warning|error",
     "--log-format": "text|json",
@@ -93,7 +93,7 @@ WRONG_FLAGS = {
     "no number at all": (["--grace-seconds", "nan"], "it must be between"),
     "endless": (["--settle-seconds", "inf"], "it must be between"),
     "not a choice": (["--policy", "lottery"], "it must be one of fcfs, fair, priority"),
-    "not a mode": (["--switch-time-mode", ""], "it must be one of auto, fixed"),
+    "not a mode": (["--switch-time-mode", ""], "it must be one of balanced, auto"),
     "not yes or no": (["--debug", "maybe"], "it must be 1 or 0"),
     "a relative path": (["--socket", "run/s.sock"], "it must be an absolute path"),
     "a path too long for a socket": (["--socket", "/" + "x" * 107], "it must be at most 107 bytes"),

@@ -24,6 +24,8 @@ from nvshare.core.snapshot import SeatState, snapshot
 
 NOTHING = "nothing happens"
 _MAX_ALARMS = 1000
+AUTO = QuantumRule(mode="auto")
+"""The stories are about who fits, waits and is told what. Quanta that follow from memory alone keep them readable."""
 
 
 def run(path: Path) -> tuple[str, str]:
@@ -47,7 +49,7 @@ class Stage:
         self.locks: dict[tuple[str, str], int] = {}
         self.asks = 0
         self.epoch = 1
-        self._start(Settings(), {}, set())
+        self._start(Settings(quantum=AUTO), {}, set())
 
     def play(self, line: str) -> list[str]:
         """Carry out one line and tell what follows."""
@@ -101,7 +103,7 @@ class Stage:
 
     def restart(self, match: re.Match[str]) -> list[str]:
         options, flags = options_of(match["rest"])
-        changes: dict[str, object] = {}
+        changes: dict[str, object] = {"quantum": AUTO}
         if "policy" in options:
             changes["policy"] = options["policy"]
         if "reserve" in options:

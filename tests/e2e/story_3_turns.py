@@ -52,7 +52,7 @@ def test_scenario_6_two_pods_take_turns_on_the_shared_gpu_and_never_elsewhere() 
                     rows = {name: progress(stream.lines()) for name, stream in (("a", a), ("b", b), ("alone", alone))}
                     held_back = count_log(f"Client .* waits for {other}|on {other} taken back", before)
             finally:
-                control("set-mode", "auto")
+                control("set-mode", "balanced")
     for name in ("a", "b"):
         assert rows[name][-1][1] > 50, f"{name} hardly ran: {rows[name]}"
     assert held_back == 0, "held back on a GPU of its own"
@@ -79,7 +79,7 @@ def test_a_long_wait_is_told_on_the_pod_and_to_its_program() -> None:
                         assert gpu.strip() in message
                         assert any("wait" in line.lower() for line in waiting.lines()), waiting.lines()
             finally:
-                control("set-mode", "auto")
+                control("set-mode", "balanced")
 
 
 def test_thirty_pods_share_one_card() -> None:

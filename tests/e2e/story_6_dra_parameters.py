@@ -90,7 +90,7 @@ def _policy(name: str, quantum_s: int) -> Iterator[None]:
     try:
         yield
     finally:
-        control("set-mode", "auto")
+        control("set-mode", "balanced")
         control("set-policy", before)
 
 

@@ -19,7 +19,7 @@ def run(*words: str) -> str:
 def test_the_thesis_table_stands_beside_the_measured_figures() -> None:
     shown = run("thesis")
     assert "of 36 cells within 10%" in shown
-    assert "our scheduler, auto" in shown
+    assert "our scheduler, balanced" in shown
     assert "#" in shown
 
 
@@ -69,7 +69,7 @@ def test_a_known_card_has_bulk_moves_for_us_and_not_for_the_original(card: str, 
 def test_mixes_with_bulk_moves_are_compared_with_page_faults(moves: tuple[str, str]) -> None:
     values = json.loads(run("mixes", "--count", "1", "--first", "1", "--jobs", "1", "--json", *moves))
     duel = values["duels"][-1]
-    assert (duel["name"], duel["against"]) == ("auto", "auto-by-faults")
+    assert (duel["name"], duel["against"]) == ("balanced", "balanced-by-faults")
     assert duel["mean"] < 0.995
 
 
@@ -113,7 +113,7 @@ def test_mixes_print_their_seeds_and_what_they_are_measured_against() -> None:
 
 
 def test_auto_is_not_measured_against_itself_unless_shaken() -> None:
-    one = ("mixes", "--count", "1", "--first", "8", "--json", "--jobs", "1")
+    one = ("mixes", "--mode", "auto", "--count", "1", "--first", "8", "--json", "--jobs", "1")
     values, shaken = json.loads(run(*one)), json.loads(run(*one, "--shake"))
     assert [(duel["name"], duel["against"]) for duel in values["duels"]] == [("auto", "fcfs-30s")]
     assert shaken["duels"][:1] == values["duels"]
@@ -125,6 +125,8 @@ def test_auto_is_not_measured_against_itself_unless_shaken() -> None:
 def test_interactive_mixes_show_how_soon_bursts_are_answered() -> None:
     words = (
         "mixes",
+        "--mode",
+        "auto",
         "--kind",
         "interactive",
         "--count",

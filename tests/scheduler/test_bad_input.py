@@ -271,7 +271,7 @@ def test_operators_words_do_not_work_on_the_clients_socket_even_for_root(daemon:
         peer.connect(daemon.socket)
         peer.sendall(b'{"op":"set-tq","seconds":1}\n')
         assert peer.recv(100) == b""
-    assert all(gpu["mode"] == "auto" for gpu in daemon.status()["gpus"])
+    assert all(gpu["mode"] == "balanced" for gpu in daemon.status()["gpus"])
 
 
 def test_after_all_that_memory_and_descriptors_are_bounded(daemon: Daemon) -> None:

@@ -150,7 +150,7 @@ def test_the_schedulers_own_file_tells_what_happened(start_daemon: StartDaemon, 
     daemon.log.wait_for("Client left")
     assert daemon.stop() == 0
     began, *steps = [json.loads(line) for line in path.read_text().splitlines()]
-    assert began["daemon"]["settings"]["quantum"]["mode"] == "auto"
+    assert began["daemon"]["settings"]["quantum"]["mode"] == "balanced"
     assert [next(iter(one["event"])) for one in steps] == ["ClientRegistered", "LockRequested", "ClientLeft"]
     given = steps[1]["actions"][0]["GiveLock"]
     assert (given["client"], given["gpu"]) == (client.id, gpu_name(0))

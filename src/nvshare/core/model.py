@@ -14,7 +14,7 @@ DEFAULT_WEIGHT = 100
 UNLIMITED = (1 << 64) - 1
 """The budget of a client whose group has no limit."""
 
-ModeName = Literal["auto", "fixed", "adaptive", "balanced"]
+ModeName = Literal["balanced", "auto", "fixed", "adaptive"]
 MemoryMode = Literal["managed", "native", "checkpoint", "not suspended"]
 """What the device memory of a client is. `not suspended`: native, because mode checkpoint is not possible."""
 SUSPENDS_PER_SECOND = 512 * MIB
@@ -25,7 +25,7 @@ class QuantumRule(Record, frozen=True):
     """The mode and its parameters (core.modes): how long a running set keeps a GPU while clients wait. One for the
     node, and overrides per GPU."""
 
-    mode: ModeName = "auto"
+    mode: ModeName = "balanced"
     fixed_ns: int = 60 * SECOND
     multiplier: int = 5
     least_ns: int = 10 * SECOND

@@ -145,8 +145,8 @@ def set_quantum(scheduler: Scheduler, seconds: int, gpu: str | None) -> None:
 )
 @click.pass_obj
 def set_mode(scheduler: Scheduler, mode: Any, gpu: str | None) -> None:
-    """Choose the quantum from the memory of running clients (auto), from the measured cost of a switch (adaptive,
-    balanced), or use the value of `set-quantum` (fixed).
+    """Divide the GPU's time by the measured cost of moving memory and by what programs do (balanced, the default;
+    adaptive), by the memory of running clients (auto), or with the value of `set-quantum` (fixed).
     """
     scheduler.order(admin.SetMode(mode, gpu))
 

@@ -36,7 +36,7 @@ class Fit(Record, frozen=True):
 def settings_options(command: Command) -> Command:
     """Options that say how to schedule, given to the command as `settings`."""
 
-    @click.option("--mode", type=click.Choice(get_args(ModeName)), default="auto", show_default=True)
+    @click.option("--mode", type=click.Choice(get_args(ModeName)), default=QuantumRule().mode, show_default=True)
     @click.option("--quantum", type=click.IntRange(1), default=60, show_default=True, help="Mode fixed: seconds.")
     @click.option(
         "--multiplier", type=click.IntRange(1), default=5, show_default=True, help="Mode auto: seconds per GiB."

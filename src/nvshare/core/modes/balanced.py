@@ -1,20 +1,21 @@
-"""Mode `balanced`: turns in proportion to memory, longer where moves are slow, shorter for clients that need little.
+"""Mode `balanced`, the default: moving memory takes a small part of the time, and short visits to the GPU come soon.
 
-Its inputs are the cost of moving memory, measured by the mover or else learned (core.modes.move_cost), and the habits
-of the clients (core.modes.habits). docs/decisions/0016 has the measurements and the purpose of each constant. `move` is
-the time to move a GiB; `switch` the time to move the memory of the first in the queue in; `duty` is the share of its
-time in which a client would use a GPU if it had one alone.
+It rests on the cost of moving memory, as the mover measures it or else as it is learned (core.modes.move_cost), and on
+the habits of the clients (core.modes.habits). docs/decisions/0016 has the measurements and what each constant is for.
+`move` is the cost of a GiB; `switch` what bringing in the first in the queue costs the others, whose memory has to come
+back; `duty` is the share of its time in which a client would use a GPU of its own.
 
-    quantum     quantum = GiB running * max(multiplier * 1 s, 25 * move), at most most_ns
+    quantum     quantum = GiB running * max(multiplier * 1 s, 25 * move)
                 Shorter, by the first in the queue:
-                    it never had a turn:        quantum ≤ 25 * switch
-                    it releases without work:   quantum ≤ 25 * (2 * switch - its usual pause)
-                At least 2 s, and twice the time that it took to move the memory of the running clients in: half of a
-                turn is work. Until a cost is known, at least least_ns
-    idle        an idle holder leaves at once if its usual pause ≥ switch, otherwise when it has been idle for the time
-                of a switch: this costs at most twice the optimum
-    queue       lag = 12 * last turn * (duty / 0.6)², at most 3 * most_ns
-    switch      the client that was admitted first leaves first"""
+                    it never had a turn:        quantum ≤ 12 * switch
+                    it releases without work:   quantum ≤ 12 * (2 * switch - its usual pause), or as long as it
+                                                worked in its last turn if that is longer
+                At least 2 s, and twice what those who run had to bring in: half of a turn is work. Until a cost is
+                known, at least least_ns. At most most_ns
+    idle        an idle holder goes at once if its usual pause ≥ switch, otherwise when it has been idle for as long as
+                the switch takes: at most twice the best that could have been done
+    queue       lag = 12 * last turn * (duty / 0.6)², at most 2 * most_ns
+    switch      who came in first leaves first"""
 
 from collections.abc import Collection, Iterable
 
@@ -23,12 +24,15 @@ from nvshare.core.modes.habits import FIRST_GUESS_DUTY
 from nvshare.core.modes.learning import Learning
 from nvshare.core.seat import Seat
 
-TURN_TO_COST = 25
-"""Length of a turn / time of the move that it causes: moving takes about 4 % of the time."""
+TURN_TO_MOVE = 25
+"""Between clients that always have work, moving takes about 4 % of the time."""
+VISIT_TO_COST = 12
+"""Between visits it takes at most 8 %, beyond what pauses pay for. Nothing is known of a client before its first turn,
+so that counts as a visit too."""
 LEAST_NS = 2 * SECOND
 LEAST_TO_LOAD = 2
 LAG_FACTOR = 12
-MAX_LAG = 3
+MAX_LAG = 2
 """In `most_ns`."""
 
 
@@ -44,22 +48,21 @@ class Balanced(Learning):
         return MAX_LAG * self.rule.most_ns
 
     def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
-        rule, cost = self.rule, self.habits.cost
         if head is None:
-            return rule.least_ns
+            return self.rule.least_ns
         gibs = sum(seat.need + seat.memory.unswappable for seat in running) // GIB or 1
-        quantum = gibs * max(rule.multiplier * SECOND, TURN_TO_COST * cost.ns_per_gib)
+        quantum = gibs * max(self.rule.multiplier * SECOND, TURN_TO_MOVE * self.habits.cost.ns_per_gib)
         quantum = min(quantum, self._visit_ns(head))
         return min(max(quantum, self._least_ns(running)), self.longest_quantum_ns)
 
     def _visit_ns(self, head: Seat) -> int:
-        """After which time the first in the queue may be admitted because it will not stay for long."""
+        """After which time the first in the queue may come in because it will not stay for long, or may not."""
         switch_ns = self.habits.cost.of(self.evicted_bytes(head))
         habit = self.habits.of(head)
         if habit is None:
-            return TURN_TO_COST * switch_ns
+            return VISIT_TO_COST * switch_ns
         if habit.released_without_work:
-            return TURN_TO_COST * (2 * switch_ns - (head.usual_pause or 0))
+            return max(VISIT_TO_COST * (2 * switch_ns - (head.usual_pause or 0)), habit.turn_busy)
         return self.rule.most_ns
 
     def _least_ns(self, running: Collection[Seat]) -> int:
