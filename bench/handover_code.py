@@ -58,8 +58,8 @@ def _sum(counts: Counter[str], part: str) -> float:
 
 
 def hand_around(path: Path, clients: int, count: Count) -> None:
-    """Each client gives the lock back at once and wants another, as in native/handover_load.c. In mode auto the order is
-    that of arrival."""
+    """Each client gives the lock back at once and wants another, as in native/handover_load.c. The order is that of
+    arrival, in mode auto."""
     while not path.exists():
         time.sleep(0.01)
     peers = [BenchClient(path, b"%016d" % index) for index in range(clients)]
