@@ -6,7 +6,7 @@ from pathlib import Path
 from kube.fake_apiserver import FakeApiServer, pod
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, SECOND, Claim, Memory
+from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.journal import Step
 from support.cluster import cluster
 
@@ -17,7 +17,8 @@ async def messages_of(server: FakeApiServer, folder: Path, report: ac.ReportLong
     """The Events after this report, while pod p1 holds the GPU and p2 waits."""
     for name in ("p1", "p2"):
         await server.put(pod(name))
-    async with cluster(server, folder) as (engine, kubernetes):
+    auto = Settings(quantum=QuantumRule(mode="auto"))
+    async with cluster(server, folder, auto) as (engine, kubernetes):
         await kubernetes.pods_listed.wait()
         engine.post(ev.GpuFound(GPU, 10 * GIB))
         for client in (1, 2):

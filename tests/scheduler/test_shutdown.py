@@ -165,7 +165,7 @@ def test_programs_that_ran_unshared_join_and_those_that_do_not_fit_are_asked_to_
     start_daemon: StartDaemon,
 ) -> None:
     start_daemon().kill()
-    daemon = start_daemon("--settle-seconds", "0.5")
+    daemon = start_daemon("--settle-seconds", "0.5", "--switch-time-mode", "auto")
     claim = entry(state=wire.ClaimState.UNSHARED, swappable=10 * GIB)
     with daemon.client().register(claim) as one, daemon.client().register(claim) as two:
         first, second = one.expect(wire.LockOk), two.expect(wire.LockOk)

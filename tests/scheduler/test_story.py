@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
+from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import Snapshot, snapshot
 from nvshare.scheduler.observe.names import gpu_described
@@ -17,7 +17,7 @@ GPU = "GPU-11111111-2222-3333-4444-555555555555"
 
 def node_with(*names: str) -> Node:
     """Clients 1, 2, … of these names at a GPU of 10 GiB, of which 9 are safe."""
-    node = Node(Settings(), epoch=1)
+    node = Node(Settings(quantum=QuantumRule(mode="auto")), epoch=1)
     node.handle(0, ev.GpuFound(GPU, 10 * GIB, 0, "A100"))
     for client, name in enumerate(names, 1):
         node.handle(0, ev.ClientRegistered(client, f"run/{client}", f"run {client}", name, (Claim(GPU, 10 * GIB),)))

@@ -8,7 +8,7 @@ import pytest
 
 from nvshare.config import load
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
+from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
@@ -26,7 +26,7 @@ class Story:
 
     def __init__(self, settles_at_s: int | None = None) -> None:
         settles_at = None if settles_at_s is None else settles_at_s * SECOND
-        self.node = Node(Settings(), epoch=1, settles_at=settles_at)
+        self.node = Node(Settings(quantum=QuantumRule(mode="auto")), epoch=1, settles_at=settles_at)
         self.usage = Usage(self.node.clients)
         self.do(0, ev.GpuFound(GPU, 10 * GIB))
 
