@@ -227,3 +227,9 @@ def test_how_busy_a_gpu_was_lately_counts_all_clients() -> None:
     time.turn_ended(at(31_000), a)
     time.turn_ended(at(31_000), b)
     assert round(time.busy_percent(at(200_000))) == 0
+
+
+def test_an_estimate_for_an_earlier_time_is_what_is_divided_up() -> None:
+    time, a = GpuTime(), seat(1)
+    time.turn_began(at(5000), a)
+    assert time.estimate_ns(at(1000), a) == 0

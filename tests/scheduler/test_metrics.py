@@ -86,8 +86,9 @@ def test_limits_steps_and_drops_are_counted(daemon: Daemon) -> None:
         assert daemon.metric("nvshare_limit_updates_total") == 2, "both connections are this process's"
         assert daemon.metric("nvshare_client_memory_limit_bytes", client=one.name) == 12 * GIB
         assert daemon.metric("nvshare_client_core_limit_ratio", client=one.name) == 0
-        daemon.ctl("core-limit", one.name, "30")
-        assert daemon.metric("nvshare_client_core_limit_ratio", client=other.name) == 0.3
+        daemon.ctl("core-limit", one.name, "99")
+        assert daemon.metric("nvshare_client_core_limit_ratio", client=other.name) == 0.99
+        daemon.ctl("core-limit", one.name, "none")  # the lock is to be dropped for the quantum
         other.request(10 * GIB)
         daemon.ctl("set-tq", "1")
         one.hear_until(wire.DropLock)

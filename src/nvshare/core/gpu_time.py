@@ -183,11 +183,11 @@ class GpuTime:
 
     def estimate_ns(self, now: int, seat: Seat) -> int:
         """What the client has had until now, if it was busy at the looks that it has not reported yet, and shared them
-        with those who hold the lock now."""
+        with those who hold the lock now. A time before the last look adds nothing."""
         if seat.looks is None:
             return seat.gpu_ns
         self.divide(now)
-        ahead = seat.looks.counts(self._upto, now // LOOK_NS - self._upto) if seat.looks else 0
+        ahead = seat.looks.counts(self._upto, max(0, now // LOOK_NS - self._upto)) if seat.looks else 0
         return seat.gpu_ns + ahead.bit_count() * LOOK_NS // max(1, self._holders)
 
     def busy_percent(self, now: int) -> float:
