@@ -9,7 +9,7 @@ from uuid import UUID
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import DEFAULT_WEIGHT, Claim, Memory, MemoryMode
+from nvshare.core.model import DEFAULT_WEIGHT, MAX_WEIGHT, Claim, Memory, MemoryMode
 from nvshare.printable import printable
 from nvshare.record import Record
 from nvshare.wire import messages as wire
@@ -79,7 +79,7 @@ def registration(registrant: Registrant, message: wire.Register) -> ev.ClientReg
         claims=tuple(_claim(entry) for entry in message.entries),
         own_limit=message.own_limit,
         priority=0 if registrant.is_in_pod else message.priority,
-        weight=DEFAULT_WEIGHT if registrant.is_in_pod else max(1, message.weight or DEFAULT_WEIGHT),
+        weight=DEFAULT_WEIGHT if registrant.is_in_pod else min(MAX_WEIGHT, message.weight or DEFAULT_WEIGHT),
         pid=registrant.pid,
         uid=registrant.uid,
         account=registrant.account,

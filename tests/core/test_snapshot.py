@@ -8,7 +8,7 @@ from nvshare.core import events as ev
 from nvshare.core.expected_start import expected_starts
 from nvshare.core.limit_snapshot import LimitSnapshot, limits
 from nvshare.core.memory_planner import MemoryPlanner
-from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import (
     ClaimSnapshot,
@@ -50,7 +50,8 @@ def test_everything_about_a_running_and_a_waiting_client() -> None:
     second = SeatSnapshot(
         gpu="g0", state="running", is_running=True, since_ns=at(9), place=0, memory_allocated=4 * GIB,
         swappable=4 * GIB, unswappable=0, contexts=1, limit=0, budget=None, turns=1, held_ns=at(9), waited_ns=at(30),
-        last_scheduled_ns=at(9), is_idle=True, need=4 * GIB, gpu_percent=ANY, gpu_ns=at(9),
+        last_scheduled_ns=at(9), is_idle=True, need=4 * GIB, gpu_percent=ANY,
+        gpu_ns=at(9) - 512 * MILLISECOND,  # what is not reported yet is not counted
     )  # fmt: skip
     gpu = GpuSnapshot(
         uuid="g0", total_memory=10 * GIB, safe_limit=9 * GIB, available_memory=4 * GIB - 401 * MIB,

@@ -62,17 +62,21 @@ static void ask_kept(const struct nvs_gpu *gpu)
     }
 }
 
-/* Where the list goes on is looked up after the call: the entry that was asked about stays. */
+/* Where the list goes on is looked up after the call: the entry that was asked about stays. What has finished is removed, so that it
+ * is not asked about again, before older events that have not. */
 bool nvs_drain_has_kept(const struct nvs_gpu *gpu, int most)
 {
-    for (struct kept_event *at = kept; at && most > 0; at = at->next) {
-        if (at->gpu != gpu || at->is_asked || nvs_context_life(at->context).state == NVS_CONTEXT_IN_DOUBT)
+    for (struct kept_event *at = kept; at && most > 0;) {
+        if (at->gpu != gpu || at->is_asked || nvs_context_life(at->context).state == NVS_CONTEXT_IN_DOUBT) {
+            at = at->next;
             continue;
+        }
         at->is_asked = true;
-        bool is_unfinished = nvs_event_look(at->context, 0, at->event, false) == NVS_EVENT_UNFINISHED;
+        bool is_unfinished = nvs_event_look(at->context, 0, at->event, true) == NVS_EVENT_UNFINISHED;
         at->is_asked = false;
         if (is_unfinished)
             return true;
+        at = remove_kept(at);
         most--;
     }
     return false;

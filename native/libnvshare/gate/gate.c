@@ -149,8 +149,8 @@ uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu, const struct nvs_stream_use *us
             clear_watch(gpu, word);
         else if (word & NVS_WORD_OPEN)
             return word;
-        else if (!nvs_process_ready())
-            return 0;
+        else if (!nvs_process_ready() || nvs_passage_refusal() != CUDA_SUCCESS)
+            return 0; /* in mode checkpoint the process may be lost: its threads get the driver's error */
         else
             *offer = wait_for_turn(gpu, use);
     }

@@ -27,37 +27,43 @@ enum { MOST_ASKED = 16 };
 static struct round {
     uintptr_t handle; /* of the stream that was last found unfinished; 0: none */
     CUcontext context;
-    uint32_t asked; /* so many noted streams, in the order of the list, were found finished in this round */
+    uint32_t asked; /* so many noted streams, in the order of the list, were not found unfinished in this round */
+    bool has_unknown; /* of one of them it is not known */
 } rounds[NVS_MAX_GPUS];
 
-static bool is_busy(CUcontext context, uintptr_t handle)
+static enum nvs_unfinished ask_driver(CUcontext context, uintptr_t handle)
 {
     CUcontext popped;
-    bool is_legacy = handle == (uintptr_t)CU_STREAM_LEGACY;
-    if (is_legacy ? nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS : nvs_stream_is_capturing(handle))
-        return false;
-    CUstreamCaptureMode mode = nvs_events_relax();
-    CUresult result = nvs_real.cuStreamQuery((CUstream)handle);
-    nvs_events_restore(mode);
-    if (is_legacy)
-        nvs_real.cuCtxPopCurrent_v2(&popped);
-    return result == CUDA_ERROR_NOT_READY; /* after an error there is nothing to wait for */
+    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return NVS_UNFINISHED_UNKNOWN;
+    CUresult result = CUDA_SUCCESS;
+    if (handle == (uintptr_t)CU_STREAM_LEGACY || !nvs_stream_is_capturing(handle)) {
+        CUstreamCaptureMode mode = nvs_events_relax();
+        result = nvs_real.cuStreamQuery((CUstream)handle);
+        nvs_events_restore(mode);
+    }
+    nvs_real.cuCtxPopCurrent_v2(&popped);
+    bool is_unknown = result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_NOT_SUPPORTED;
+    return result == CUDA_ERROR_NOT_READY ? NVS_UNFINISHED_SOME
+         : is_unknown ? NVS_UNFINISHED_UNKNOWN
+                      : NVS_UNFINISHED_NONE; /* after another error there is nothing to wait for */
 }
 
 static enum nvs_unfinished ask(const struct nvs_stream *stream)
 {
     struct nvs_call call = {.context = stream->context, .handle = stream->handle, .kind = NVS_CALL_RECORDS};
     struct nvs_context_life life = nvs_context_life(stream->context);
-    if (stream->handle == (uintptr_t)CU_STREAM_PER_THREAD || life.state == NVS_CONTEXT_IN_DOUBT || nvs_calls_have_kind(call.context, NVS_CALL_CAPTURES))
+    if (stream->handle == (uintptr_t)CU_STREAM_PER_THREAD || life.state == NVS_CONTEXT_IN_DOUBT
+        || nvs_calls_have_kind(call.context, NVS_CALL_CAPTURES))
         return NVS_UNFINISHED_UNKNOWN;
     if (stream->handle == (uintptr_t)CU_STREAM_LEGACY && atomic_load(&nvs_streams_capturing) != 0)
         return NVS_UNFINISHED_UNKNOWN;
     if (life.state == NVS_CONTEXT_GONE || stream->is_capturing)
         return NVS_UNFINISHED_NONE;
     nvs_call_begin(&call);
-    bool busy = nvs_context_goes_on(&life) && is_busy(call.context, call.handle);
+    enum nvs_unfinished seen = nvs_context_goes_on(&life) ? ask_driver(call.context, call.handle) : NVS_UNFINISHED_NONE;
     nvs_call_end(&call);
-    return busy ? NVS_UNFINISHED_SOME : NVS_UNFINISHED_NONE;
+    return seen;
 }
 
 static bool is_noted(const struct nvs_stream *stream, const struct nvs_gpu *gpu) { return stream->gpu == gpu && stream->is_noted; }
@@ -75,7 +81,6 @@ static bool is_still_busy(struct round *round, const struct nvs_gpu *gpu)
 /* A stream that is asked about stays in the list: nvs_stream_gone waits for the call. */
 static enum nvs_unfinished ask_all(struct round *round, const struct nvs_gpu *gpu)
 {
-    enum nvs_unfinished all = NVS_UNFINISHED_NONE;
     uint32_t at_number = 0, asked = 0;
     for (const struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at)) {
         if (!is_noted(at, gpu) || at_number++ < round->asked)
@@ -89,11 +94,12 @@ static enum nvs_unfinished ask_all(struct round *round, const struct nvs_gpu *gp
             *round = (struct round){.handle = at->handle, .context = at->context};
             return one;
         }
-        if (one == NVS_UNFINISHED_UNKNOWN)
-            all = one;
+        round->has_unknown = round->has_unknown || one == NVS_UNFINISHED_UNKNOWN;
     }
+    bool has_unknown = round->has_unknown;
     round->asked = 0;
-    return all;
+    round->has_unknown = false;
+    return has_unknown ? NVS_UNFINISHED_UNKNOWN : NVS_UNFINISHED_NONE;
 }
 
 enum nvs_unfinished nvs_unfinished(const struct nvs_gpu *gpu)

@@ -73,7 +73,8 @@ static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
         atomic_store(&gpu->is_idle_told, false);
         gpu->next_look_ns = 0;
     }
-    if (todo & NVS_DO_DRAIN)
+    /* In mode checkpoint the process leaves the card whenever its gate closes. */
+    if (todo & NVS_DO_DRAIN || (todo & NVS_DO_CLOSE && nvs_suspension_is_used()))
         nvs_drains_begin(gpu, nvs_now_ns());
     if (todo & NVS_DO_OPEN)
         nvs_suspension_open(gpu);
@@ -160,8 +161,10 @@ static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
 int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
 {
     int64_t suspension = nvs_suspension_tick(gpu, now);
-    if (!nvs_suspension_is_on_card())
-        return suspension; /* no call to the driver until the process is back */
+    if (!nvs_suspension_is_on_card()) { /* no call to the driver until the process is back */
+        nvs_gpu_time_tick(gpu, now);    /* reports what it has seen */
+        return suspension;
+    }
     int64_t watch = NVS_NEVER;
     if (is_watched_for(gpu))
         watch = tick_watch(gpu, now);

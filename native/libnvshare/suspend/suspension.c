@@ -15,12 +15,12 @@
 enum { CHECKPOINTS_SINCE = 12080, LOCK_MS = 5000 };
 #define LOOK_NS (5 * NVS_MS)
 #define PLANNED_WAIT_NS (3000 * NVS_MS)    /* for room that the scheduler says is there */
-#define UNPLANNED_WAIT_NS (60000 * NVS_MS) /* without a scheduler: others leave when they like */
+#define UNPLANNED_WAIT_NS (60000 * NVS_MS) /* without a scheduler: after it a line says why the process waits */
 
 enum place { ON_CARD, LEAVING, AWAY, RETURNING, LOST };
 static _Atomic int place; /* written by the helper, except that the thread of LEAVING and RETURNING ends them */
 static _Atomic bool is_used;
-static bool has_begun_waiting, wants_open, is_ending;
+static bool has_begun_waiting, has_said_wait, wants_open, is_ending;
 static int64_t waits_since_ns;
 static uint64_t saved_bytes;
 /* Of the last journey; written by its thread before `place`, read by the helper after it. */
@@ -155,14 +155,22 @@ void nvs_suspension_close(void) { wants_open = false; }
 /* ---- its beginning ---- */
 
 /* A restore that finds too little room is for good, so the card is looked at first. What it shows is not all: managed memory of others is
- * in use, but gives way. So after a while it is tried. */
+ * in use, but gives way. So with a lock, for which the scheduler has made room, it is tried after a while. Without one nobody has
+ * made room: the process waits until the card shows it. */
 static bool may_return(struct nvs_gpu *gpu, int64_t now)
 {
-    int64_t most = nvs_helper_client.gpus[gpu->index].turn.state == NVS_TURN_HOLDING ? PLANNED_WAIT_NS : UNPLANNED_WAIT_NS;
+    bool is_planned = nvs_helper_client.gpus[gpu->index].turn.state == NVS_TURN_HOLDING;
     if (!has_begun_waiting)
         waits_since_ns = now;
     has_begun_waiting = true;
-    return nvs_card_room_suffices(gpu, saved_bytes) || now - waits_since_ns > most;
+    if (nvs_card_room_suffices(gpu, saved_bytes) || (is_planned && now - waits_since_ns > PLANNED_WAIT_NS))
+        return true;
+    if (!is_planned && now - waits_since_ns > UNPLANNED_WAIT_NS && !has_said_wait) {
+        has_said_wait = true;
+        nvs_warn("%s: this process is suspended and waits until the card has room for its memory: there is no scheduler that makes room",
+                 gpu->label);
+    }
+    return false;
 }
 
 static int64_t go_on(struct nvs_gpu *gpu, int64_t now)
@@ -256,7 +264,7 @@ void nvs_suspension_forked(void)
 {
     atomic_store(&place, ON_CARD);
     atomic_store(&is_used, false);
-    has_begun_waiting = wants_open = is_ending = false;
+    has_begun_waiting = has_said_wait = wants_open = is_ending = false;
     journey.is_told = true;
     nvs_passage_forked();
 }

@@ -10,6 +10,7 @@ queue, and keeps its rank. It comes back when its debt is repaid, or its lead is
 Nobody is held back before the quantum is over if its place would be taken by a client that does not fit beside it: then
 memory would move for a fraction of a second. The debt is then as long as the turn, and repaid in turns of others."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from nvshare.core.actions import Action
@@ -17,7 +18,7 @@ from nvshare.core.core_cap import MOST_AHEAD_NS, MOST_DEBT_NS, CoreCap
 from nvshare.core.gpu_time import LOOK_NS, Chunk
 from nvshare.core.limits.groups import Group
 from nvshare.core.memory_planner import MemoryPlanner
-from nvshare.core.model import MILLISECOND, NEVER
+from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 from nvshare.core.weighted_time import MOST_LEAD_NS, WeightedTime
@@ -25,6 +26,9 @@ from nvshare.core.weighted_time import MOST_LEAD_NS, WeightedTime
 LEAST_STEP_NS = 10 * MILLISECOND
 MOST_STEP_NS = 500 * MILLISECOND
 """How soon, and how late, leads are looked at again."""
+
+MOST_UNDIVIDED_NS = 10 * SECOND
+"""While there are core limits, looks are divided up at least so often: many at once take long."""
 
 LEAST_PRUNED = 64
 
@@ -42,6 +46,11 @@ class ComputeShares:
         """None while weights decide nothing."""
         self._prune_at = LEAST_PRUNED
         self.deadline = NEVER
+
+    @property
+    def capped(self) -> Iterable[str]:
+        """The groups with clients here that have a core limit."""
+        return self._caps.keys()
 
     @property
     def is_active(self) -> bool:
@@ -75,7 +84,8 @@ class ComputeShares:
         self._turns.ahead.discard(seat.client)
         if self._weighted is not None:
             self._weighted.left(seat.client)
-        if self._caps and seat.group is not None and len(seat.group.limits[self._turns.uuid].shares) == 1:
+        others = (other.group for other in self._turns.seats.values() if other is not seat)
+        if self._caps and seat.group is not None and seat.group not in others:
             self._retire(now, seat.group)  # It is the last one.
 
     def _retire(self, now: int, group: Group) -> None:
@@ -108,6 +118,7 @@ class ComputeShares:
         pending = gpu_time.pending(now)
         self.deadline = NEVER
         if self._caps:
+            self.deadline = now + MOST_UNDIVIDED_NS
             self._look_at_caps(now, pending)
         self._look_at_weights(now, pending, out)
 

@@ -3,11 +3,14 @@
 from nvshare.core.model import SECOND, SUSPENDS_PER_SECOND
 from nvshare.core.seat import Seat
 
+MOST_SUSPEND_NS = 60 * SECOND
+"""A client says itself how much memory it has, so the time that it gets for it has a bound."""
+
 
 def begin_drop(dropping: dict[int, Seat], seat: Seat, deadline: int) -> None:
     """Who suspends itself first has longer. `dropping` stays in the order of deadlines."""
     if seat.is_suspended:
-        deadline += seat.need * SECOND // SUSPENDS_PER_SECOND
+        deadline += min(MOST_SUSPEND_NS, seat.need * SECOND // SUSPENDS_PER_SECOND)
     seat.drop_deadline = deadline
     dropping[seat.client] = seat
     if len(dropping) > 1:

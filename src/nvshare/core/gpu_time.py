@@ -133,7 +133,7 @@ class GpuTime:
         if not self._looks:  # nobody was busy until now
             self._upto = max(self._upto, now // LOOK_NS)
         looks = seat.looks or self._new(seat)
-        looks.since = -(-now // LOOK_NS)
+        looks.since, looks.rests = -(-now // LOOK_NS), None
         self._holders += 1
 
     def turn_ended(self, now: int, seat: Seat) -> None:
@@ -180,6 +180,11 @@ class GpuTime:
             self._divide(min(MOST_LOOKS if self.observer is None else LEAST_LOOKS, end - self._upto))
         if not self._looks:
             self._upto = max(self._upto, end)
+
+    def counted_ns(self, now: int, seat: Seat) -> int:
+        """What the client has had for certain: it never becomes less, as a counter must not."""
+        self.divide(now)
+        return seat.gpu_ns
 
     def estimate_ns(self, now: int, seat: Seat) -> int:
         """What the client has had until now, if it was busy at the looks that it has not reported yet, and shared them

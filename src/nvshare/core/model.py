@@ -11,6 +11,7 @@ MIB = 1 << 20
 NEVER = 1 << 63
 """Later than any deadline."""
 DEFAULT_WEIGHT = 100
+MAX_WEIGHT = 1000
 UNLIMITED = (1 << 64) - 1
 """The budget of a client whose group has no limit."""
 

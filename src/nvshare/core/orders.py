@@ -10,7 +10,7 @@ A rank is an arrival time, shifted by a bounded amount (core.policies). A new pr
 of waiting clients, to the value that they would have if the order had been in force when they arrived. So the bound on
 waiting holds, with the longest horizon of the policies that were in force."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -73,8 +73,9 @@ class Orders:
     def left(self, now: int, client: Client) -> None:
         """Others of its group may have a higher limit from now on."""
         client.want_core_limit(0)
-        if all(len(shared.shares) > 1 for shared in client.group.limits.values()):
-            self._apply_core_limit(now, client.group)
+        left = {uuid for other in self._members(client.group.key) for uuid in other.seats}
+        if left:
+            self._apply_core_limit(now, client.group, left)
 
     # Of all clients.
 
@@ -94,6 +95,8 @@ class Orders:
         elif event.policy != self.policy:
             self.policy = event.policy
             self._rerank(lambda: self._set_policy(*self._gpus.values()))
+            for gpu in self._gpus.values():  # Weights may count from now on where nobody waits.
+                self._gangs.touch(gpu)
 
     def _set_policy(self, *gpus: Gpu) -> None:
         for gpu in gpus:
@@ -131,6 +134,8 @@ class Orders:
         self._limits.groups.order(group, replace(group.order, **changes), out)
         members = self._members(event.group)
         self._rerank(lambda: apply_ranks(members))
+        for uuid in {uuid for client in members for uuid in client.seats}:
+            self._gangs.touch(self._gpus[uuid])
         out.extend(NoteOrder(client.id) for client in members)
 
     def _note_core_limit(self, now: int, event: ev.CoreLimitSet, out: list[Action]) -> None:
@@ -150,9 +155,9 @@ class Orders:
             if event.label in group.claims.names:
                 self._apply_core_limit(now, group)
 
-    def _apply_core_limit(self, now: int, group: Group) -> None:
+    def _apply_core_limit(self, now: int, group: Group, gpus: Iterable[str] | None = None) -> None:
         """The limit of the group may have changed, on each GPU at which it has clients."""
-        for uuid in group.limits:
+        for uuid in group.limits if gpus is None else gpus:
             self._gpus[uuid].shares.set_limit(now, group, group.core_limit_on(uuid))
             self._gangs.touch(self._gpus[uuid])
 

@@ -3,17 +3,23 @@
 At each look (core.gpu_time) those compete who are busy, or held back because they are ahead:
 
     due of a client  = Σ over the looks at which it competes: LOOK_NS * weight / Σ weights of all who compete then
-    lead             = GPU time - due            at least -MOST_CREDIT_NS
+    lead             = GPU time - due
+                       at least -MOST_CREDIT_NS, at most LONGEST_HOLD_NS * weight / Σ weights of all who compete
 
-Who has no work competes with nobody: it holds nobody back, and saves nothing up. If nobody who may run is busy, those
-who are held back get all that is due."""
+A client without work does not compete: it holds no other client back, and saves nothing up. If no client that may run
+is busy, those that are held back get all that is due. What is cut off must not leave all with a lead: then some client
+would always be held back. So the lowest lead of those who compete is never above 0."""
 
-from nvshare.core.gpu_time import LOOK_NS, Chunk
+from functools import reduce
+from operator import or_
+
+from nvshare.core.gpu_time import LOOK_NS, MOST_APART, Chunk
 from nvshare.core.model import MILLISECOND, SECOND
 
 MOST_LEAD_NS = 100 * MILLISECOND
 MOST_CREDIT_NS = SECOND
-MOST_DEBT_NS = 60 * SECOND
+LONGEST_HOLD_NS = 60 * SECOND
+"""A lead is repaid at the client's part of the weights, so no client is held back for longer than this."""
 
 
 class WeightedTime:
@@ -36,10 +42,17 @@ class WeightedTime:
         masks = [entry.competes(chunk.first, chunk.looks) >> skipped for entry in entries]
         weights = [1 if entry.seat is None else max(1, entry.seat.weight) for entry in entries]
         leads = dict(self._leads)
-        for entry, part, due in zip(entries, parts, _dues(masks, weights), strict=True):
+        total = max(1, sum(weight for weight, mask in zip(weights, masks, strict=True) if mask))
+        competing: list[int] = []
+        for entry, part, due, mask, weight in zip(entries, parts, _dues(masks, weights), masks, weights, strict=True):
             if entry.seat is not None:
                 lead = leads.get(entry.seat.client, 0) + part - due
-                leads[entry.seat.client] = max(-MOST_CREDIT_NS, min(lead, MOST_DEBT_NS))
+                most = LONGEST_HOLD_NS * weight // total
+                leads[entry.seat.client] = max(-MOST_CREDIT_NS, min(lead, most))
+                competing += [entry.seat.client] * (mask != 0)
+        low = min((leads[client] for client in competing), default=0)
+        for client in competing if low > 0 else ():
+            leads[client] -= low
         return leads
 
     def left(self, client: int) -> None:
@@ -47,7 +60,9 @@ class WeightedTime:
 
 
 def _dues(masks: list[int], weights: list[int]) -> list[int]:
-    """What each should have had, in nanoseconds."""
+    """What each should have had, in nanoseconds. If many compete, all looks are divided up together."""
+    if sum(1 for mask in masks if mask) > MOST_APART:
+        return _dues_together(masks, weights)
     everybody = 0
     for mask in masks:
         everybody |= mask
@@ -61,3 +76,9 @@ def _dues(masks: list[int], weights: list[int]) -> list[int]:
         sum((looks & mask).bit_count() * LOOK_NS * weight // total for looks, total in parts if total)
         for mask, weight in zip(masks, weights, strict=True)
     ]
+
+
+def _dues_together(masks: list[int], weights: list[int]) -> list[int]:
+    everybody = reduce(or_, masks).bit_count() * LOOK_NS
+    wanted = [mask.bit_count() * weight for mask, weight in zip(masks, weights, strict=True)]
+    return [everybody * one // sum(wanted) for one in wanted]

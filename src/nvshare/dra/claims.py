@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from nvshare.claim_file import PreparedClaim, PreparedDevice
+from nvshare.core.model import MAX_WEIGHT
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.dra.devices import DRIVER, MEMORY, SharedGpu
 from nvshare.percentage import MAX_PERCENT, MIN_PERCENT
@@ -21,7 +22,6 @@ from nvshare.record import Record
 API_VERSION = f"{DRIVER}/v1alpha1"
 KIND = "NvshareConfig"
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
-MAX_WEIGHT = 1000
 Value = TypeVar("Value")
 
 

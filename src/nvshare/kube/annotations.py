@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
+from nvshare.core.model import MAX_WEIGHT as MAX_WEIGHT
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.percentage import parse_percent
 from nvshare.quantity import parse_bytes
@@ -25,7 +26,6 @@ _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 RESOURCE = "nvshare.com/gpu"
 
-MAX_WEIGHT = 1000
 T = TypeVar("T")
 
 
