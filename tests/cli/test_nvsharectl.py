@@ -19,6 +19,7 @@ from support.waiting import wait_until
 
 GPU = gpu_name(0)
 SHORT = GPU[:12]
+CHANGING = ("time", "_seconds", "gpu_percent", "busy_percent")
 
 
 @pytest.fixture
@@ -79,16 +80,11 @@ def test_status_as_yaml_says_the_same_as_json(daemon: Daemon, two: tuple[WireCli
 
     def without_time(value: object) -> object:
         if isinstance(value, dict):
-            return {
-                key: without_time(item)
-                for key, item in value.items()
-                if not key.endswith(("time", "_seconds", "gpu_percent", "busy_percent"))
-            }
+            return {key: without_time(item) for key, item in value.items() if not key.endswith(CHANGING)}
         return [without_time(item) for item in value] if isinstance(value, list) else value
 
     assert without_time(by_yaml) == without_time(by_json)
-    assert by_yaml["gpus"][0].keys() == by_json["gpus"][0].keys()
-    assert isinstance(by_yaml["time"], float)
+    assert (by_yaml["gpus"][0].keys(), type(by_yaml["time"])) == (by_json["gpus"][0].keys(), float)
 
 
 def test_status_of_an_empty_scheduler(daemon: Daemon) -> None:
@@ -284,18 +280,15 @@ def test_a_limit_is_for_the_whole_run(daemon: Daemon) -> None:
 
 
 def test_limits_are_listed_and_taken_back_without_a_process(daemon: Daemon) -> None:
-    run = b"\x5a" * 16
-    key = f"run/{os.getuid()}-{run.hex()}"
+    key = f"run/{os.getuid()}-{(run := bytes([0x5A]) * 16).hex()}"
     assert daemon.ctl("limits") == "No limits.\n"
     with daemon.client().register(run=run) as one:
         daemon.ctl("limit", one.name, "2Gi")
     wait_until(lambda: not daemon.status()["gpus"], "the process has left")
     assert daemon.ctl("limits").splitlines()[1].split() == [key, "run", "5a5a5a5a", "2.00Gi", "operator", "0"]
     (listed,) = json.loads(daemon.ctl("limits", "-o", "json"))
-    assert listed == {
-        "group": key, "label": "run 5a5a5a5a", "limit_bytes": 2 * GIB, "source": "operator",
-        "core_limit_percent": 0, "core_source": None, "clients": 0,
-    }  # fmt: skip
+    memory, core = {"limit_bytes": 2 * GIB, "source": "operator"}, {"core_limit_percent": 0, "core_source": None}
+    assert listed == {"group": key, "label": "run 5a5a5a5a", **memory, **core, "clients": 0}
     with daemon.client().register(run=run) as one:
         assert one.hear_until(wire.UpdateLimit).limit == 2 * GIB
     daemon.ctl("limit", key, "none")

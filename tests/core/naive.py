@@ -121,15 +121,13 @@ class Naive(NaiveShares, MemoryNotes):
     def _SchedulingSwitched(self, now: int, event: ev.SchedulingSwitched) -> None:  # noqa: N802 - the event's own name
         if event.on != self.is_scheduling:
             self.is_scheduling = event.on
-            for gpu in self.gpus.values():
-                for seat in gpu.seats.values():
-                    seat.state = "rest"
+            for seat in (seat for gpu in self.gpus.values() for seat in gpu.seats.values()):
+                seat.state = "rest"
 
     def be_late(self, late_ns: int) -> None:
         for gpu in self.gpus.values():
             self.allow(gpu, late_ns)
-        for cap in self.caps.values():
-            cap.late += late_ns
+        self.be_late_with_shares(late_ns)
 
     def allow(self, gpu: NaiveGpu, more_ns: int) -> None:
         for one in self.gpus.values() if self.has_gangs else [gpu]:

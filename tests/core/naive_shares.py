@@ -45,6 +45,10 @@ class NaiveShares(NaiveOrders):
         if event.percent:
             self.core_limits[event.group] = event.percent
 
+    def be_late_with_shares(self, late_ns: int) -> None:
+        for cap in self.caps.values():
+            cap.late += late_ns
+
     def count_time(self, now: int) -> None:
         """Since the last step, in which the same clients ran."""
         dt, self.counted_until = now - self.counted_until, now

@@ -15,9 +15,12 @@
 #include "gate/drain.h"
 #include "gate/threads.h"
 #include "helper/deputy.h"
+#include "helper/gpu_time.h"
 #include "helper/wake.h"
 #include "lookup/real.h"
 #include "memory/pools.h"
+#include "suspend/passage.h"
+#include "suspend/suspension.h"
 #include "world.h"
 #include "mover/hold.h"
 #include "mover/evidence.h"
@@ -208,6 +211,23 @@ uint8_t nvs_mover_state(const struct nvs_gpu *gpu)
 }
 
 void nvs_mover_stop(struct nvs_gpu *gpu) { moving = moving == gpu ? NULL : moving; }
+
+/* No process here is in memory mode checkpoint, and none looks at its GPU time. */
+bool nvs_suspension_is_used(void) { return false; }
+uint8_t nvs_suspension_mode(void) { return 0; }
+bool nvs_suspension_is_on_card(void) { return true; }
+bool nvs_suspension_left(struct nvs_gpu *gpu) { return gpu != NULL; }
+void nvs_suspension_open(struct nvs_gpu *gpu) { nvs_gate_open(gpu); }
+void nvs_suspension_close(void) {}
+void nvs_suspension_ends(void) {}
+int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now_ns) { return (void)gpu, (void)now_ns, INT64_MAX; }
+bool nvs_passage_has_paid(uint64_t bytes) { return bytes == UINT64_MAX; }
+void nvs_passage_charged(uint64_t bytes) { (void)bytes; }
+void nvs_passage_charge_refused(void) {}
+int64_t nvs_gpu_time_tick(struct nvs_gpu *gpu, int64_t now_ns) { return (void)gpu, (void)now_ns, INT64_MAX; }
+bool nvs_gpu_time_wants_watch(const struct nvs_gpu *gpu) { return gpu == NULL; }
+void nvs_gpu_time_leave_driver(void) {}
+void nvs_gpu_time_forked(void) {}
 
 int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_moved)
 {

@@ -22,6 +22,7 @@
 #include "gpu.h"
 #include "helper/wake.h"
 #include "process.h"
+#include "suspend/passage.h"
 
 struct nvs_gpu nvs_gpus[NVS_MAX_GPUS];
 int nvs_gpu_count = 1;
@@ -43,6 +44,10 @@ static bool has_told_idle, has_worked_after_idle, is_woken;
 /* ---- what the gate calls ---- */
 
 bool nvs_process_ready(void) { return true; }
+/* The gate of a process that is not in memory mode checkpoint: nobody is suspended. */
+void nvs_passage_step_out(void) {}
+void nvs_passage_step_in(void) {}
+CUresult nvs_passage_refusal(void) { return CUDA_SUCCESS; }
 bool nvs_barrier_setup(void) { return !is_fenced; }
 void nvs_barrier(void) { explore_barrier(); }
 void nvs_wake_helper(void) { is_woken = true; }

@@ -30,8 +30,6 @@
 #include "memory/pools.h"
 #include "suspend/suspension.h"
 
-#define CHECK_NS (1000 * NVS_MS)
-
 /* The helper's own. */
 struct nvs_client nvs_helper_client;
 struct nvs_link nvs_helper_link = {.fd = {.fd = -1}};
@@ -191,11 +189,8 @@ static int64_t tick(int64_t now)
     return nvs_sooner(next, nvs_work_pools(now));
 }
 
-/* False if only time has passed: then there is nothing to clear or to read. Whether the descriptors are still ours is looked at with
- * the next news, and after CHECK_NS without any. */
-static bool wait_for_something(int64_t next)
+static void wait_for_something(int64_t next)
 {
-    static int64_t checked_ns;
     struct pollfd fds[2] = {{.fd = nvs_wake_fd(), .events = POLLIN}, {.fd = nvs_helper_link.fd.fd, .events = POLLIN}};
     int64_t left = next == NVS_NEVER ? -1 : next - nvs_now_ns();
     if (next != NVS_NEVER && left < 0)
@@ -206,12 +201,9 @@ static bool wait_for_something(int64_t next)
     if (left < 0 || left > 5000 * NVS_MS)
         left = 5000 * NVS_MS;
     if (nvs_wake_is_broken())
-        return true;
+        return;
     struct timespec ts = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
-    bool has_news = ppoll(fds, 2, &ts, NULL) != 0 || nvs_now_ns() - checked_ns >= CHECK_NS;
-    if (has_news)
-        checked_ns = nvs_now_ns();
-    return has_news;
+    ppoll(fds, 2, &ts, NULL);
 }
 
 /* Pairs with nvs_session_leave_driver: is_exiting is stored there before the wake-up, and read here after nvs_wake_clear. */
@@ -229,18 +221,17 @@ static void *helper(void *nothing)
 {
     nvs_thread_name("nvshare");
     nvs_deputy_helper_began();
-    for (bool has_news = true;;) {
-        if (has_news)
-            nvs_wake_clear();
+    for (;;) {
+        nvs_wake_clear();
         leave_driver_if_exiting();
         perform(nvs_now_ns(), true); /* what the deputy has left to us, before any message that came later */
-        if (has_news && nvs_link_is_up(&nvs_helper_link) && !read_messages(nvs_now_ns()))
+        if (nvs_link_is_up(&nvs_helper_link) && !read_messages(nvs_now_ns()))
             lost(nvs_now_ns());
         int64_t next = tick(nvs_now_ns());
         if (nvs_link_is_up(&nvs_helper_link) && !nvs_link_flush(&nvs_helper_link))
             lost(nvs_now_ns());
         else
-            has_news = wait_for_something(next);
+            wait_for_something(next);
     }
     return nothing;
 }

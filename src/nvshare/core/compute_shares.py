@@ -61,6 +61,8 @@ class ComputeShares:
         if not percent:
             self._retire(now, group)
             return
+        if group.key not in self._caps and not self._has_clients(group):
+            return  # Others have its limit, because they share a claim.
         cap = self._caps.get(group.key) or self._dormant.pop(group.key, None)
         if cap is None:
             self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
@@ -84,9 +86,11 @@ class ComputeShares:
         self._turns.ahead.discard(seat.client)
         if self._weighted is not None:
             self._weighted.left(seat.client)
-        others = (other.group for other in self._turns.seats.values() if other is not seat)
-        if self._caps and seat.group is not None and seat.group not in others:
+        if self._caps and seat.group is not None and not self._has_clients(seat.group, but=seat):
             self._retire(now, seat.group)  # It is the last one.
+
+    def _has_clients(self, group: Group, *, but: Seat | None = None) -> bool:
+        return any(seat.group is group and seat is not but for seat in self._turns.seats.values())
 
     def _retire(self, now: int, group: Group) -> None:
         """Its debt is remembered until it is repaid: the next process of the group owes it too."""

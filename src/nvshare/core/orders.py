@@ -72,10 +72,12 @@ class Orders:
 
     def left(self, now: int, client: Client) -> None:
         """Others of its group may have a higher limit from now on."""
+        if not client.core_limit:
+            return
         client.want_core_limit(0)
-        left = {uuid for other in self._members(client.group.key) for uuid in other.seats}
-        if left:
-            self._apply_core_limit(now, client.group, left)
+        limits = client.group.limits.items()
+        left = [uuid for uuid, shared in limits if len(shared.shares) > (client.id in shared.shares)]
+        self._apply_core_limit(now, client.group, left)
 
     # Of all clients.
 

@@ -1,0 +1,82 @@
+"""Core limits and weights over long times, with many clients, and when groups and orders come and go."""
+
+import pytest
+
+from core.busy_gpu import BusyGpu
+from nvshare.core import events as ev
+from nvshare.core.gpu_time import MOST_APART
+from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.node import Node
+from nvshare.core.snapshot import snapshot
+
+FAIR = Settings(policy="fair")
+
+
+def test_programs_that_fit_together_run_together_again_after_long_turns_with_weights() -> None:
+    """A credit that is cut off must not leave all with a lead: then one of them would always be held back."""
+    gpu = BusyGpu(Settings(policy="fair", quantum=QuantumRule(mode="fixed", fixed_ns=60 * SECOND)))
+    for weight in (100, 300, 100):
+        gpu.add(weight=weight, need=5 * GIB + GIB // 2)
+    gpu.run(300_000)
+    both = 0
+    for _ in range(300):
+        gpu.run(1000)
+        both += len(gpu.node.gpus["g0"].turns.running()) > 1
+    assert both > 100
+
+
+def test_a_share_of_more_clients_than_are_told_apart_is_divided_by_weights_and_looks() -> None:
+    gpu = BusyGpu(FAIR)
+    for number in range(MOST_APART + 2):
+        gpu.add(weight=900 if number == 0 else 100, queued_ms=20)
+    gpu.run(5_000)
+    assert gpu.run(30_000)[0] == pytest.approx(100 * 9 / (9 + MOST_APART + 1), abs=6)
+
+
+def test_an_order_about_weights_takes_effect_where_nobody_waits() -> None:
+    gpu = BusyGpu()
+    first, _ = gpu.add(), gpu.add()
+    gpu.run(2_000)
+    gpu.handle(ev.PolicySet("fair"))
+    gpu.handle(ev.WeightSet(f"run/{first}", 300))
+    assert gpu.node.next_deadline() is not None
+    gpu.run(5_000)
+    assert gpu.run(30_000) == pytest.approx([75, 25], abs=5)
+
+
+def test_the_wish_of_a_process_ends_with_it_on_every_gpu_of_its_group() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    for client, uuid in ((1, "g0"), (2, "g1")):
+        node.handle(0, ev.ClientRegistered(client, "run/1", "x", "x", (Claim(uuid, 16 * GIB),)))
+    node.handle(0, ev.LockRequested(1, "g0", Memory(GIB)))
+    node.handle(1, ev.CoreLimitWanted(2, 10))
+    node.handle(SECOND, ev.AlarmRang())
+    assert node.gpus["g0"].turns.over == {"run/1"}
+    node.handle(SECOND + 1, ev.ClientLeft(2))
+    assert node.gpus["g0"].turns.over == set()
+
+
+def test_a_counter_of_gpu_time_never_goes_back() -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "x", "x", (Claim("g0", 16 * GIB),)))
+    node.handle(0, ev.LockRequested(1, "g0", Memory(GIB)))
+    counted = []
+    for look in range(250, 5000, 250):
+        node.handle(look * MILLISECOND, ev.GpuTimeReported(1, "g0", first=look - 250, count=250, busy=look % 500 and 7))
+        for later in (1, 150):
+            counted.append(snapshot(node, (look + later) * MILLISECOND).clients[0].seats[0].gpu_ns)
+    assert counted == sorted(counted)
+    assert counted[-1] > 0
+
+
+def test_groups_that_share_a_claim_are_forgotten_one_by_one() -> None:
+    node = Node(Settings(), epoch=1, expects_pods=True)
+    node.handle(0, ev.ClaimPrepared("u", "team/c", {"g0": GIB}, core_limits={"g0": 30}))
+    for pod in range(5):
+        node.handle(0, ev.PodChanged(f"p{pod}", f"team/p{pod}", claims=("team/c",)))
+    node.handle(0, ev.PodsListed())
+    for pod in range(5):
+        node.handle(1, ev.ClientRegistered(pod + 1, f"pod/p{pod}", "x", "x", (Claim("g0", 16 * GIB),)))
+        if pod:
+            node.handle(2, ev.ClientLeft(pod + 1))
+    assert list(node.gpus["g0"].shares.capped) == ["pod/p0"]
