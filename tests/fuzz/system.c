@@ -221,7 +221,7 @@ void nvs_suspension_open(struct nvs_gpu *gpu) { nvs_gate_open(gpu); }
 void nvs_suspension_close(void) {}
 void nvs_suspension_ends(void) {}
 int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now_ns) { return (void)gpu, (void)now_ns, INT64_MAX; }
-bool nvs_passage_has_paid(uint64_t bytes) { return bytes == UINT64_MAX; }
+bool nvs_passage_has_paid(uint64_t bytes) { return (void)bytes, false; }
 void nvs_passage_charged(uint64_t bytes) { (void)bytes; }
 void nvs_passage_charge_refused(void) {}
 int64_t nvs_gpu_time_tick(struct nvs_gpu *gpu, int64_t now_ns) { return (void)gpu, (void)now_ns, INT64_MAX; }
