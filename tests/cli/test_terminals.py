@@ -12,6 +12,7 @@ import pytest
 
 from nvshare.cli.doctor.progress import Progress
 from support.daemon import Daemon, clean_environment
+from support.interrupts import sigint_is_not_ignored as sigint_is_not_ignored
 from support.terminal import Terminal
 
 CTL = (sys.executable, "-m", "nvshare.cli.ctl.nvsharectl", "--socket")

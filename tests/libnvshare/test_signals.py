@@ -2,14 +2,12 @@
 
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from libnvshare.fake_scheduler import FakeScheduler
 from libnvshare.programs import Programs
 from nvshare.wire.messages import LockOk, ReqLock
+from support.interrupts import sigint_is_not_ignored as sigint_is_not_ignored
 from support.waiting import wait_until
 
 PYTHON = """
@@ -20,14 +18,6 @@ assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) 
 cuda.cuMemsetD8_v2(ctypes.c_uint64(0), 0, ctypes.c_size_t(1))
 print("it went on", flush=True)
 """
-
-
-@pytest.fixture(autouse=True)
-def sigint_is_not_ignored() -> Iterator[None]:
-    """Programs that a shell starts in the background ignore SIGINT, and so do their children. Here they do not."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def test_a_program_without_a_handler_ends_at_once(programs: Programs, scheduler: FakeScheduler) -> None:
