@@ -78,5 +78,6 @@ def test_groups_that_share_a_claim_are_forgotten_one_by_one() -> None:
     for pod in range(5):
         node.handle(1, ev.ClientRegistered(pod + 1, f"pod/p{pod}", "x", "x", (Claim("g0", 16 * GIB),)))
         if pod:
+            node.handle(1, ev.CoreLimitWanted(pod + 1, 20))
             node.handle(2, ev.ClientLeft(pod + 1))
     assert list(node.gpus["g0"].shares.capped) == ["pod/p0"]
