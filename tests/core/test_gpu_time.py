@@ -56,6 +56,24 @@ def test_clients_that_were_busy_at_the_same_time_share_it() -> None:
     assert time.busy_ns == 120 * LOOK_NS
 
 
+def test_a_day_is_divided_up_as_its_seconds_are() -> None:
+    day = 86_400_000
+    sums = []
+    for step in (day, 5000):
+        time, a, b, c = GpuTime(), seat(1), seat(2), seat(3)
+        time.turn_began(at(1000), a)
+        time.turn_began(at(2500), b)
+        time.turn_began(at(2600), c)
+        time.reported(at(3000), a, 2000, 250, ones(0, 100))
+        time.reported(at(3000), c, 3000, 0, 0)
+        for look in range(3000, day + 3000, step):
+            time.divide(at(look))
+        time.divide(at(day))
+        sums.append([a.gpu_ns, b.gpu_ns, c.gpu_ns, time.busy_ns])
+    assert sums[0] == sums[1]
+    assert sums[0][3] > day * LOOK_NS * 0.99
+
+
 def test_more_clients_than_are_told_apart_share_by_the_looks_of_each() -> None:
     time, seats = GpuTime(), [seat(client) for client in range(1, MOST_APART + 2)]
     for client in seats:

@@ -66,6 +66,7 @@ CROWDS: dict[str, Callable[[int], Node]] = {
     "far over their limit": lambda n: crowd(n, limit=8 * GIB),
     "with unswappable memory": lambda n: crowd(n, fixed=GIB),
     "in mode adaptive": lambda n: crowd(n, mode="adaptive"),
+    "in mode balanced": lambda n: crowd(n, mode="balanced"),
     "of eight GPUs": lambda n: crowd(n, gpus=8, limit=8 * GIB),
     "in gangs of two GPUs": lambda n: crowd(n, gpus=2, per_client=2, limit=8 * GIB),
     "in gangs of many GPUs": lambda n: crowd(n, gpus=8, per_client=3),
@@ -162,6 +163,16 @@ def test_a_step_that_may_block_all_costs_as_much_for_each_of_them(which: str, cl
     few, many = (costs_of(PINNED_CROWDS[which](members), client) for members in (FEW, MANY))
     most = 1.25 * MANY / FEW
     assert {name: (few[name], many[name]) for name in few if many[name] > most * few[name]} == {}
+
+
+def test_a_step_costs_the_same_after_a_day_without_a_message() -> None:
+    def release_after(silence_ns: int) -> int:
+        node = crowd(1)
+        holder = next(iter(node.gpus["g0"].turns.staying.values()))
+        release = ev.LockReleased(holder.client, "g0", holder.lock, True)
+        return lines_of(lambda: node.handle(SECOND + silence_ns, release))
+
+    assert release_after(86_400 * SECOND) <= MAX_RATIO * release_after(10 * SECOND)
 
 
 def test_a_step_that_looks_at_everybody_is_found() -> None:

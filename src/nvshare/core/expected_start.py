@@ -77,22 +77,30 @@ def _rest_of_turn(seat: Seat, held_ns: int) -> int:
 
 def _make_room(running: list[Seat], head: Seat, capacity: int) -> list[Seat]:
     """The clients that leave until there is room for the next one, or none is left."""
-    left = []
-    while running and _used(running) + head.need > capacity:
-        left.append(running.pop(0))
+    used, count = _used(running), 0
+    while count < len(running) and used + head.need > capacity:
+        used -= running[count].need
+        count += 1
+    left = running[:count]
+    del running[:count]
     return left
 
 
 def _admit(running: list[Seat], queue: list[Seat], capacity: int, *, is_first_in: bool) -> list[Seat]:
     """The first in the queue is admitted, if it fits or in any case, and then all behind it that fit beside it."""
-    if not is_first_in and _used(running) + queue[0].need > capacity:
+    used = _used(running)
+    if not is_first_in and used + queue[0].need > capacity:
         return []
     admitted: list[Seat] = []
-    for seat in list(queue):
-        if not admitted or _used(running) + seat.need <= capacity:
-            running.append(seat)
-            queue.remove(seat)
+    passed: list[Seat] = []
+    for seat in queue:
+        if not admitted or used + seat.need <= capacity:
+            used += seat.need
             admitted.append(seat)
+        else:
+            passed.append(seat)
+    running += admitted
+    queue[:] = passed
     return admitted
 
 

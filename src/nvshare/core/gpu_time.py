@@ -26,7 +26,8 @@ LOOK_NS = SECOND // 1000
 REPORT_LOOKS = 512
 """So many looks back reports are awaited: a report has up to 256 looks, and takes its time to come."""
 LEAST_LOOKS, MOST_LOOKS = 64, 4096
-"""What is divided up at once. With fewer looks each report would cost a visit to every client."""
+"""What is divided up at once. With fewer looks each report would cost a visit to every client. More looks than this are
+divided up at once only if all have the same answer: a step after a silence of days costs no more than another one."""
 MOST_APART = 16
 """If more clients were busy, all looks are divided up together, in proportion to how many looks each was busy at."""
 
@@ -65,6 +66,11 @@ class Looks:
         """The looks at which it was busy or held back."""
         back = self.back | _from(self.back_since, upto, looks)
         return self.counts(upto, looks) | (back & _ones(looks))
+
+    def is_constant(self, upto: int) -> bool:
+        """No report is known of look `upto` or a later one: all of them have the same answer."""
+        is_later = any(begin is not None and begin > upto for begin in (self.since, self.rests))
+        return not (self.busy or self.known or self.held or self.back or is_later)
 
     def divided(self, looks: int) -> bool:
         """So many looks are divided up; whether something is still known of later ones."""
@@ -176,8 +182,13 @@ class GpuTime:
     def divide(self, now: int) -> None:
         """All looks whose reports should have come."""
         end = now // LOOK_NS - REPORT_LOOKS
-        while self._looks and end - self._upto >= LEAST_LOOKS:
-            self._divide(min(MOST_LOOKS if self.observer is None else LEAST_LOOKS, end - self._upto))
+        while self._looks and (looks := end - self._upto) >= LEAST_LOOKS:
+            if self.observer is not None:
+                self._divide(LEAST_LOOKS)
+            elif looks > MOST_LOOKS and all(entry.is_constant(self._upto) for entry in self._looks):
+                self._divide(1, times=looks)
+            else:
+                self._divide(min(MOST_LOOKS, looks))
         if not self._looks:
             self._upto = max(self._upto, end)
 
@@ -205,11 +216,12 @@ class GpuTime:
         self._looks.append(seat.looks)
         return seat.looks
 
-    def _divide(self, looks: int) -> None:
+    def _divide(self, looks: int, times: int = 1) -> None:
+        """So many looks, and as many again with the same answers, until there were `times` of them."""
         counts = [entry.counts(self._upto, looks) for entry in self._looks]
-        begin, end = self._upto * LOOK_NS, (self._upto + looks) * LOOK_NS
+        begin, end = self._upto * LOOK_NS, (self._upto + looks * times) * LOOK_NS
         self._recent.note(begin, self.busy_ns)
-        self.busy_ns += reduce(or_, counts).bit_count() * LOOK_NS
+        self.busy_ns += reduce(or_, counts).bit_count() * LOOK_NS * times
         self._recent.note(end, self.busy_ns)
         parts = split(counts)
         if self.observer is not None:
@@ -217,12 +229,12 @@ class GpuTime:
         for entry, part in zip(self._looks, parts, strict=True):
             if (seat := entry.seat) is not None:
                 seat.recent.note(begin, seat.gpu_ns)
-                seat.gpu_ns += part
+                seat.gpu_ns += part * times
                 seat.recent.note(end, seat.gpu_ns)
-        self._upto += looks
+        self._upto += looks * times
         kept: list[Looks] = []
         for entry in self._looks:
-            if entry.divided(looks):
+            if entry.divided(looks * times):
                 kept.append(entry)
             elif entry.seat is not None:
                 entry.seat.looks = None

@@ -76,8 +76,10 @@ class Notices:
     def _tell_long_waits(self, now: int, out: list[Action]) -> int:
         """When the next wait will have been long."""
         waits = self._turns.waits
-        starts = expected_starts(self._turns, self._memory, now)
-        for seat in waits.take_long(now, self._long_wait_ns):
+        long = waits.take_long(now, self._long_wait_ns)
+        hears_starts = any(seat.hears_starts for seat in long)
+        starts = expected_starts(self._turns, self._memory, now) if hears_starts else {}
+        for seat in long:
             self._tell_start(seat, starts.get(seat.client), out)
             self._report_long_wait(now, seat, out)
         return waits.next_long(self._long_wait_ns)
