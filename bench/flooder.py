@@ -74,14 +74,16 @@ def send_for_ever(
 
 def stopped_again_and_again() -> None:
     """This process is stopped (SIGSTOP) half of the time from now on, by a child that ends with it."""
-    flooder = os.getpid()
+    flooder = os.pidfd_open(os.getpid())
     if os.fork():
+        os.close(flooder)
         return
-    while os.getppid() == flooder:
-        os.kill(flooder, signal.SIGSTOP)
-        time.sleep(STOPPED_S)
-        os.kill(flooder, signal.SIGCONT)
-        time.sleep(STOPPED_S)
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            signal.pidfd_send_signal(flooder, signal.SIGSTOP)
+            time.sleep(STOPPED_S)
+            signal.pidfd_send_signal(flooder, signal.SIGCONT)
+            time.sleep(STOPPED_S)
     os._exit(0)
 
 
