@@ -30,7 +30,7 @@ $(NVS_BUILD)/%.o: $(NVS_DIR)/%.c
 	$(CC) $(ALL_CFLAGS) $(NVS_CFLAGS) -MMD -MP -c $< -o $@
 
 # A sanitizer's runtime finds what it wraps by dlsym, which is ours, before it is ready for instrumented code.
-$(addprefix $(NVS_BUILD)/,$(addprefix lookup/,dlsym.o elf.o real.o symbols.o) suspend/stubs.o): NVS_CFLAGS += -fno-sanitize=all
+$(addprefix $(NVS_BUILD)/,$(addprefix lookup/,dlsym.o elf.o exports.o real.o symbols.o) suspend/bypass.o suspend/stubs.o): NVS_CFLAGS += -fno-sanitize=all
 
 # nodelete: a helper thread runs our code. No -lcuda: programs and sandboxes without a driver must start.
 $(OUT)/libnvshare.so: $(NVS_OBJ) $(NVS_DIR)/lookup/exports.$(NVS_ARCH).map

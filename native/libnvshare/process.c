@@ -47,8 +47,10 @@ static pid_t owner;
  * from here on. */
 static void program_ends(void)
 {
-    if (owner == getpid())
-        nvs_session_leave_driver();
+    if (owner != getpid())
+        return;
+    nvs_suspension_exits();
+    nvs_session_leave_driver();
 }
 
 static void once_per_program(void)

@@ -24,12 +24,12 @@ def card(tmp_path: Path) -> Iterator[Looked]:
 
 def start(card: Looked, *, how: str = "dlsym", **environment: str) -> Program:
     environment = {"NVSHARE_MEMORY_MODE": "checkpoint", **environment}
-    return card.start(CHECKS / "lib_client", how, **environment)
+    return card.start(CHECKS / ("lib_client_linked" if how == "linked" else "lib_client"), how, **environment)
 
 
-def with_memory(card: Looked, size: int = NINE, **environment: str) -> tuple[Program, str]:
+def with_memory(card: Looked, size: int = NINE, *, how: str = "dlsym", **environment: str) -> tuple[Program, str]:
     """A program with a context and this much memory, and its address."""
-    program = start(card, **environment)
+    program = start(card, how=how, **environment)
     program.do("init 0")
     address = program.do(f"alloc {size}")[0]
     return program, address
@@ -45,7 +45,7 @@ def has_left(card: Looked, program: Program) -> bool:
     return bool(shown["moved"]["out_bytes"] > shown["moved"]["in_bytes"] and not shown["is_running"])
 
 
-@pytest.mark.parametrize("how", ["dlsym", "procaddress"])
+@pytest.mark.parametrize("how", ["dlsym", "procaddress", "default", "linked"])
 def test_two_programs_of_nine_gib_take_turns_on_a_card_of_sixteen_and_keep_their_values(card: Looked, how: str) -> None:
     one, other = start(card, how=how), start(card, how=how)
     addresses = []
@@ -78,19 +78,20 @@ def test_programs_that_fit_together_are_not_suspended(card: Looked) -> None:
         assert view(card, program)["moved"]["out_bytes"] == 0
 
 
-def suspended(card: Looked, **environment: str) -> tuple[Program, str, Program, str]:
+def suspended(card: Looked, *, how: str = "dlsym", **environment: str) -> tuple[Program, str, Program, str]:
     """A program that was suspended while it was idle, and the one that needed the room."""
-    one, at = with_memory(card, NINE, **environment)
+    one, at = with_memory(card, NINE, how=how, **environment)
     one.do(f"poke {at} 5")
     other, other_at = with_memory(card)
     wait_until(lambda: has_left(card, one), "the first one has left the card")
     return one, at, other, other_at
 
 
+@pytest.mark.parametrize("how", ["dlsym", "linked", "default"])
 @pytest.mark.parametrize("call", ["sync", "info", "stream 1", "alloc 4096", "init 0"])
-def test_any_call_of_a_suspended_program_waits_for_its_turn(card: Looked, call: str) -> None:
+def test_any_call_of_a_suspended_program_waits_for_its_turn(card: Looked, call: str, how: str) -> None:
     """A synchronisation would crash in a real driver; the others would wait there, and nobody would know."""
-    one, at, *_ = suspended(card)
+    one, at, *_ = suspended(card, how=how)
     assert one.ask(call)[0] == "0"
     assert one.do(f"peek {at}") == ["5"]
 

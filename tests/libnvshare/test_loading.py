@@ -1,5 +1,6 @@
 """Being loaded: into programs of every kind, and by every way to find the driver."""
 
+import platform
 import re
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from libnvshare.programs import CHECKS, LIBRARY, NOT_INSTALLED, NULL_DRIVER, Programs
-from nvshare.simgpu.config import SimGpu
+from nvshare.simgpu.config import SimGpu, library_directory
 
 HELLO = """
 #include <dlfcn.h>
@@ -109,6 +110,18 @@ def test_nothing_is_exported_but_what_stands_in_front_of_something() -> None:
     names = exported(LIBRARY, "defined")
     assert {name for name in names if not re.match(r"cu[A-Z]|nvmlDevice|dlv?sym$|GLIBC_", name)} == set()
     assert {"dlsym", "dlvsym", "cuLaunchKernel", "cuLaunchKernel_ptsz", "nvmlDeviceGetMemoryInfo_v2"} <= names
+
+
+NEEDLESS = {"cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuGetExportTable"}
+UNKNOWN = {"cuProfilerInitialize"}  # stands for what a newer driver has
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="there are no checkpoints")
+def test_a_program_that_is_linked_with_the_driver_finds_every_function_in_the_library() -> None:
+    """In memory mode checkpoint each is behind a stub, except those that need none."""
+    driver = exported(library_directory() / "libcuda.so.1", "defined")
+    bypassed = driver - exported(LIBRARY, "defined")
+    assert {name for name in bypassed if not name.startswith("cuCheckpoint")} == NEEDLESS | UNKNOWN
 
 
 def test_no_driver_is_needed_to_load_it() -> None:

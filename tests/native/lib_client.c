@@ -1,5 +1,6 @@
 /* A CUDA program that does as it is told: one command per line on stdin, one answer per line on stdout ("RESULT
- * VALUE..."). What it calls, it finds as argv[1] says: "dlsym", "procaddress" or, if linked with the driver, "linked". */
+ * VALUE..."). What it calls, it finds as argv[1] says: "dlsym", "default" (dlsym in the global scope), "procaddress" or, if linked with the
+ * driver, "linked". */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>

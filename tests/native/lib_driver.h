@@ -1,8 +1,9 @@
-/* The driver's functions as test programs call them, found in one of the three ways that programs use. */
+/* The driver's functions as test programs call them, found in one of the ways that programs use. */
 #ifndef LIB_DRIVER_H
 #define LIB_DRIVER_H
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,8 @@ static inline int lib_driver_find(const char *how)
     LIB_FUNCTIONS(LIB_TAKE)
     return 0;
 #else
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    bool is_global = !strcmp(how, "default");
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | (is_global ? RTLD_GLOBAL : 0)), *where = is_global ? RTLD_DEFAULT : driver;
     CUresult (*ask)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *) = NULL;
     if (!driver) {
         fprintf(stderr, "%s\n", dlerror());
@@ -98,7 +100,7 @@ static inline int lib_driver_find(const char *how)
         LIB_FUNCTIONS(LIB_ASK)
     } else {
 #define LIB_LOOK(name, asked, symbol, version, params) \
-        if (!(*(void **)&cu.name = dlsym(driver, #symbol))) \
+        if (!(*(void **)&cu.name = dlsym(where, #symbol))) \
             return fprintf(stderr, "no %s\n", #symbol), -1;
         LIB_FUNCTIONS(LIB_LOOK)
     }

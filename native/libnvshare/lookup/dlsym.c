@@ -12,7 +12,9 @@
 
 #include "base/options.h"
 #include "hooks/nvml.h"
+#include "lookup/exports.h"
 #include "lookup/real.h"
+#include "suspend/bypass.h"
 #include "suspend/stubs.h"
 
 static bool is_driver_name(const char *name) { return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z'; }
@@ -21,22 +23,19 @@ static bool is_collective_name(const char *name) { return name[0] == 'n' && strn
 /* Every program that encodes looks up NvEncodeAPICreateInstance. */
 static bool is_encoder_name(const char *name) { return name[0] == 'N' && strncmp(name, "NvEncodeAPI", 11) == 0; }
 
-/* A global search finds our export even if the driver is not loaded. A program that looks whether there is a driver must not
- * find one then. */
-static void *or_nothing(const char *name, void *found)
-{
-    return nvs_symbol_find(name) && !nvs_real_driver_is_loaded() ? NULL : found;
-}
+/* A global search finds our export even if there is no driver, or one without this function. A program that looks whether the driver has
+ * it must not find it then. */
+static bool is_only_ours(const char *name) { return nvs_export_has(name) && !nvs_real_driver_has(name); }
 
 static void *ours_for(const char *name, void *found)
 {
     if (is_nvml_name(name))
         return nvs_nvml_route(name, found);
     const struct nvs_symbol *row = nvs_symbol_find(name);
+    if (nvs_export_is(found) || (row && found == row->ours))
+        return is_only_ours(name) ? NULL : found;
     if (!row)
         return nvs_real_is_driver(name, found) ? nvs_stub_for(name, found) : found;
-    if (found == row->ours)
-        return or_nothing(name, found);
     if (nvs_real_load() != 0)
         return found;
     /* A library that happens to export the same name is not the driver. */
@@ -65,8 +64,16 @@ static void *no_symbol(void *handle, const char *name)
     return NULL;
 }
 
+/* What it finds depends on who asks, and is given to it as it is. */
+static void note_next(void *handle, const char *name)
+{
+    if (name && handle == RTLD_NEXT && is_driver_name(name) && nvs_options()->memory_mode == NVS_MODE_CHECKPOINT && !nvs_stub_is_needless(name))
+        nvs_bypass_known("functions of the driver that it looked up with RTLD_NEXT");
+}
+
 static bool is_ours(void *handle, const char *name)
 {
+    note_next(handle, name);
     return name && handle != RTLD_NEXT && (is_driver_name(name) || is_nvml_name(name)) && !nvs_options()->disable;
 }
 
@@ -80,9 +87,9 @@ void *nvs_dlsym_target(void *handle, const char *name)
         nvs_real_collectives_found();
     if (!is_ours(handle, name))
         return (void *)nvs_real_dlsym();
-    if (handle != RTLD_DEFAULT)
-        return (void *)substitute;
-    return or_nothing(name, (void *)nvs_real_dlsym()) ? (void *)nvs_real_dlsym() : (void *)no_symbol;
+    if (handle != RTLD_DEFAULT || nvs_options()->memory_mode == NVS_MODE_CHECKPOINT)
+        return (void *)substitute; /* by default as if we were the caller, who may be in a namespace of its own */
+    return is_only_ours(name) ? (void *)no_symbol : (void *)nvs_real_dlsym();
 }
 
 void *nvs_dlvsym_target(void *handle, const char *name, const char *version)
@@ -90,7 +97,8 @@ void *nvs_dlvsym_target(void *handle, const char *name, const char *version)
     (void)version;
     if (!nvs_real_dlvsym())
         return (void *)no_symbol;
-    return is_ours(handle, name) && handle != RTLD_DEFAULT ? (void *)substitute_version : (void *)nvs_real_dlvsym();
+    bool is_substituted = handle != RTLD_DEFAULT || nvs_options()->memory_mode == NVS_MODE_CHECKPOINT;
+    return is_ours(handle, name) && is_substituted ? (void *)substitute_version : (void *)nvs_real_dlvsym();
 }
 
 #if defined(__x86_64__)

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/auxv.h>
 
 struct tables {
@@ -159,3 +160,59 @@ static int is_object(struct dl_phdr_info *object, size_t size, void *name)
 
 /* Not loaded_objects: another thread may unload an object, and dl_iterate_phdr takes the loader's lock. */
 bool nvs_elf_is_loaded(const char *name) { return dl_iterate_phdr(is_object, (void *)name) != 0; }
+
+/* ---- what objects import ---- */
+
+struct search {
+    struct nvs_elf_imports *imports;
+    bool (*is_wanted)(const char *name);
+    bool has_looked;
+};
+
+/* Undefined symbols come before those that the GNU hash table knows. */
+static uint32_t imports_end(const struct tables *t) { return t->gnu_hash ? t->gnu_hash[1] : t->hash[1]; }
+
+static void keep(struct nvs_elf_imports *imports, const char *name)
+{
+    size_t length = strlen(name);
+    if (imports->count == sizeof imports->names / sizeof *imports->names || length >= sizeof imports->names[0]) {
+        imports->is_full = true;
+        return;
+    }
+    memcpy(imports->names[imports->count++], name, length + 1);
+}
+
+static void look_at(struct search *search, const struct tables *t)
+{
+    for (uint32_t i = 1; i < imports_end(t); i++) {
+        const char *name = t->strings + t->symbols[i].st_name;
+        if (t->symbols[i].st_shndx == SHN_UNDEF && search->is_wanted(name))
+            keep(search->imports, name);
+    }
+}
+
+static int look_at_object(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    struct search *search = argument;
+    struct tables tables;
+    unsigned long long loads = size > offsetof(struct dl_phdr_info, dlpi_adds) ? object->dlpi_adds : 0;
+    if (!search->has_looked && loads && loads == search->imports->loads)
+        return 1;
+    if (!search->has_looked)
+        *search->imports = (struct nvs_elf_imports){.loads = loads};
+    search->has_looked = true;
+    for (int i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+            struct link_map map = {.l_addr = object->dlpi_addr, .l_ld = (void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr)};
+            if (read_tables(&map, &tables))
+                look_at(search, &tables);
+        }
+    return 0;
+}
+
+bool nvs_elf_imports(struct nvs_elf_imports *imports, bool (*is_wanted)(const char *name))
+{
+    struct search search = {.imports = imports, .is_wanted = is_wanted};
+    dl_iterate_phdr(look_at_object, &search);
+    return search.has_looked;
+}

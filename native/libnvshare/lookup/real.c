@@ -58,24 +58,28 @@ static void *loaded_library(const char *name, bool load)
     return handle || !load ? handle : dlopen(name, RTLD_LAZY);
 }
 
-/* Not nvs_elf_is_loaded: a sanitizer may ask before its dl_iterate_phdr works. */
-bool nvs_real_driver_is_loaded(void)
+/* The function of the driver, NULL if it is not loaded or has none. Not nvs_elf_is_loaded: a sanitizer may ask before its
+ * dl_iterate_phdr works. */
+static void *driver_function(const char *name, bool load)
 {
-    void *handle = loaded_library("libcuda.so.1", false);
-    if (handle)
-        dlclose(handle);
-    return handle != NULL;
+    void *handle = loaded_library("libcuda.so.1", load);
+    void *found = handle && nvs_real_dlsym() ? nvs_real_dlsym()(handle, name) : NULL;
+    if (handle && !load)
+        dlclose(handle); /* else it stays: the library must outlive the pointer */
+    return found;
+}
+
+bool nvs_real_driver_has(const char *name) { return driver_function(name, false) != NULL; }
+
+void *nvs_real_next(const char *name)
+{
+    void *found = nvs_real_dlsym() ? nvs_real_dlsym()(RTLD_NEXT, name) : NULL;
+    return found ? found : driver_function(name, true); /* the driver may be loaded out of the program's sight */
 }
 
 bool nvs_real_is_driver(const char *name, const void *function)
 {
-    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT)
-        return false;
-    void *handle = loaded_library("libcuda.so.1", false);
-    bool is_driver = handle && nvs_real_dlsym()(handle, name) == function;
-    if (handle)
-        dlclose(handle);
-    return is_driver;
+    return nvs_options()->memory_mode == NVS_MODE_CHECKPOINT && driver_function(name, false) == function;
 }
 
 /* Relaxed, and pairs with nothing: memory that was allocated before stays as it is, and an allocation at the same time may go either

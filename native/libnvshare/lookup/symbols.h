@@ -16,9 +16,16 @@ struct nvs_launch_params {
 
 enum nvs_variant { NVS_ANY, NVS_LEGACY, NVS_PTDS };
 
-#define NVS_STREAM(name, symbol, since, variant, stream, params, args) NVS_EXPORT CUresult symbol params;
-#define NVS_SYNC(name, symbol, since, variant, params, args) NVS_EXPORT CUresult symbol params;
-#define NVS_HOOK(name, symbol, since, variant, params) NVS_EXPORT CUresult symbol params;
+/* A hook has the driver's name in C. On x86_64 the linker knows it by another one: what is exported under the driver's name is a jump to
+ * it (lookup/exports.c). */
+#if defined(__x86_64__)
+#define NVS_HOOK_NAME(symbol, params) CUresult symbol params __asm__("nvs_hook_" #symbol);
+#else
+#define NVS_HOOK_NAME(symbol, params) NVS_EXPORT CUresult symbol params;
+#endif
+#define NVS_STREAM(name, symbol, since, variant, stream, params, args) NVS_HOOK_NAME(symbol, params)
+#define NVS_SYNC(name, symbol, since, variant, params, args) NVS_HOOK_NAME(symbol, params)
+#define NVS_HOOK(name, symbol, since, variant, params) NVS_HOOK_NAME(symbol, params)
 #include "lookup/symbols.def"
 
 /* The driver's own functions; one that the driver lacks answers CUDA_ERROR_NOT_FOUND. */

@@ -1,16 +1,31 @@
 #include "suspend/card_room.h"
 
+#include <stdatomic.h>
+
+#include "base/platform.h"
+#include "helper/wake.h"
 #include "lookup/real.h"
+
+#define PATIENCE_NS (10000 * NVS_MS)
 
 enum { NVML_SUCCESS = 0 };
 struct nvml_memory { unsigned long long total, free, used; };
 
+/* Between the helper and the thread that asks NVML. A question is a number; it is under way until the numbers are the same. */
+static _Atomic uint32_t question; /* a futex; only the helper raises it */
+static _Atomic uint32_t answered; /* stored by the thread after the answer */
+static _Atomic uint64_t free_bytes;
+/* The helper's own. */
+static bool has_thread, is_answer_wanted;
+static int64_t asked_ns;
+
+/* Of the thread that asks. */
 static struct {
     int (*init)(void);
     int (*find)(const char *uuid, void **device);
     int (*memory)(void *device, struct nvml_memory *memory);
     bool is_looked_up;
-} nvml; /* the helper's own */
+} nvml;
 
 static bool look_up(void)
 {
@@ -25,11 +40,58 @@ static bool look_up(void)
     return nvml.find && nvml.memory;
 }
 
-bool nvs_card_room_suffices(const struct nvs_gpu *gpu, uint64_t bytes)
+/* UINT64_MAX if NVML does not say. */
+static uint64_t ask_nvml(const struct nvs_gpu *gpu)
 {
     void *device;
     struct nvml_memory memory;
     if (!look_up() || nvml.find(gpu->label, &device) != NVML_SUCCESS || nvml.memory(device, &memory) != NVML_SUCCESS)
-        return true;
-    return memory.free >= bytes;
+        return UINT64_MAX;
+    return memory.free;
+}
+
+static void *answer(void *gpu)
+{
+    nvs_thread_name("nvshare-room");
+    for (;;) {
+        uint32_t number = atomic_load(&question);
+        if (number == atomic_load(&answered)) {
+            nvs_futex_wait(&question, number, -1);
+            continue;
+        }
+        atomic_store(&free_bytes, ask_nvml(gpu));
+        atomic_store(&answered, number);
+        nvs_wake_helper();
+    }
+    return NULL;
+}
+
+static bool ask(const struct nvs_gpu *gpu, int64_t now)
+{
+    has_thread = has_thread || nvs_thread_start(answer, (void *)gpu) == 0;
+    if (!has_thread)
+        return false;
+    is_answer_wanted = true;
+    asked_ns = now;
+    atomic_fetch_add(&question, 1);
+    nvs_futex_wake_all(&question);
+    return true;
+}
+
+enum nvs_card_room nvs_card_room(const struct nvs_gpu *gpu, uint64_t bytes, int64_t now)
+{
+    if (atomic_load(&question) != atomic_load(&answered))
+        return now - asked_ns > PATIENCE_NS ? NVS_ROOM_SUFFICES : NVS_ROOM_UNKNOWN;
+    if (!is_answer_wanted)
+        return ask(gpu, now) ? NVS_ROOM_UNKNOWN : NVS_ROOM_SUFFICES;
+    is_answer_wanted = false;
+    return atomic_load(&free_bytes) >= bytes ? NVS_ROOM_SUFFICES : NVS_ROOM_LACKS;
+}
+
+void nvs_card_room_forget(void) { is_answer_wanted = false; }
+
+void nvs_card_room_forked(void)
+{
+    has_thread = is_answer_wanted = nvml.is_looked_up = false;
+    atomic_store(&answered, atomic_load(&question));
 }

@@ -5,6 +5,7 @@
 
 #include "base/lock.h"
 #include "base/options.h"
+#include "suspend/bypass.h"
 #include "suspend/passage.h"
 
 #if defined(__x86_64__)
@@ -17,8 +18,7 @@ static struct nvs_lock table_lock = NVS_LOCK_WITH_RANK(NVS_LOCK_STUBS);
 
 extern char nvs_stubs_first[];
 
-/* Need no turn at any time, or must find the driver whatever state the process is in. */
-static bool is_always_free(const char *name)
+bool nvs_stub_is_needless(const char *name)
 {
     static const char *const names[] = {"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuGetProcAddress",
                                         "cuGetProcAddress_v2", "cuGetExportTable"};
@@ -59,11 +59,13 @@ static unsigned stub_of(const char *name, void *function)
 
 void *nvs_stub_for(const char *name, void *function)
 {
-    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT || !function || is_always_free(name))
+    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT || !function || nvs_stub_is_needless(name))
         return function;
     nvs_lock_take(&table_lock);
     unsigned stub = stub_of(name, function);
     nvs_lock_give(&table_lock);
+    if (stub == MOST_STUBS)
+        nvs_bypass_known("more functions of the driver than nvshare has stubs for");
     return stub < MOST_STUBS ? nvs_stubs_first + (size_t)stub * STUB_BYTES : function;
 }
 
@@ -97,6 +99,12 @@ __asm__(".text\n.p2align 4\n.globl nvs_stubs_first\n.hidden nvs_stubs_first\nnvs
 #else /* there are no checkpoints */
 
 void nvs_stubs_forked(void) {}
+
+bool nvs_stub_is_needless(const char *name)
+{
+    (void)name;
+    return true;
+}
 
 void *nvs_stub_for(const char *name, void *function)
 {

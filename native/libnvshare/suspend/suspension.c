@@ -1,7 +1,6 @@
 #include "suspend/suspension.h"
 
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/options.h"
@@ -10,24 +9,21 @@
 #include "helper/wake.h"
 #include "lookup/real.h"
 #include "suspend/card_room.h"
+#include "suspend/journey.h"
 #include "suspend/passage.h"
 
-enum { CHECKPOINTS_SINCE = 12080, LOCK_MS = 5000 };
+enum { CHECKPOINTS_SINCE = 12080 };
 #define LOOK_NS (5 * NVS_MS)
 #define PLANNED_WAIT_NS (3000 * NVS_MS)    /* for room that the scheduler says is there */
 #define UNPLANNED_WAIT_NS (60000 * NVS_MS) /* without a scheduler: after it a line says why the process waits */
 
-enum place { ON_CARD, LEAVING, AWAY, RETURNING, LOST };
-static _Atomic int place; /* written by the helper, except that the thread of LEAVING and RETURNING ends them */
 static _Atomic bool is_used;
-static bool has_begun_waiting, has_said_wait, wants_open, is_ending;
+static bool has_begun_waiting, has_said_wait, wants_open;
 static int64_t waits_since_ns;
 static uint64_t saved_bytes;
-/* Of the last journey; written by its thread before `place`, read by the helper after it. */
-static struct { bool is_told, to_host; CUresult result; uint64_t bytes; int64_t ns; } journey = {.is_told = true};
 
 bool nvs_suspension_is_used(void) { return atomic_load(&is_used); }
-bool nvs_suspension_is_on_card(void) { return atomic_load(&place) == ON_CARD; }
+bool nvs_suspension_is_on_card(void) { return nvs_journey_place() == NVS_PLACE_CARD; }
 
 static const char *missing(void)
 {
@@ -55,7 +51,7 @@ void nvs_suspension_unfit(const char *what)
     if (!atomic_exchange(&is_used, false))
         return;
     nvs_warn("this process uses %s and cannot be suspended: its memory stays native and cannot be evicted", what);
-    nvs_passage_open(); /* the thread that says so is inside, so the process is on the card */
+    nvs_passage_open(); /* a thread inside says so, or the helper: the process is on the card */
     nvs_wake_helper();
 }
 
@@ -66,55 +62,6 @@ uint8_t nvs_suspension_mode(void)
     if (nvs_options()->memory_mode == NVS_MODE_CHECKPOINT)
         return NVS_MEMORY_KIND_NOT_SUSPENDED;
     return nvs_options()->memory_mode == NVS_MODE_NATIVE ? NVS_MEMORY_KIND_NATIVE : NVS_MEMORY_KIND_MANAGED;
-}
-
-/* ---- the journeys, each in a thread of its own ---- */
-
-static void arrive(enum place at, CUresult result, int64_t began)
-{
-    journey.result = result;
-    journey.ns = nvs_now_ns() - began;
-    journey.is_told = false;
-    atomic_store(&place, at);
-    nvs_wake_helper();
-}
-
-static void *leave(void *nothing)
-{
-    nvs_thread_name("nvshare-leave");
-    int64_t began = nvs_now_ns();
-    CUcheckpointLockArgs args = {.timeoutMs = LOCK_MS};
-    CUresult result = nvs_real.cuCheckpointProcessLock(getpid(), &args);
-    if (result == CUDA_SUCCESS) {
-        result = nvs_real.cuCheckpointProcessCheckpoint(getpid(), NULL);
-        if (result != CUDA_SUCCESS && nvs_real.cuCheckpointProcessUnlock(getpid(), NULL) != CUDA_SUCCESS) {
-            arrive(LOST, result, began);
-            return nothing;
-        }
-    }
-    arrive(result == CUDA_SUCCESS ? AWAY : ON_CARD, result, began);
-    return nothing;
-}
-
-static void *come_back(void *nothing)
-{
-    nvs_thread_name("nvshare-return");
-    int64_t began = nvs_now_ns();
-    CUresult result = nvs_real.cuCheckpointProcessRestore(getpid(), NULL);
-    if (result == CUDA_SUCCESS)
-        result = nvs_real.cuCheckpointProcessUnlock(getpid(), NULL);
-    arrive(result == CUDA_SUCCESS ? ON_CARD : LOST, result, began);
-    return nothing;
-}
-
-/* Without a thread it is done here: the scheduler waits meanwhile. */
-static void begin(enum place now, bool to_host)
-{
-    journey.to_host = to_host;
-    journey.bytes = saved_bytes;
-    atomic_store(&place, now);
-    if (nvs_thread_start(to_host ? leave : come_back, NULL) != 0)
-        (to_host ? leave : come_back)(NULL);
 }
 
 static uint64_t bytes_on(struct nvs_gpu *gpu)
@@ -128,25 +75,32 @@ static uint64_t bytes_on(struct nvs_gpu *gpu)
 
 /* ---- the end of a turn ---- */
 
+/* Its memory stays where it is. The scheduler must know that before the lock is released. */
+static bool stay(void)
+{
+    atomic_store(&is_used, false);
+    nvs_passage_open();
+    nvs_client_memory_mode(&nvs_helper_client, nvs_suspension_mode());
+    return true;
+}
+
 bool nvs_suspension_left(struct nvs_gpu *gpu)
 {
-    int at = atomic_load(&place);
-    if (at == AWAY || at == LOST || is_ending)
+    enum nvs_place at = nvs_journey_place();
+    if (at != NVS_PLACE_CARD)
+        return at == NVS_PLACE_AWAY || at == NVS_PLACE_LOST;
+    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT)
         return true;
-    if (at != ON_CARD)
-        return false;
-    if (!atomic_load(&is_used))
-        return true;
+    if (!atomic_load(&is_used) || nvs_journey_is_exiting())
+        return stay();
     if (!nvs_passage_close())
         return false;
-    if (!atomic_load(&is_used)) {
-        nvs_passage_open(); /* the last thread inside made it unfit */
-        return true;
-    }
+    if (!atomic_load(&is_used))
+        return stay(); /* the last thread inside made it unfit */
     saved_bytes = bytes_on(gpu);
     if (!atomic_load(&gpu->contexts))
         return true; /* there is nothing on the card */
-    begin(LEAVING, true);
+    nvs_journey_begin(true);
     return false;
 }
 
@@ -160,10 +114,12 @@ void nvs_suspension_close(void) { wants_open = false; }
 static bool may_return(struct nvs_gpu *gpu, int64_t now)
 {
     bool is_planned = nvs_helper_client.gpus[gpu->index].turn.state == NVS_TURN_HOLDING;
-    if (!has_begun_waiting)
+    if (!has_begun_waiting) {
         waits_since_ns = now;
+        nvs_card_room_forget();
+    }
     has_begun_waiting = true;
-    if (nvs_card_room_suffices(gpu, saved_bytes) || (is_planned && now - waits_since_ns > PLANNED_WAIT_NS))
+    if (nvs_card_room(gpu, saved_bytes, now) == NVS_ROOM_SUFFICES || (is_planned && now - waits_since_ns > PLANNED_WAIT_NS))
         return true;
     if (!is_planned && now - waits_since_ns > UNPLANNED_WAIT_NS && !has_said_wait) {
         has_said_wait = true;
@@ -173,16 +129,21 @@ static bool may_return(struct nvs_gpu *gpu, int64_t now)
     return false;
 }
 
+/* While the program exits nothing comes back, and a turn for it is given back. */
 static int64_t go_on(struct nvs_gpu *gpu, int64_t now)
 {
-    int at = atomic_load(&place);
-    if (!wants_open || at == LEAVING || at == RETURNING || at == LOST)
+    enum nvs_place at = nvs_journey_place();
+    if (!wants_open || at == NVS_PLACE_LEAVING || at == NVS_PLACE_RETURNING || at == NVS_PLACE_LOST)
         return NVS_NEVER;
-    if (at == AWAY) {
-        if (!may_return(gpu, now))
-            return now + LOOK_NS;
-        begin(RETURNING, false);
+    if (at == NVS_PLACE_AWAY && nvs_journey_is_exiting()) {
+        wants_open = false;
+        nvs_client_yield(&nvs_helper_client, gpu->index);
         return NVS_NEVER;
+    }
+    if (at == NVS_PLACE_AWAY) {
+        if (may_return(gpu, now))
+            nvs_journey_begin(false);
+        return now + LOOK_NS;
     }
     wants_open = false;
     nvs_passage_open();
@@ -203,30 +164,32 @@ void nvs_suspension_open(struct nvs_gpu *gpu)
 
 /* ---- what it led to ---- */
 
-static void say_failed(const struct nvs_gpu *gpu)
+static void say_failed(const struct nvs_gpu *gpu, CUresult result)
 {
-    if (atomic_load(&place) == LOST) {
+    if (nvs_journey_place() == NVS_PLACE_LOST) {
         nvs_warn("%s: the driver could not bring this process back (error %d). Its GPU memory is lost: start the program again", gpu->label,
-                 (int)journey.result);
+                 (int)result);
         nvs_passage_refuse(CUDA_ERROR_OUT_OF_MEMORY);
         nvs_client_yield(&nvs_helper_client, gpu->index);
         return;
     }
     atomic_store(&is_used, false);
     nvs_warn("%s: the driver could not suspend this process (error %d): its memory stays native and cannot be evicted", gpu->label,
-             (int)journey.result);
+             (int)result);
     nvs_passage_open();
 }
 
 static void tell_journey(struct nvs_gpu *gpu)
 {
-    if (journey.is_told || atomic_load(&place) == LEAVING || atomic_load(&place) == RETURNING)
+    struct nvs_journey journey;
+    if (!nvs_journey_ended(&journey))
         return;
-    journey.is_told = true;
-    if (journey.result == CUDA_SUCCESS)
-        nvs_client_moved(&nvs_helper_client, gpu->index, journey.to_host, journey.bytes, journey.ns);
+    if (journey.bypass)
+        nvs_suspension_unfit(journey.bypass);
+    else if (journey.result == CUDA_SUCCESS)
+        nvs_client_moved(&nvs_helper_client, gpu->index, journey.to_host, saved_bytes, journey.ns);
     else
-        say_failed(gpu);
+        say_failed(gpu, journey.result);
 }
 
 /* A thread wants more memory than the card has beside the others: with a turn of its own there may be room. */
@@ -248,13 +211,14 @@ int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now)
         return NVS_NEVER;
     tell_journey(gpu);
     answer_question(gpu);
-    return is_ending ? NVS_NEVER : go_on(gpu, now);
+    return go_on(gpu, now);
 }
+
+void nvs_suspension_exits(void) { nvs_journey_exits(); }
 
 void nvs_suspension_ends(void)
 {
-    is_ending = true;
-    if (atomic_load(&place) != ON_CARD)
+    if (nvs_journey_place() != NVS_PLACE_CARD)
         nvs_passage_refuse(CUDA_ERROR_DEINITIALIZED);
     else
         nvs_passage_open();
@@ -262,9 +226,9 @@ void nvs_suspension_ends(void)
 
 void nvs_suspension_forked(void)
 {
-    atomic_store(&place, ON_CARD);
     atomic_store(&is_used, false);
-    has_begun_waiting = has_said_wait = wants_open = is_ending = false;
-    journey.is_told = true;
+    has_begun_waiting = has_said_wait = wants_open = false;
+    nvs_journey_forked();
+    nvs_card_room_forked();
     nvs_passage_forked();
 }

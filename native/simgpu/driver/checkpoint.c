@@ -7,13 +7,16 @@
  * little room fails for good, as was seen with drivers 580 and 595: no later one succeeds.
  *
  * A real driver does this for any process. Here a process can do it only for itself. Calls that are under way when it is locked are not
- * waited for; work that was submitted is. */
+ * waited for; work that was submitted is.
+ *
+ * The driver's exit handler takes down what these steps work on. A step that is under way then, or begins later, ends the program. */
 #define _GNU_SOURCE
 #include "driver/driver.h"
 #include "state/host.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,6 +26,23 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one step at a time *
 static pthread_mutex_t ready_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
 static _Atomic int state; /* CUprocessState */
+static _Atomic pid_t exited; /* whose exit handler has run */
+
+static void fail_in_exit(const char *when)
+{
+    fprintf(stderr, "nvshare simulated GPU: a checkpoint or restore %s the driver's exit handler\n", when);
+    abort();
+}
+
+void sim_checkpoint_exits(void)
+{
+    if (pthread_mutex_trylock(&lock) != 0)
+        fail_in_exit("is under way in");
+    atomic_store(&exited, getpid());
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_checkpoint_forked(void) { pthread_mutex_init(&lock, NULL); }
 
 bool sim_await_ready(void)
 {
@@ -70,6 +90,8 @@ static CUresult begin(int pid, CUprocessState from)
 {
     SIM_TRY(check(pid));
     pthread_mutex_lock(&lock);
+    if (atomic_load(&exited) == getpid())
+        fail_in_exit("begins after");
     if (atomic_load(&state) == (int)from)
         return CUDA_SUCCESS;
     pthread_mutex_unlock(&lock);

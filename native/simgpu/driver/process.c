@@ -26,6 +26,7 @@ static void forked(void)
 {
     if (atomic_load(&sim.state) != SIM_FRESH)
         atomic_store(&sim.state, SIM_FORKED);
+    sim_checkpoint_forked();
     sim_trace_forget();
 }
 
@@ -158,8 +159,10 @@ static CUresult start(void)
     read_kernel_times();
     read_behaviour();
     sim_trace_open(&sim.view, sim.id);
-    if (!handler)
+    if (!handler) {
         pthread_atfork(NULL, NULL, forked);
+        atexit(sim_checkpoint_exits);
+    }
     handler = true;
     atomic_store(&sim.state, SIM_READY);
     return CUDA_SUCCESS;

@@ -147,6 +147,9 @@ SETTINGS: dict[str, Setting] = {
     "nvml_memory": Setting(
         "NVSHARE_SIM_NVML_MEMORY", checks.flag, "1", "0: NVML answers Not Supported to questions about memory"
     ),
+    "nvml_init": Setting(
+        "NVSHARE_SIM_NVML_INIT", str, "", "a named pipe: NVML starts when it has been opened to write and closed again"
+    ),
     "trace": Setting("NVSHARE_SIM_TRACE", checks.flag, "0", "1: write a trace into the directory"),
 }
 

@@ -1,0 +1,196 @@
+"""Memory mode checkpoint, with a scheduler in the test's hand: programs that exit, an NVML that is slow, programs that
+are linked with the driver."""
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
+from libnvshare.programs import CHECKS, GIB, Program, Programs
+from nvshare.wire.messages import DropLock, LockOk, LockReleased, MemoryKind, MemoryMode, Moved, ReqLock
+from support.waiting import wait_until
+
+CHECKPOINT = {"NVSHARE_MEMORY_MODE": "checkpoint"}
+DEINITIALIZED = 4
+SLOW_EXIT = (CHECKS / "lib_client", "dlsym", "slowexit")
+
+
+def start(
+    on_card: Programs, scheduler: FakeScheduler, *command: str | Path, **environment: str
+) -> tuple[Program, LibraryConnection, str]:
+    """A program that has its first turn, and the address of a GiB that it has."""
+    program = on_card.start(*command, **CHECKPOINT, **environment)
+    program.say("init 0")
+    peer, _ = scheduler.welcome()
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 1))
+    assert program.answer()[0] == "0", program.said()
+    (address, *_) = program.do(f"alloc {GIB}")
+    program.do(f"poke {address} 5")
+    return program, peer, address
+
+
+def suspend(peer: LibraryConnection, lock: int = 1) -> None:
+    peer.send(DropLock(0, 1, 60000, lock))
+    assert peer.expect(LockReleased).lock == lock
+    assert [moved for moved in peer.heard(Moved) if moved.to_host]
+
+
+def begin_to_exit(program: Program) -> None:
+    program.say("exit 5")
+    assert program.answer()[-1] == "exiting", program.said()
+
+
+def end(program: Program) -> None:
+    program.say("exit 0")
+    assert program.process.wait(60) == 5, program.said()
+
+
+def test_a_turn_that_comes_while_a_suspended_program_exits_is_given_back(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer, _ = start(on_card, scheduler, *SLOW_EXIT)
+    suspend(peer)
+    program.say("aside-alloc 4096")
+    peer.expect(ReqLock)
+    program.say("exit 5")
+    exiting, refused = sorted([program.answer(), program.answer()])
+    assert exiting == ["0", "exiting"]
+    assert refused[0] == str(DEINITIALIZED)
+    peer.send(LockOk(0, False, 2))
+    assert peer.expect(LockReleased).lock == 2
+    assert not [moved for moved in peer.heard(Moved) if not moved.to_host]
+    end(program)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_an_exit_waits_for_the_checkpoint_or_restore_under_way(
+    on_card: Programs, scheduler: FakeScheduler, leaves: bool
+) -> None:
+    """The driver's exit handler would take down what it works on; the simulated driver ends such a program."""
+    program, peer, _ = start(on_card, scheduler, *SLOW_EXIT, NVSHARE_SIM_COPY_BANDWIDTH="10M")
+    if leaves:
+        peer.settle(DropLock(0, 1, 60000, 1))
+    else:
+        suspend(peer)
+        program.say("aside-alloc 4096")
+        peer.expect(ReqLock)
+        peer.settle(LockOk(0, False, 2))
+    wait_until(lambda: thread_named(program, "nvshare-leave" if leaves else "nvshare-return"), "the driver is at it")
+    program.say("exit 5")
+    assert ["0", "exiting"] in [program.answer() for _ in range(1 if leaves else 2)], program.said()
+    end(program)
+
+
+def thread_named(program: Program, name: str) -> bool:
+    threads = Path(f"/proc/{program.process.pid}/task").iterdir()
+    return any((thread / "comm").read_text().strip() == name for thread in threads)
+
+
+def test_work_of_an_exit_handler_runs_in_the_turn_that_the_restore_was_for(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer, address = start(on_card, scheduler, *SLOW_EXIT, NVSHARE_SIM_COPY_BANDWIDTH="10M")
+    suspend(peer)
+    program.say("aside-alloc 4096")
+    peer.expect(ReqLock)
+    peer.settle(LockOk(0, False, 2))
+    wait_until(lambda: thread_named(program, "nvshare-return"), "the driver is at it")
+    program.say("exit 5")
+    assert ["0", "exiting"] in [program.answer(), program.answer()], "the other is of the thread"
+    assert program.do(f"peek {address}") == ["5"]
+    assert program.do("spin 1 1")
+    end(program)
+
+
+def test_a_lock_that_is_taken_back_during_exit_is_released_with_memory_that_stays(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer, _ = start(on_card, scheduler, *SLOW_EXIT)
+    program.do("sync")
+    begin_to_exit(program)
+    peer.settle(DropLock(0, 1, 60000, 1))
+    program.say("spin 1 1")  # a thread of the program asks the driver whether its work has finished
+    assert peer.expect(LockReleased).lock == 1
+    told = [message for message in peer.seen if isinstance(message, MemoryMode | LockReleased)]
+    assert told[-2:] == [MemoryMode(0, MemoryKind.NOT_SUSPENDED), LockReleased(0, True, 1)], (
+        "it knows what is still there"
+    )
+    peer.send(LockOk(0, False, 2))
+    assert program.answer()[0] == "0"
+    end(program)
+
+
+def test_a_slow_nvml_keeps_nobody_from_an_answer(on_card: Programs, scheduler: FakeScheduler, tmp_path: Path) -> None:
+    pipe = tmp_path / "nvml"
+    os.mkfifo(pipe)
+    program, peer, address = start(on_card, scheduler, NVSHARE_SIM_NVML_INIT=str(pipe))
+    suspend(peer)
+    program.say(f"peek {address}")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 2))
+    with_writer = opened_to_write(pipe)
+    peer.settle()
+    os.close(with_writer)
+    assert program.answer() == ["0", "5"]
+
+
+def opened_to_write(pipe: Path) -> int:
+    """The pipe's descriptor, once it has been opened to read."""
+    opened: list[int] = []
+
+    def is_read() -> bool:
+        try:
+            opened.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        return bool(opened)
+
+    wait_until(is_read, "NVML is asked")
+    return opened[0]
+
+
+IMPORTS = """
+extern int {name}(const char *, const char *, int);
+int never(void) {{ return {name}(0, 0, 0); }}
+"""
+
+
+def importing(tmp_path: Path, name: str) -> Path:
+    """A library that is linked with this function of the driver, bound when it is called."""
+    source, library = tmp_path / "imports.c", tmp_path / "imports.so"
+    source.write_text(IMPORTS.format(name=name))
+    flags = ["-shared", "-fPIC", "-Wl,-z,lazy", "-Wl,--unresolved-symbols=ignore-all"]
+    subprocess.run(["cc", *flags, str(source), "-o", str(library)], check=True)
+    return library
+
+
+def test_a_program_that_is_linked_with_an_unknown_function_of_the_driver_is_not_suspended(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path
+) -> None:
+    library = importing(tmp_path, "cuProfilerInitialize")
+    program, peer, address = start(on_card, scheduler, LD_PRELOAD=f"{on_card.environment['LD_PRELOAD']}:{library}")
+    peer.send(DropLock(0, 1, 60000, 1))
+    assert peer.expect(LockReleased).lock == 1
+    told = [message for message in peer.seen if isinstance(message, MemoryMode | LockReleased)]
+    assert told[-2:] == [MemoryMode(0, MemoryKind.NOT_SUSPENDED), LockReleased(0, False, 1)]
+    assert peer.heard(Moved) == []
+    assert program.said().count("cuProfilerInitialize, which it is linked with") == 1
+    assert program.said().count("cannot be suspended") == 1
+    program.say(f"peek {address}")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 2))
+    assert program.answer() == ["0", "5"]
+
+
+def test_a_program_that_is_linked_with_known_functions_is_suspended(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path
+) -> None:
+    library = importing(tmp_path, "cuProfilerStart")
+    program, peer, _ = start(on_card, scheduler, LD_PRELOAD=f"{on_card.environment['LD_PRELOAD']}:{library}")
+    suspend(peer)
+    assert "cannot be suspended" not in program.said()
