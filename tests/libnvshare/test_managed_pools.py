@@ -83,5 +83,15 @@ def test_two_programs_whose_memory_is_all_from_pools_take_turns(tmp_path: Path) 
 
 def test_on_an_older_driver_the_second_one_gets_no_memory(tmp_path: Path) -> None:
     with Machine(tmp_path, memory="8Gi") as machine:
-        (_, first), (_, second) = start(machine, **CUDA_12), start(machine, **CUDA_12)
+        (one, first), (other, second) = start(machine, **CUDA_12), start(machine, **CUDA_12)
         assert (first[0], second[0]) == ("0", str(OUT_OF_MEMORY))
+        assert [program.said().count("backend:native") for program in (one, other)] == [0, 1], "it names the setting"
+
+
+def test_a_second_program_with_mapped_memory_is_told_what_to_set(tmp_path: Path) -> None:
+    with Machine(tmp_path, memory="8Gi") as machine:
+        one, other = machine.client(), machine.client()
+        one.do(f"create {5 << 30}")
+        for _ in range(2):
+            assert other.ask(f"create {5 << 30}")[0] == str(OUT_OF_MEMORY)
+        assert [program.said().count("expandable_segments:False") for program in (one, other)] == [0, 1]

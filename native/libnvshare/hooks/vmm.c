@@ -41,6 +41,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAlloc
     result = nvs_real.cuMemCreate(h, n, prop, flags);
     if (result != CUDA_SUCCESS) {
         nvs_memory_return(gpu, n, swappable);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && !swappable)
+            nvs_memory_say_fixed();
         return result;
     }
     uint64_t block = atomic_fetch_add(&last_block, 1) + 1;

@@ -86,6 +86,15 @@ static enum nvs_verdict try_reserve(struct nvs_gpu *gpu, struct attempt *attempt
     return verdict;
 }
 
+void nvs_memory_say_fixed(void)
+{
+    static _Atomic bool has_said;
+    if (nvs_options()->memory_mode == NVS_MODE_MANAGED && !atomic_exchange(&has_said, true))
+        nvs_warn("an allocation failed because the card is full. Memory from cuMemCreate, arrays, and before CUDA 13 memory from cuMemAllocAsync "
+                 "cannot be evicted: programs that use it cannot take turns. For PyTorch set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False or "
+                 "backend:native");
+}
+
 static void say_refused(const struct nvs_gpu *gpu, const struct attempt *attempt)
 {
     uint64_t bytes = attempt->bytes;
@@ -98,6 +107,8 @@ static void say_refused(const struct nvs_gpu *gpu, const struct attempt *attempt
     else
         nvs_debug("%s: allocation of %llu bytes refused: the limit is %llu", gpu->label, (unsigned long long)bytes,
                   (unsigned long long)attempt->limit);
+    if (attempt->lacks_room && !attempt->swappable)
+        nvs_memory_say_fixed();
 }
 
 static CUresult reserve(struct nvs_gpu *gpu, struct attempt *attempt)

@@ -167,6 +167,7 @@ void nvs_pools_end_allocation(CUmemoryPool handle, CUresult result, CUdeviceptr 
 {
     nvs_lock_take(&pools_lock);
     struct nvs_pool *pool = find(handle);
+    bool is_fixed = pool && !pool->swappable;
     if (pool && result == CUDA_SUCCESS)
         nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)handle,
                                                    .gpu = (uint16_t)pool->gpu->index, .kind = NVS_KIND_POOLED,
@@ -175,6 +176,8 @@ void nvs_pools_end_allocation(CUmemoryPool handle, CUresult result, CUdeviceptr 
         count_less(pool, bytes);
     charge_reserved(handle);
     nvs_lock_give(&pools_lock);
+    if (is_fixed && result == CUDA_ERROR_OUT_OF_MEMORY)
+        nvs_memory_say_fixed();
 }
 
 void nvs_pools_freed(CUmemoryPool handle, uint64_t bytes)
