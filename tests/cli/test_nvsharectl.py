@@ -19,7 +19,7 @@ from support.waiting import wait_until
 
 GPU = gpu_name(0)
 SHORT = GPU[:12]
-CHANGING = ("time", "_seconds", "gpu_percent", "busy_percent")
+CHANGING = ("time", "_seconds", "gpu_percent", "busy_percent", "utilization_percent", "accounted_percent")
 
 
 @pytest.fixture

@@ -112,6 +112,22 @@ def test_processes_that_run_unshared_are_named(width: int | None) -> None:
     assert text.endswith("GPU 3: processes that are no clients and take no turns: 77, 4711.")
 
 
+def test_work_that_no_client_accounts_for_is_shown() -> None:
+    made = Node(Settings(), epoch=1)
+    made.handle(0, ev.GpuFound("g", 16 * GIB, 3, "A100"))
+    [gpu] = snapshot(made, 0).gpus
+    assert render.accounted(gpu) == ""
+    assert render.gpu_table(snapshot(made, 0), is_wide=True).splitlines()[1].split()[-3] == "-"
+    made.handle(SECOND, ev.UtilizationMeasured("g", 19))
+    assert render.unshared_notes(snapshot(made, SECOND)) == []
+    made.handle(3 * SECOND, ev.UtilizationMeasured("g", 70))
+    shown = snapshot(made, 3 * SECOND)
+    assert render.accounted(shown.gpus[0]) == "0% of 53%"
+    assert "0% of 53%" in render.gpu_table(shown, is_wide=True)
+    note = "GPU 3: in 53 % of its time it does work that no client accounts for."
+    assert render.unshared_notes(shown) == [note]
+
+
 def test_clients_without_bulk_moves_are_named_with_the_reason() -> None:
     made = Node(Settings(), epoch=1)
     for client, reason in enumerate(("switched off", "prefetches have no effect", "switched off", ""), 1):

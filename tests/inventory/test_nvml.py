@@ -99,6 +99,15 @@ def test_a_sample_names_who_uses_how_much(tmp_path: Path) -> None:
     assert processes[str(pid)] >= 1 << 30
 
 
+@pytest.mark.parametrize(("is_mig", "wanted"), [(False, 0), (True, None)])
+def test_a_card_in_mig_mode_has_no_utilisation(tmp_path: Path, is_mig: bool, wanted: int | None) -> None:
+    script = """
+        nvml = Nvml()
+        print(json.dumps([nvml.sample(gpu.uuid).utilization_percent for gpu in nvml.discover()]))
+    """
+    assert python(tmp_path, script, gpus=1, mig=is_mig) == [wanted]
+
+
 def test_an_xid_error_is_heard_and_a_reset_wanted_until_it_is_done(tmp_path: Path) -> None:
     script = """
         nvml = Nvml()

@@ -15,19 +15,30 @@ WORK = (Kind.KERNEL, Kind.COPY, Kind.MEMSET)
 class Machine(Programs):
     """Simulated cards, a scheduler, and programs under the library."""
 
-    def __init__(self, directory: Path, *options: str, gpus: int = 1, scale: float = 0.01, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        gpus: int = 1,
+        scale: float = 0.01,
+        has_nvml: bool = False,
+        **settings: Any,
+    ) -> None:
         self.simulation = directory / "gpus"
         self.simulation.mkdir()
         values = {"directory": str(self.simulation), "gpus": gpus, "memory": "16Gi", "scale": scale, "trace": 1}
         cards = SimGpu().with_values(**values | settings)
-        self.place, self.options = directory / "daemon", options
-        self.daemon = Daemon(self.place, *options)
-        super().__init__(directory, {**cards.environment({}), "NVSHARE_SOCKET": self.daemon.socket})
+        cuda = cards.environment({})
+        self.place = directory / "daemon"
+        self.options = (*options, "--nvml=on") if has_nvml else options
+        self.driver: dict[str, Any] = {name: cuda[name] for name in cuda if has_nvml}
+        self.daemon = Daemon(self.place, *self.options, **self.driver)
+        super().__init__(directory, {**cuda, "NVSHARE_SOCKET": self.daemon.socket})
 
     def restart(self) -> None:
         """SIGKILL, and a new one in its place."""
         self.daemon.kill()
-        self.daemon = Daemon(self.place, *self.options)
+        self.daemon = Daemon(self.place, *self.options, **self.driver)
 
     def client(self, memory: int = 0, *, gpu: int = 0, **environment: str) -> Program:
         """A program with a context and this much memory."""

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nvshare.core.actions import EndTurn
-from nvshare.core.events import AlarmRang, GpuFound
+from nvshare.core.events import AlarmRang, GpuFound, UtilizationMeasured
 from nvshare.core.model import SECOND, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import Snapshot, snapshot
@@ -68,6 +68,17 @@ def test_a_gpu_is_known_by_index_and_model() -> None:
         Metrics(ConnectionAdmission(max_connections=1, max_per_account=1)).render(snapshot(node, 0), ())
     ).decode()
     assert f'nvshare_gpu_info{{gpu="{GPU}",index="3",model="NVIDIA A100"}} 1.0' in text
+
+
+def test_the_utilisation_of_a_gpu_has_a_row_once_nvml_has_reported_it() -> None:
+    node = Node(Settings(), epoch=1)
+    node.handle(0, GpuFound("g", 16 * GIB))
+    metrics = Metrics(ConnectionAdmission(max_connections=1, max_per_account=1))
+    assert "_ratio{" not in b"".join(metrics.render(snapshot(node, 0), ())).decode()
+    node.handle(SECOND, UtilizationMeasured("g", 40))
+    text = b"".join(metrics.render(snapshot(node, SECOND), ())).decode()
+    assert 'nvshare_gpu_utilization_ratio{gpu="g"} 0.4' in text
+    assert 'nvshare_gpu_accounted_ratio{gpu="g"} 0.0' in text
 
 
 def test_a_clients_series_end_with_it(daemon: Daemon) -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from nvshare.core.events import ClientRegistered, MemoryMeasured
+from nvshare.core.events import ClientRegistered, MemoryMeasured, UtilizationMeasured
 from nvshare.core.model import GIB, MIB, Claim, Memory, ProcessMemory, Settings
 from nvshare.core.node import Node
 from nvshare.inventory.gpus import Sample
@@ -85,9 +85,10 @@ class ListingNvml:
 
     def __init__(self) -> None:
         self.processes: dict[int, int] = {}
+        self.utilization_percent: int | None = None
 
     def sample(self, gpu: str) -> Sample:
-        return sample_of(self.processes)
+        return replace(sample_of(self.processes), utilization_percent=self.utilization_percent)
 
 
 def test_a_process_that_is_no_client_at_two_looks_is_named() -> None:
@@ -105,3 +106,30 @@ def test_a_process_that_is_no_client_at_two_looks_is_named() -> None:
         return found
 
     assert asyncio.run(main()) == [(), (77,), ()]
+
+
+def test_every_reading_of_the_utilisation_is_told_to_the_core_and_none_is_not_zero() -> None:
+    nvml = ListingNvml()
+    told: list[int] = []
+
+    async def main() -> None:
+        engine = Engine(node_with(Memory(GIB)), asyncio.get_running_loop())
+        engine.observers_of[UtilizationMeasured].append(lambda step: told.append(cast("Any", step.event).percent))
+        poll = nvml_poll.NvmlPoll(engine, cast("Any", nvml))
+        for nvml.utilization_percent in (None, 40, 40, 0):
+            await poll._measure("g")
+
+    asyncio.run(main())
+    assert told == [40, 40, 0]
+
+
+def test_the_utilisation_of_a_gpu_that_has_gone_meanwhile_is_not_told() -> None:
+    nvml = ListingNvml()
+    nvml.utilization_percent = 40
+
+    async def main() -> bool:
+        engine = Engine(node_with(), asyncio.get_running_loop())
+        await nvml_poll.NvmlPoll(engine, cast("Any", nvml))._measure("g")
+        return "g" in engine.node.gpus
+
+    assert not asyncio.run(main())

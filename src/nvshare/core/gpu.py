@@ -35,6 +35,7 @@ from nvshare.core.seat import Seat
 from nvshare.core.stated_sizes import StatedSizes
 from nvshare.core.thrashing import Thrashing
 from nvshare.core.turns import Turns
+from nvshare.core.utilization import Utilization
 
 REPORTS = (MemoryMoved, WorkingSetReported, WorkSlowed)
 
@@ -55,6 +56,7 @@ class Gpu:
         """NVML's, and in `name` the model; for people."""
         self.name = ""
         self.foreign_pids: tuple[int, ...] = ()
+        self.utilization = Utilization(self.turns.gpu_time)
         self.is_paused = False
         """The operator gives nobody a turn here (core.orders)."""
         self.is_reordered = False

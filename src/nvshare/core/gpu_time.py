@@ -19,7 +19,7 @@ from itertools import zip_longest
 from operator import or_
 
 from nvshare.core.model import SECOND
-from nvshare.core.recent_use import RecentUse
+from nvshare.core.recent_use import WINDOW_NS, RecentUse
 from nvshare.core.seat import Seat
 
 LOOK_NS = SECOND // 1000
@@ -110,10 +110,12 @@ class GpuTime:
 
     def __init__(self) -> None:
         self.busy_ns = 0
-        self._recent = RecentUse()
+        self._recent = RecentUse(kept_ns=2 * WINDOW_NS, spacing_ns=SECOND // 4)
         self._holders = 0
         self._upto = 0
         """All looks before this one are divided up."""
+        self._busy_until = 0
+        """The end of the last look at which a client was busy."""
         self._looks: list[Looks] = []
         self.observer: Callable[[Chunk], None] | None = None
         """Is told of looks when they are divided up (core.compute_shares)."""
@@ -211,6 +213,13 @@ class GpuTime:
         self.divide(now)
         return self._recent.percent(self._upto * LOOK_NS if self._looks else now, self.busy_ns)
 
+    def percent_between(self, now: int, begin: int, end: int) -> float:
+        """For how much of this time any client was busy; of the last one as long, if `end` is not divided up yet."""
+        self.divide(now)
+        known = self._upto * LOOK_NS if self._looks else now
+        ahead = max(0, end - known)
+        return self._recent.percent_between(begin - ahead, end - ahead, (self._busy_until, self.busy_ns))
+
     def _new(self, seat: Seat) -> Looks:
         seat.looks = Looks(seat)
         self._looks.append(seat.looks)
@@ -220,9 +229,7 @@ class GpuTime:
         """So many looks, and as many again with the same answers, until there were `times` of them."""
         counts = [entry.counts(self._upto, looks) for entry in self._looks]
         begin, end = self._upto * LOOK_NS, (self._upto + looks * times) * LOOK_NS
-        self._recent.note(begin, self.busy_ns)
-        self.busy_ns += reduce(or_, counts).bit_count() * LOOK_NS * times
-        self._recent.note(end, self.busy_ns)
+        self._note_busy(begin, reduce(or_, counts), looks * (times - 1), times)
         parts = split(counts)
         if self.observer is not None:
             self.observer(Chunk(self._looks, counts, parts, self._upto, looks))
@@ -239,6 +246,14 @@ class GpuTime:
             elif entry.seat is not None:
                 entry.seat.looks = None
         self._looks = kept
+
+    def _note_busy(self, begin: int, busy: int, before: int, times: int) -> None:
+        """Looks from the time `begin` on, `before` the last time so many: idle ones at both ends are left out."""
+        if busy:
+            self._recent.note(begin + ((busy & -busy).bit_length() - 1) * LOOK_NS, self.busy_ns)
+            self.busy_ns += busy.bit_count() * LOOK_NS * times
+            self._busy_until = begin + (before + busy.bit_length()) * LOOK_NS
+            self._recent.note(self._busy_until, self.busy_ns)
 
 
 def split(counts: list[int]) -> list[int]:

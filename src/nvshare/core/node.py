@@ -86,6 +86,7 @@ class Node:
             ev.ClaimEnded: lambda now, event, out: self._limits.groups.claim_ended(event.uid),
             ev.GpuFound: lambda now, event, out: self._touched(event.gpu).found(event),
             ev.MemoryMeasured: lambda now, event, out: self._touched(event.gpu).set_measured(event),
+            ev.UtilizationMeasured: lambda now, it, out: self.gpus[it.gpu].utilization.measured(now, it.percent),
             ev.HostMemoryMeasured: self._note_host_measured,
             ev.ServingBegan: self._note_serving,
             ev.AlarmRang: self._note_alarm,

@@ -1,5 +1,7 @@
 """How much of a GPU's time a client had lately: what it had in all, noted once in a second, for some seconds."""
 
+from itertools import pairwise
+
 from nvshare.core.model import SECOND
 
 WINDOW_NS = 10 * SECOND
@@ -9,17 +11,18 @@ SPACING_NS = SECOND
 class RecentUse:
     """Of one client at one GPU. `gpu_ns` is what it has had in all, at the time that is given with it."""
 
-    __slots__ = ("_notes",)
+    __slots__ = ("_kept_ns", "_notes", "_spacing_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, kept_ns: int = WINDOW_NS, spacing_ns: int = SPACING_NS) -> None:
+        self._kept_ns, self._spacing_ns = kept_ns, spacing_ns
         self._notes: list[tuple[int, int]] = []
 
     def note(self, now: int, gpu_ns: int) -> None:
         notes = self._notes
-        if notes and now - notes[-1][0] < SPACING_NS:
+        if notes and now - notes[-1][0] < self._spacing_ns:
             return
         notes.append((now, gpu_ns))
-        while now - notes[1 if len(notes) > 1 else 0][0] >= WINDOW_NS:
+        while now - notes[1 if len(notes) > 1 else 0][0] >= self._kept_ns:
             del notes[0]
 
     def percent(self, now: int, gpu_ns: int) -> float:
@@ -34,3 +37,16 @@ class RecentUse:
             used += (used_then - used) * (start - begin) // (then - begin)
             begin = start
         return min(100.0, max(0.0, 100 * (gpu_ns - used) / (now - begin)))
+
+    def percent_between(self, begin: int, end: int, last: tuple[int, int]) -> float:
+        """Of the time from `begin` to `end`; `last` is the time of now and what it has had until then."""
+        notes = [*(note for note in self._notes if note[0] < last[0]), last]
+        return min(100.0, max(0.0, 100 * (_at(notes, end) - _at(notes, begin)) / (end - begin)))
+
+
+def _at(notes: list[tuple[int, int]], time: int) -> float:
+    """What it had had by then. Before the first note it had nothing more, after the last one neither."""
+    for (begin, used), (end, used_then) in pairwise(notes):
+        if begin <= time <= end:
+            return used + (used_then - used) * (time - begin) / (end - begin)
+    return notes[0][1] if time < notes[0][0] else notes[-1][1]

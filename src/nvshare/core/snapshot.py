@@ -115,6 +115,9 @@ class GpuSnapshot(Record, frozen=True):
     busy_ns: int = 0
     """For how long work of any client has kept it busy, and for how much of the last ten seconds."""
     busy_percent: float = 0.0
+    utilization_percent: float | None = None
+    """What NVML reports, a mean over some seconds, and what clients account for in the same time; None: not known."""
+    accounted_percent: float | None = None
 
 
 class ClaimSnapshot(Record, frozen=True):
@@ -187,6 +190,7 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
     memory, turns = gpu.memory, gpu.turns
     is_timed = turns.timer.ends is not None
     reserved_for = gpu.reserved_for(now)
+    use = gpu.utilization.compared(now)
     return GpuSnapshot(
         uuid=gpu.uuid,
         total_memory=memory.size,
@@ -210,6 +214,8 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
         is_move_cost_measured=turns.mode.is_cost_measured,
         busy_percent=turns.gpu_time.busy_percent(now),
         busy_ns=turns.gpu_time.busy_ns,
+        utilization_percent=None if use is None else use.utilization,
+        accounted_percent=None if use is None else use.accounted,
     )
 
 

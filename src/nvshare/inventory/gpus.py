@@ -24,6 +24,8 @@ class Sample(Record, frozen=True):
     processes: dict[int, int]
     used_bytes: int
     total_bytes: int
+    utilization_percent: int | None = None
+    """Of the last sample period; None: the card does not tell, as in MIG mode."""
 
 
 class Xid(Record, frozen=True):

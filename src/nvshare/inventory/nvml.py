@@ -79,9 +79,10 @@ class Nvml:
             for process in _ask_optional(getattr(raw, name), handle) or []:
                 # A process may be on both lists with the same memory.
                 processes[process.pid] = max(processes.get(process.pid, 0), process.usedGpuMemory or 0)
-        if memory is None:
-            return Sample(processes=processes, used_bytes=sum(processes.values()), total_bytes=_machine_bytes())
-        return Sample(processes=processes, used_bytes=int(memory.used), total_bytes=int(memory.total))
+        used, total = (
+            (sum(processes.values()), _machine_bytes()) if memory is None else (int(memory.used), int(memory.total))
+        )
+        return Sample(processes, used, total, utilization_percent=_utilization(handle))
 
     def computes(self, uuid: str) -> bool:
         """Whether a process computes on the GPU; a display does not."""
@@ -161,6 +162,12 @@ def _memory(handle: Any) -> Any:
         if error.value != raw.NVML_ERROR_NOT_SUPPORTED:
             raise
         return None
+
+
+def _utilization(handle: Any) -> int | None:
+    """In percent; None if this card does not tell, as in MIG mode."""
+    rates = _ask_optional(raw.nvmlDeviceGetUtilizationRates, handle)
+    return None if rates is None else min(100, int(rates.gpu))
 
 
 def _machine_bytes() -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nvshare.core import actions as ac
-from nvshare.core.events import AlarmRang, Event, GpuTimeReported
+from nvshare.core.events import AlarmRang, Event, GpuTimeReported, UtilizationMeasured
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
 from nvshare.core.snapshot import ClientSnapshot, Snapshot, claims, client_snapshot, gpu_snapshot, snapshot, start_times
@@ -27,6 +27,8 @@ LATE_NS = 20 * MILLISECOND
 READ_FIRST_S = 0.001
 """An alarm that is this late rings again after this time: this process did not run, and answers that arrived before
 the deadline are still to be read."""
+FREQUENT = (GpuTimeReported, UtilizationMeasured)
+"""Figures that decide nothing by themselves: GPU time is reported five times a second by each running client."""
 
 
 class Outgoing(Receiver, Protocol):
@@ -56,7 +58,7 @@ class Engine:
         self.node = node
         self.connections: dict[int, Outgoing] = {}
         self.observers: list[Callable[[Step], None]] = []
-        """They see every step, except reports of GPU time: these come five times a second from each running client."""
+        """They see every step, except those of FREQUENT events."""
         self.observers_of: defaultdict[type[Event], list[Callable[[Step], None]]] = defaultdict(list)
         """They see the steps of one kind of event."""
         self.before: Callable[[int, Event], None] | None = None
@@ -96,7 +98,7 @@ class Engine:
             raise
         self.steps += 1
         step = Step(now, self._wall_offset + now / 1e9, event, tuple(actions))
-        for observe in self.observers if type(event) is not GpuTimeReported else ():
+        for observe in self.observers if type(event) not in FREQUENT else ():
             try:
                 observe(step)
             except Exception as error:

@@ -16,7 +16,7 @@ import uvloop
 
 from nvshare import admin
 from nvshare.config import Config, ConfigError, load
-from nvshare.core.events import ClientLeft, ClientRegistered, GpuTimeReported, MemoryMoved, ServingBegan
+from nvshare.core.events import ClientLeft, ClientRegistered, MemoryMoved, ServingBegan
 from nvshare.core.model import SECOND, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.journal import DaemonStart
@@ -25,7 +25,7 @@ from nvshare.scheduler.clients.client_socket import ClientSocket
 from nvshare.scheduler.clients.connection import ClientConnection
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.clients.silence import SilenceWatch
-from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.engine import FREQUENT, Engine
 from nvshare.scheduler.instance_lock import InstanceLock
 from nvshare.scheduler.listening_socket import ListeningSocket
 from nvshare.scheduler.observe.journal import Journal, JournalFile
@@ -181,7 +181,8 @@ class Daemon:
             self._file = JournalFile(Path(self._config.journal_file), self._config.journal_file_bytes)
             self._file.observe(self._daemon_start)
             self._engine.observers.append(self._file.observe)
-            self._engine.observers_of[GpuTimeReported].append(self._file.observe)
+            for frequent in FREQUENT:
+                self._engine.observers_of[frequent].append(self._file.observe)
             self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
 
     def _connection(self) -> ClientConnection:

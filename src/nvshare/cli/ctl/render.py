@@ -19,6 +19,8 @@ from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Sna
 from nvshare.printable import printable
 
 SHORT_UUID = 12
+NOTED_PERCENT = 20
+"""Of a GPU's time: NVML's figure is of samples."""
 NO_CLIENTS = "No clients. Start a program with: nvshare run -- PROGRAM"
 
 
@@ -47,6 +49,13 @@ def rate(count: int, ns: int) -> str:
 def move_cost(gpu: GpuSnapshot) -> str:
     """At what rate memory is taken to move to a GPU, and how that is known."""
     return f"{rate(GIB, gpu.move_cost_ns)} {'measured' if gpu.is_move_cost_measured else 'assumed'}"
+
+
+def accounted(gpu: GpuSnapshot) -> str:
+    """What clients account for of the utilisation that NVML reports; empty if it reports none."""
+    if gpu.accounted_percent is None or gpu.utilization_percent is None:
+        return ""
+    return f"{gpu.accounted_percent:.0f}% of {gpu.utilization_percent:.0f}%"
 
 
 def status_table(status: admin.Status, *, is_wide: bool, width: int | None = None) -> str:
@@ -107,7 +116,7 @@ def _headline(status: admin.Status) -> str:
 def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
     """The GPUs. On a narrow terminal the UUID is shortened or left out; `-o wide` shows it whole."""
     head = ["GPU", "MODEL", "UUID", "MEMORY", "RUNNING", "FREE", "OTHERS", "RUN", "WAIT", "QUANTUM", "LEFT"]
-    head += ["MOVES"] if is_wide else []
+    head += ["ACCOUNTED", "MOVES"] if is_wide else []
     rows = [
         [
             _index(gpu),
@@ -121,7 +130,7 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
             str(gpu.waiting),
             f"{duration(gpu.quantum_ns)} {gpu.mode}",
             duration(gpu.quantum_left_ns) if gpu.waiting and gpu.quantum_left_ns is not None else "-",
-            *([move_cost(gpu)] if is_wide else []),
+            *([accounted(gpu) or "-", move_cost(gpu)] if is_wide else []),
         ]
         for gpu in node.gpus
     ]
@@ -204,9 +213,14 @@ def claim_table(node: Snapshot, *, is_wide: bool = False, width: int | None = No
 
 
 def unshared_notes(node: Snapshot) -> list[str]:
-    """Processes that use a GPU without a lock and are in no table."""
+    """Processes that use a GPU without a lock and are in no table, and work that no client accounts for."""
     found = [(gpu_short(gpu), ", ".join(map(str, gpu.foreign_pids))) for gpu in node.gpus if gpu.foreign_pids]
-    return [f"GPU {gpu}: processes that are no clients and take no turns: {pids}." for gpu, pids in found]
+    notes = [f"GPU {gpu}: processes that are no clients and take no turns: {pids}." for gpu, pids in found]
+    for gpu in node.gpus:
+        more = (gpu.utilization_percent or 0) - (gpu.accounted_percent or 0)
+        if more >= NOTED_PERCENT:
+            notes.append(f"GPU {gpu_short(gpu)}: in {more:.0f} % of its time it does work that no client accounts for.")
+    return notes
 
 
 def memory_notes(node: Snapshot) -> list[str]:

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from nvshare import admin
-from nvshare.cli.ctl.render import duration, rate, size
+from nvshare.cli.ctl.render import accounted, duration, rate, size
 from nvshare.cli.ctl.top_rows import Row, gpu_title, rows, table
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.snapshot import GpuSnapshot
@@ -28,6 +28,7 @@ STATE    running      has a lock           waiting N    at place N in the queue
          silent       was not heard from   unscheduled  scheduling is off
          blocked      no host memory       paused       gets no turns
 STARTS   a waiting client will probably start within this time
+busy     the clients' part of the utilisation that NVML reports
 RAN      part of the time in which it wanted the GPU and had it; WAITED the rest
 bar      # or full: running clients         = or dark: cannot be evicted
          x or grey: other programs          |: the safe limit"""
@@ -123,11 +124,12 @@ def _gpu_line(gpu: GpuSnapshot, width: int) -> Text:
         "title": Text(uuid if gpu.index is None else gpu_title(gpu), style="bold cyan"),
         "uuid": Text("" if gpu.index is None else uuid, style="dim"),
         "counts": Text(f"{size(gpu.total_memory)}  {gpu.running} running, {gpu.waiting} waiting"),
+        "use": Text(f"busy {use}" if (use := accounted(gpu)) else ""),
         "quantum": Text(quantum),
         "moves": Text(f"moves {rate(GIB, gpu.move_cost_ns)}" if gpu.is_move_cost_measured else ""),
         "others": Text(others, style="red"),
     }
-    for least in ("moves", "uuid", "quantum", "others"):
+    for least in ("moves", "uuid", "use", "quantum", "others"):
         if Text("  ").join(part for part in parts.values() if part).cell_len > width:
             del parts[least]
     line = Text("  ").join(part for part in parts.values() if part)

@@ -25,7 +25,14 @@ from nvshare.core.events.clients import (
 )
 from nvshare.core.events.event import Event
 from nvshare.core.events.kubernetes import ClaimEnded, ClaimPrepared, PodChanged, PodRemoved, PodsListed
-from nvshare.core.events.machine import AlarmRang, GpuFound, HostMemoryMeasured, MemoryMeasured, ServingBegan
+from nvshare.core.events.machine import (
+    AlarmRang,
+    GpuFound,
+    HostMemoryMeasured,
+    MemoryMeasured,
+    ServingBegan,
+    UtilizationMeasured,
+)
 from nvshare.core.events.operator import (
     CoreLimitSet,
     LimitSet,
@@ -76,6 +83,7 @@ __all__ = [
     "QuantumSet",
     "SchedulingSwitched",
     "ServingBegan",
+    "UtilizationMeasured",
     "WeightSet",
     "WorkFinished",
     "WorkResumed",

@@ -31,6 +31,13 @@ class MemoryMeasured(Event, frozen=True):
     foreign_pids: tuple[int, ...] = ()
 
 
+class UtilizationMeasured(Event, frozen=True):
+    """In percent: the part of NVML's last sample period (1/6 s to 1 s) in which a kernel ran, of any process."""
+
+    gpu: str
+    percent: int
+
+
 class HostMemoryMeasured(Event, frozen=True):
     """What the host can take of clients' memory. Only of clients that have had a turn: the others have nothing on the
     GPU."""

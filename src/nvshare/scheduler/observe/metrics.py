@@ -192,6 +192,12 @@ def _gpu_families(node: Snapshot) -> Iterator[Metric]:
         yield _gauge(name, text, ["gpu"], [([gpu.uuid], getattr(gpu, field)) for gpu in node.gpus])
     quanta = [([gpu.uuid], gpu.quantum_ns / SECOND) for gpu in node.gpus]
     yield _gauge("nvshare_gpu_quantum_seconds", "Current quantum.", ["gpu"], quanta)
+    used = [([gpu.uuid], gpu.utilization_percent / 100) for gpu in node.gpus if gpu.utilization_percent is not None]
+    text = "Part of the last seconds in which a kernel of any process ran, as NVML says."
+    yield _gauge("nvshare_gpu_utilization_ratio", text, ["gpu"], used)
+    ours = [([gpu.uuid], gpu.accounted_percent / 100) for gpu in node.gpus if gpu.accounted_percent is not None]
+    text = "Part of the same seconds in which a client was busy."
+    yield _gauge("nvshare_gpu_accounted_ratio", text, ["gpu"], ours)
 
 
 Rows = Iterable[tuple[list[str], float]]

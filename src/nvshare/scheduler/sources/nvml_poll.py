@@ -1,4 +1,5 @@
-"""Polls NVML: the GPUs at the start, then, while there are clients, the memory of processes that are not clients."""
+"""Polls NVML: the GPUs at the start, then, while there are clients, the memory of processes that are not clients,
+and the GPUs' utilisation."""
 
 import asyncio
 import contextlib
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from nvshare.core.client import Client
-from nvshare.core.events import ClientRegistered, GpuFound, MemoryMeasured
+from nvshare.core.events import ClientRegistered, GpuFound, MemoryMeasured, UtilizationMeasured
 from nvshare.core.model import ProcessMemory
 from nvshare.inventory.gpus import Sample
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
@@ -159,6 +160,8 @@ class NvmlPoll:
         foreign = sample.processes.keys() - {client.pid for client in self._engine.node.clients.values()}
         if self._see_strangers is not None:
             self._see_strangers(gpu, foreign)
+        if sample.utilization_percent is not None and gpu in self._engine.node.gpus:
+            self._engine.post(UtilizationMeasured(gpu, sample.utilization_percent))
         lasting = sorted(foreign & self._foreign.get(gpu, set()))[:MAX_FOREIGN_PIDS]
         self._foreign[gpu] = foreign
         event = replace(measured(gpu, sample, self._engine.node.clients, before), foreign_pids=tuple(lasting))

@@ -4,7 +4,7 @@
 import { element, setClass, setLine, setText } from "./dom.js";
 import { draw } from "./lanes.js";
 import { colourClass, makeBar, showBar } from "./memory_bar.js";
-import { coreShare, enough, expectedStart, gpuTitle, obstacle, percent, queueReason, size, span } from "./words.js";
+import { coreShare, enough, expectedStart, gpuTitle, obstacle, percent, queueReason, size, span, utilization } from "./words.js";
 
 const MAX_ROWS = 200;
 const STATES = ["running", "dropping", "waiting", "blocked", "paused", "silent", "unscheduled", "idle"];
@@ -56,7 +56,7 @@ export class Card {
       const left = gpu.quantum_left_seconds - (now - this._model.status.time);
       parts.push(left > 0 ? `turn ends in ${span(left)}` : "switching");
     }
-    setLine(this._turn, parts.join(" · "));
+    setLine(this._turn, [...parts, utilization(gpu)].filter(Boolean).join(" · "));
   }
 
   drawLanes(now, seconds) {

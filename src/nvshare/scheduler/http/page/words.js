@@ -49,6 +49,11 @@ export function obstacle(client, gpu) {
   return `needs ${size(client.need_bytes)}`;
 }
 
+// How busy NVML says a GPU is, and how much of the time clients account for; nothing if NVML does not say.
+export function utilization({ utilization_percent: used, accounted_percent: accounted }) {
+  return used === null ? "" : `busy ${Math.round(used)} % (clients ${Math.round(accounted)} %)`;
+}
+
 // What a client's group got of the GPU's time, and how much it may use; nothing without a limit.
 export function coreShare(client, gpu) {
   if (!client.core_limit_percent) return "";
