@@ -29,6 +29,8 @@ TESTS = [
     "test_busy_driver.py",
     "test_storm.py",
     "test_exit.py",
+    "test_managed_pools.py",
+    "test_suspended_processes.py",
 ]
 UNDER_THREAD_ONLY = [
     "test_keepalive.py",
@@ -37,6 +39,8 @@ UNDER_THREAD_ONLY = [
     "test_mover_faults.py",
     "test_gangs.py",
     "test_cancellation.py",
+    "test_checkpoint.py",
+    "test_gpu_time.py",
 ]
 """They show how the library's threads work together; for memory they add nothing to TESTS."""
 

@@ -7,8 +7,10 @@
 Whoever raises PROTOCOL_VERSION records it. The conversation of a released version is never recorded again.
 
 Two programs of one run share a limit of 70 GiB on a card of 64 GiB: they ask for budget, are refused, and take turns.
-The operator changes the limit. Then the scheduler is killed while A has the lock and B waits for it, and the next one
-takes them over."""
+The operator changes the limit. Then the scheduler is killed while A has the lock and B has waited long for it, and the
+next one takes them over. C comes with native memory and a limit of GPU time. The operator switches scheduling off and
+on. At last D and E, a job on two GPUs, are asked to release their locks for A. E has done so, but D has not, and might
+wait for work of E: so one submission of E is let through."""
 
 import os
 import socket
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import TextIO
 
 HERE = Path(__file__).resolve().parent
+SCHEDULING = "scheduling"
 STORY = [
     ("A", "init 0"),
     ("A", f"alloc {40 << 30}"),
@@ -37,20 +40,48 @@ STORY = [
     ("A", "spin 1 1"),
     ("A", WITHHOLD := "withhold"),
     ("B", f"spin 1 1{(WITHOUT_WAITING := ' &')}"),
+    ("time", "passes"),
     ("scheduler", "restart"),
     ("B", ANSWER := "answer"),
     ("B", "spin 1 1"),
     ("A", "spin 1 1"),
     ("B", f"alloc {1 << 30}"),
+    ("C", "init 0"),
+    ("C", f"alloc {1 << 30}"),
+    ("C", "spin 1 1"),
+    ("operator", f"{SCHEDULING} off"),
+    ("A", "spin 1 1"),
+    ("operator", f"{SCHEDULING} on"),
+    ("A", "spin 1 1"),
+    ("D", "init 0"),
+    ("D", f"alloc {40 << 30}"),
+    ("D", "spin 1 1"),
+    ("E", "init 1"),
+    ("E", "spin 1 1"),
+    ("D", WITHHOLD),
+    ("A", f"spin 1 1{WITHOUT_WAITING}"),
+    ("time", "passes"),
+    ("E", "spin 1 1"),
 ]
 """`withhold`: the program gets nothing that its scheduler sends from now on, and so holds its lock at the restart."""
 LIMIT = "70Gi"
 RUN_ID = "01" * 16
 RUN = {"NVSHARE_RUN_ID": RUN_ID, "NVSHARE_GPU_MEMORY_LIMIT": LIMIT, "NVSHARE_RECONNECT_MS": "100", "NVSHARE_GANG": "1"}
-OPTIONS = ["--nvml=off", "--kubernetes=off", "--settle-seconds=1", "--switch-time-mode=fixed", "--switch-time-fixed=1"]
+JOB = {"NVS_NULL_GPUS": "2", "NVSHARE_RUN_ID": "02" * 16}
+EXTRA = {"C": {"NVSHARE_MEMORY_MODE": "native", "NVSHARE_GPU_CORE_LIMIT": "100"}, "D": JOB, "E": JOB}
+LONG_WAIT_S = 1
+OPTIONS = [
+    *("--nvml=off", "--kubernetes=off", "--settle-seconds=1", f"--long-wait-seconds={LONG_WAIT_S}"),
+    *("--switch-time-mode=fixed", "--switch-time-fixed=1"),
+]
 SETTLED_S = 0.3
 """Between two commands, so that a report of memory (within 10 ms) is in the recording before the next command. An old
 library says nothing when it has nothing to report, so there is no event to wait for. No test waits here."""
+
+
+def environment_of(who: str) -> dict[str, str]:
+    """What a program of the story has in its environment."""
+    return {**RUN, **EXTRA.get(who, {})}
 
 
 class Recorder:
@@ -120,10 +151,12 @@ class Recorder:
         if sign == "<":
             sink.shutdown(socket.SHUT_RDWR)  # the scheduler is gone
 
-    def limit(self, value: str) -> None:
-        """The operator changes the limit of the run."""
-        self.write("operator", "$", value)
-        words = ["--socket", str(self.place / "operator" / "s"), "limit", f"{os.getuid()}-{RUN_ID}", value]
+    def operate(self, order: str) -> None:
+        """The operator changes the limit of the run, or switches scheduling on or off."""
+        self.write("operator", "$", order)
+        is_switch = order.startswith(SCHEDULING)
+        words = ["--socket", str(self.place / "operator" / "s")]
+        words += order.split() if is_switch else ["limit", f"{os.getuid()}-{RUN_ID}", order]
         where = (
             "nvshare.cli.ctl.nvsharectl"
             if (self.checkout / "src/nvshare/cli/ctl").exists()
@@ -137,7 +170,12 @@ class Recorder:
     def program(self, who: str) -> subprocess.Popen[str]:
         if who not in self.programs:
             build = self.checkout / "build" / "native"
-            environment = {**os.environ, **RUN, "NVSHARE_SOCKET": str(self.place / "s"), "NVSHARE_NAME": "recorded"}
+            environment = {
+                **os.environ,
+                **environment_of(who),
+                "NVSHARE_SOCKET": str(self.place / "s"),
+                "NVSHARE_NAME": "recorded",
+            }
             environment["LD_LIBRARY_PATH"] = str(build / "null")
             environment["LD_PRELOAD"] = str(self.checkout / "src" / "nvshare" / "_native" / "libnvshare.so")
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -160,7 +198,9 @@ class Recorder:
     def run(self) -> None:
         for who, command in STORY:
             if who == "operator":
-                self.limit(command)
+                self.operate(command)
+            elif who == "time":
+                time.sleep(LONG_WAIT_S + SETTLED_S)
             elif who == "scheduler":
                 self.restart()
             elif command == WITHHOLD:

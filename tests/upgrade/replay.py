@@ -37,8 +37,8 @@ class OldLibrary:
         self._socket.connect(path)
         self._path, self._rest = path, b""
         self._heard: list[wire.Message] = []
-        self._used = 0
-        self._budget = wire.UNLIMITED
+        self._used: dict[int, int] = {}
+        self._budget: dict[int, int] = {}
         self._needs: dict[int, int] = {}
         self._locks: dict[int, int] = {}
 
@@ -60,7 +60,7 @@ class OldLibrary:
             case wire.BudgetAsk():
                 self._needs[message.ask] = message.need
             case wire.MemUpdate() | wire.ReqLock():
-                self._used = message.swappable + message.unswappable
+                self._used[message.gpu] = message.swappable + message.unswappable
         self._socket.sendall(encode(message))
 
     def _connect_again(self) -> None:
@@ -70,9 +70,11 @@ class OldLibrary:
         self._together.append(self)
 
     def _claim(self, message: wire.Register) -> wire.Register:
-        """The lock that it holds has today's number."""
+        """The lock that it holds has today's number. Only programs with one GPU hold one when they register."""
+        if len(message.entries) > 1:
+            return message
         (entry,) = message.entries
-        self._used, self._budget = entry.swappable + entry.unswappable, entry.budget
+        self._used[0], self._budget[0] = entry.swappable + entry.unswappable, entry.budget
         claimed = msgspec.structs.replace(entry, lock=self._locks.get(entry.lock, 0))
         self._locks[entry.lock] = claimed.lock
         return msgspec.structs.replace(message, entries=(claimed,))
@@ -125,11 +127,13 @@ class OldLibrary:
             return
         message = message_of(frame)
         if isinstance(message, wire.BudgetRecall):
-            self._budget = min(self._budget, max(self._used, message.keep))
-            self._socket.sendall(encode(wire.BudgetReturn(0, message.serial, self._budget, self._used)))
+            used = self._used.get(message.gpu, 0)
+            budget = min(self._budget.get(message.gpu, wire.UNLIMITED), max(used, message.keep))
+            self._budget[message.gpu] = budget
+            self._socket.sendall(encode(wire.BudgetReturn(message.gpu, message.serial, budget, used)))
             return
         if isinstance(message, wire.Budget) and message.serial:
-            self._budget = message.budget
+            self._budget[message.gpu] = message.budget
         self._heard.append(message)
 
 
@@ -144,6 +148,8 @@ def old_libraries(lines: list[Line], scheduler: TodaysScheduler, version: int) -
             for library in list(together):
                 library.leave()
             scheduler.restart()
+        elif line.who == "operator" and line.text.startswith(record.SCHEDULING):
+            scheduler.switch(on=line.text.endswith("on"))
         elif line.who == "operator":
             scheduler.set_limit(f"run/{os.getuid()}-{record.RUN_ID}", parse_bytes(line.text))
         elif line.sign == ">":
@@ -205,7 +211,7 @@ class TodaysProgram:
                 self._asks[then.ask] = self._next(wire.BudgetAsk, lambda ask: ask.need == then.need).ask
             case wire.MemUpdate() if self._told == _memory(then):
                 return  # another message has said so already
-            case wire.WorkingSet() | wire.Slowed():
+            case wire.WorkingSet() | wire.Slowed() | wire.GpuTime():
                 return  # sent when something was measured, which is not the same twice
             case wire.Register():
                 self._next(wire.Register, lambda now: _claims(now) == _claims(then))
@@ -261,7 +267,7 @@ def old_scheduler(lines: list[Line], programs: Programs, scheduler: FakeSchedule
                 program.lose_scheduler(version)
             continue
         if line.who not in running:
-            running[line.who] = TodaysProgram(programs.start(**record.RUN), scheduler, arrived)
+            running[line.who] = TodaysProgram(programs.start(**record.environment_of(line.who)), scheduler, arrived)
         program = running[line.who]
         match line.sign:
             case "$":

@@ -7,14 +7,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nvshare.core.events import LimitSet
+from nvshare.core.events import LimitSet, SchedulingSwitched
 from nvshare.core.model import SECOND, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.scheduler.clients.connection import ClientConnection
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.engine import Engine
+from upgrade.record import LONG_WAIT_S
 
-SETTINGS = Settings(quantum=QuantumRule("fixed", fixed_ns=SECOND), settle_ns=0, recall_ns=60 * SECOND)
+SETTINGS = Settings(
+    quantum=QuantumRule("fixed", fixed_ns=SECOND), settle_ns=0, recall_ns=60 * SECOND, long_wait_ns=LONG_WAIT_S * SECOND
+)
 
 
 class TodaysScheduler:
@@ -66,6 +69,12 @@ class TodaysScheduler:
         assert self._engine is not None
         self._limits.append(LimitSet(group, limit))
         self._loop.call_soon_threadsafe(self._engine.post, self._limits[-1])
+
+    def switch(self, *, on: bool) -> None:
+        """As the operator does: scheduling on or off."""
+        assert self._loop is not None
+        assert self._engine is not None
+        self._loop.call_soon_threadsafe(self._engine.post, SchedulingSwitched(on))
 
     def end(self) -> None:
         assert self._loop is not None
