@@ -86,7 +86,7 @@ def test_what_the_conversation_leaves_out_is_little(version: int) -> None:
     assert left_out - OPERATORS == little
 
 
-NOT_RECORDED = {
+NOT_RECORDED: dict[type[wire.Message], str] = {
     wire.SetTq: "no library gets it",
     wire.Busy: "sent only between IDLE and the DROP_LOCK that follows within milliseconds",
     wire.Ping: "sent after a silence that no story lasts for",
