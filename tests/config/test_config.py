@@ -21,7 +21,7 @@ def test_without_any_word_the_defaults_count() -> None:
     assert (config.switch_time_mode, config.switch_time_fixed, config.switch_time_multiplier) == ("balanced", 60, 5)
     assert (config.memory_reserve_percent, config.grace_seconds, config.settle_seconds) == (10, 10.0, 2.0)
     assert config.card_reserve is None
-    assert (config.policy, config.debug, config.http) == ("fcfs", False, "")
+    assert (config.policy, config.debug, config.http) == ("priority", False, "")
 
 
 def test_a_flag_beats_the_environment_which_beats_the_file(tmp_path: Path) -> None:

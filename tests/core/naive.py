@@ -217,7 +217,7 @@ class Naive(NaiveShares, MemoryNotes):
             seat.revoked, seat.late = action.lock, None
             return
         if action.cause == "priority":
-            seat.is_outranked = self.gpus[action.gpu].check_outranked(seat, node.gpus[action.gpu].turns)
+            seat.is_outranked = self.gpus[action.gpu].check_outranked(now, seat, node.gpus[action.gpu].turns)
         if action.cause == "thrash" and not node.gpus[action.gpu].turns.seats[action.client].is_trusted:
             self.gpus[action.gpu].check_thrash(now, seat, self.slowness)
         assert (seat.state, seat.lock) == ("staying", action.lock), "only a lock that is held is dropped, and once"

@@ -156,10 +156,13 @@ class NaiveGpu:
         seat.distrusted_until = now + min(64, 1 << seat.distrusts) * 60 * SECOND
         seat.distrusts += 1
 
-    def check_outranked(self, seat: NaiveSeat, real: Turns) -> bool:
+    def check_outranked(self, now: int, seat: NaiveSeat, real: Turns) -> bool:
         """A lock is taken before the quantum is over."""
-        rank = real.seats[seat.client].outranked_rank
+        its = real.seats[seat.client]
+        rank = its.outranked_rank
         assert rank is not None, "who is outranked keeps its rank"
+        assert its.won_rank is not None
+        assert 0 <= rank - its.won_rank <= now - its.held_since, "only time with a lock does not count as waiting"
         first = real.queue.first()
         assert first is not None, "somebody waits for the lock"
         assert self.seats[first.client].priority > seat.priority, "only a higher priority takes a lock"

@@ -52,7 +52,7 @@ class NaiveOrders:
                 if seat.rank is not None and seat.state in ("waiting", "blocked", "silent"):
                     self.order_number += self.handicap(seat) != before
                     seat.order = self.order_number if self.handicap(seat) != before else seat.order
-                    seat.rank += self.handicap(seat) - before
+                    seat.rank = None if seat.may_lag else seat.rank + self.handicap(seat) - before
 
     def _PolicySet(self, now: int, event: ev.PolicySet) -> None:  # noqa: N802 - the event's own name
         """Who waits is ranked again, in the order of the queue."""
@@ -68,7 +68,8 @@ class NaiveOrders:
             seat.rank = real.seats[seat.client].kept_rank
 
     def handicap(self, seat: NaiveSeat) -> int:
-        return -max(-10, min(10, seat.priority)) * PRIORITY_STEP_NS if self.policy == "priority" else 0
+        counts = self.policy in ("priority", "fair")
+        return -max(-10, min(10, seat.priority)) * PRIORITY_STEP_NS if counts else 0
 
     def _QuantumSet(self, now: int, event: ev.QuantumSet) -> None:  # noqa: N802 - the event's own name
         self._set_mode(event.gpu, "fixed")

@@ -4,7 +4,7 @@ import pytest
 
 from core.busy_gpu import BusyGpu
 from nvshare.core import events as ev
-from nvshare.core.gpu_time import MOST_APART
+from nvshare.core.look_bits import MOST_APART
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot

@@ -1,7 +1,8 @@
 """NVML's utilisation beside what clients account for in the same seconds."""
 
 from nvshare.core import events as ev
-from nvshare.core.gpu_time import LOOK_NS, GpuTime
+from nvshare.core.gpu_time import GpuTime
+from nvshare.core.look_bits import LOOK_NS
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.seat import Seat

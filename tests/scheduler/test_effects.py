@@ -75,5 +75,16 @@ def test_a_core_limit_of_a_run_without_a_process_says_so() -> None:
 def test_orders_call_a_run_by_its_label() -> None:
     made = node()
     assert told(made, ev.PauseSet(True, RUN)) == "The turns of run a97d7a54 were paused by the operator; 1 process now."
+    made.handle(0, ev.PolicySet("fair"))
     assert told(made, ev.WeightSet(RUN, 200)) == "Weight of run a97d7a54 set to 200; 1 process now."
     assert told(made, ev.PrioritySet(RUN, 3)) == "Priority of run a97d7a54 set to 3; 1 process now."
+
+
+def test_an_order_that_the_policy_ignores_says_so() -> None:
+    made = node()
+    made.handle(0, ev.PolicySet("priority"))
+    assert told(made, ev.WeightSet(RUN, 2)).endswith("; 1 process now; weights count with policy fair, it is priority.")
+    assert told(made, ev.WeightSet(RUN, None)).endswith("; 1 process now.")
+    assert told(made, ev.PrioritySet(RUN, 3)).endswith("; 1 process now.")
+    made.handle(0, ev.PolicySet("fcfs"))
+    assert told(made, ev.PrioritySet(RUN, 3)).endswith("; 1 process now; policy fcfs ignores priorities.")

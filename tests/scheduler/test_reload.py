@@ -19,7 +19,7 @@ def test_what_can_change_does_and_every_difference_is_logged(start_daemon: Start
         daemon.process.send_signal(signal.SIGHUP)
         daemon.log.wait_for("Setting switch_time_mode: auto -> fixed$")
         daemon.log.wait_for("Setting switch_time_fixed: 60 -> 17$")
-        daemon.log.wait_for("Setting policy: fcfs -> fair; it takes effect after a restart$")
+        daemon.log.wait_for("Setting policy: priority -> fair; it takes effect after a restart$")
         daemon.log.wait_for("Quantum set to 17 s")
         gpu = daemon.status()["gpus"][0]
         assert (gpu["mode"], gpu["quantum_seconds"]) == ("fixed", 17)

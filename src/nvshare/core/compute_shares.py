@@ -15,8 +15,9 @@ from typing import Literal
 
 from nvshare.core.actions import Action
 from nvshare.core.core_cap import MOST_AHEAD_NS, MOST_DEBT_NS, CoreCap
-from nvshare.core.gpu_time import LOOK_NS, Chunk
+from nvshare.core.gpu_time import Chunk
 from nvshare.core.limits.groups import Group
+from nvshare.core.look_bits import LOOK_NS
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.seat import Seat

@@ -5,8 +5,9 @@
 What a group does not use is forgotten, but for BURST_NS. Who owes more than MOST_AHEAD_NS is held back until the debt
 is repaid. There is no window: a debt is carried over for as long as it takes."""
 
-from nvshare.core.gpu_time import LOOK_NS, Chunk
+from nvshare.core.gpu_time import Chunk
 from nvshare.core.limits.groups import Group
+from nvshare.core.look_bits import LOOK_NS
 from nvshare.core.model import MILLISECOND, SECOND
 
 BURST_NS = 250 * MILLISECOND

@@ -1,17 +1,20 @@
-"""Policy fair: weights are proportions of the time for which clients hold the lock, among competing clients.
+"""Policy fair: weights are proportions of what turns are billed (core.turn_bills), among competing clients.
 
-Theory of operation. Clients that wait or run compete. A client's tag grows by held time * 100 / weight. If all clients
-have had their shares, all tags are equal. So the mean of the tags, weighted by the weights, is the right tag of each
-client. A client whose tag is above it has had too much:
+Theory of operation. Clients that wait or run compete. A client's tag grows by bill * 100 / weight. If all clients have
+had their shares, all tags are equal. So the mean of the tags, weighted by the weights, is the right tag of each client.
+A client whose tag is above it has had too much:
 
-    handicap = (tag - mean of the others) * Σ weights of the others / 100        within ± MAX_LEAD_NS
+    lead     = (tag - mean of the others) * Σ weights of the others / 100        within ± MAX_LEAD_NS
+    handicap = lead * time / what was billed in it, lately                       within ± MAX_LEAD_NS
 
-This is the time after which the client will have no more than its share, if it gets no lock until then. It waits as if
-it had arrived later by this time: rank = arrival + handicap. Time in which a client had no work counts as if it had had
-its share, so a client cannot save up time.
+The handicap is the time after which the client will have no more than its share, if it gets no lock until then. It
+waits as if it had arrived later by this time: rank = arrival + handicap. Time in which a client had no work counts as
+if it had had its share, so a client cannot save up time.
+
+A turn ends before all its looks are divided up: the tag then contains an estimate, and the next one the difference.
 
     turn    ≤ max(LEAST_TURN_NS, MAX_LEAD_NS * weight / Σ weights of the others): one turn never exceeds the bound on
-            the handicap
+            the lead
     end     if the quantum is over, and the clients that would have to leave would be ahead of the first in the queue
             again, they keep their locks, and memory does not move
 
@@ -19,8 +22,10 @@ With turns of at least LEAST_TURN_NS, proportions are kept up to 1 to MAX_LEAD_N
 
 from collections.abc import Collection
 
+from nvshare.core.gpu_time import GpuTime
 from nvshare.core.model import DEFAULT_WEIGHT, NEVER, SECOND
 from nvshare.core.seat import Seat
+from nvshare.core.turn_bills import TurnBills
 
 MAX_LEAD_NS = 900 * SECOND
 """What a client may owe, or be owed; more is forgotten. With it the wait for a turn has a bound."""
@@ -32,6 +37,9 @@ class Shares:
 
     are_kept = False
     """Whether turns are counted; otherwise nothing follows from being told, and turns are not bounded."""
+
+    def __init__(self, gpu_time: GpuTime) -> None:
+        gpu_time.bills = None
 
     def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
         """Called before the client is ranked."""
@@ -46,7 +54,13 @@ class Shares:
         """With or without a wait."""
 
     def turn_ended(self, now: int, seat: Seat) -> None:
-        """`held_since` is when it began."""
+        """Called while it still counts as a holder (core.gpu_time)."""
+
+    def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:
+        """A client moved its memory in, and it took so long."""
+
+    def queue_changed(self, now: int, *, is_waited_for: bool) -> None:
+        """At the end of each step: whether clients wait."""
 
     def restart(self, seat: Seat) -> None:
         """The policy is new. The seat has no tag."""
@@ -54,11 +68,11 @@ class Shares:
     def longest_turn_ns(self, running: Collection[Seat]) -> int:
         return NEVER
 
-    def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
-        """The clients that would have to leave would be ahead of the first in the queue again."""
-        return False
+    def next_handicap(self, now: int, seat: Seat) -> int:
+        """What the handicap of a running client would be if its turn ended now."""
+        return 0
 
-    def check(self, competing: set[int]) -> None:
+    def check(self, competing: dict[int, Seat]) -> None:
         """What must hold, in full; for tests."""
 
 
@@ -67,27 +81,30 @@ class FairShares(Shares):
 
     are_kept = True
 
-    def __init__(self) -> None:
+    def __init__(self, gpu_time: GpuTime) -> None:
+        super().__init__(gpu_time)
+        self._bills = TurnBills(gpu_time)
         self._members: dict[int, tuple[int, int]] = {}
         """Who competes: the weight and the tag that count in the sums."""
-        self._since: dict[int, int] = {}
-        """Since when the running clients run."""
-        self._weights = self._used = self._since_sum = 0
+        self._weights = self._used = 0
         self._virtual = 0
         """The right tag of every client, at the time when a client last ceased to compete."""
 
     def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
+        if from_rest:  # Otherwise its turn has just ended.
+            self._settle(now, seat)
         if self._members:
-            mean = self._mean(now)
+            mean = self._mean_of_others(now, seat)
             lead = (seat.tag - mean) * self._weights // DEFAULT_WEIGHT
             lead = max(0 if from_rest else -MAX_LEAD_NS, min(MAX_LEAD_NS, lead))
-            seat.tag, seat.handicap = mean + lead * DEFAULT_WEIGHT // self._weights, lead
+            seat.tag, seat.handicap = mean + lead * DEFAULT_WEIGHT // self._weights, self._handicap(lead)
         else:
             seat.tag, seat.handicap = max(seat.tag, self._virtual), 0
         self._enter(seat)
 
     def wait_resumed(self, now: int, seat: Seat) -> None:
-        seat.tag = max(seat.tag, self._mean(now) if self._members else self._virtual)
+        self._settle(now, seat)
+        seat.tag = max(seat.tag, self._mean_of_others(now, seat) if self._members else self._virtual)
         self._enter(seat)
 
     def wait_ended(self, seat: Seat) -> None:
@@ -97,67 +114,72 @@ class FairShares(Shares):
     def turn_began(self, now: int, seat: Seat) -> None:
         if seat.client not in self._members:
             self._enter(seat)
-        self._since[seat.client] = now
-        self._since_sum += now
+        self._bills.turn_began(now, seat)
 
     def turn_ended(self, now: int, seat: Seat) -> None:
         self._virtual = max(self._virtual, self._mean(now))
-        self._since_sum -= self._since.pop(seat.client)
         self._leave(seat)
-        seat.tag += _growth(now, seat)
+        self._settle(now, seat)
+
+    def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:
+        self._bills.moved_in(now, seat, took_ns)
+
+    def queue_changed(self, now: int, *, is_waited_for: bool) -> None:
+        self._bills.queue_changed(now, is_waited_for=is_waited_for)
 
     def restart(self, seat: Seat) -> None:
-        if seat.lock:
-            self.turn_began(seat.held_since, seat)
-        elif seat.state in ("waiting", "blocked"):
+        seat.billed_ns = seat.turn_bill_ns = seat.bill_ns
+        if seat.lock or seat.state in ("waiting", "blocked"):
             self._enter(seat)
 
     def longest_turn_ns(self, running: Collection[Seat]) -> int:
         turns = [self._longest_turn_ns(seat) for seat in running]
         return max(LEAST_TURN_NS, max(turns, default=NEVER))
 
-    def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
-        assert head.rank is not None, "the first in the queue waits"
-        return all(now + self._next_handicap(now, seat) < head.rank for seat in leaving)
-
-    def check(self, competing: set[int]) -> None:
-        assert set(self._members) == competing, "who waits or runs competes"
+    def check(self, competing: dict[int, Seat]) -> None:
+        assert self._members.keys() == competing.keys(), "who waits or runs competes"
         assert self._weights == sum(weight for weight, _ in self._members.values())
         assert self._used == sum(weight * tag for weight, tag in self._members.values())
-        assert self._since_sum == sum(self._since.values())
+        assert self._bills.open_ns == sum(seat.bill_ns - seat.billed_ns for seat in competing.values())
 
     def _enter(self, seat: Seat) -> None:
         weight = max(1, seat.weight)
         self._members[seat.client] = weight, seat.tag
         self._weights += weight
         self._used += weight * seat.tag
+        self._bills.open_for(seat)
 
     def _leave(self, seat: Seat) -> None:
         weight, tag = self._members.pop(seat.client)
         self._weights -= weight
         self._used -= weight * tag
+        self._bills.close_for(seat)
+
+    def _settle(self, now: int, seat: Seat) -> None:
+        """Put all that it was billed into its tag."""
+        seat.tag += self._bills.settle(now, seat) * DEFAULT_WEIGHT // max(1, seat.weight)
 
     def _mean(self, now: int) -> int:
-        return (self._used + self._held(now)) // self._weights
+        return (self._used + DEFAULT_WEIGHT * self._bills.all_unsettled_ns(now)) // self._weights
 
-    def _held(self, now: int) -> int:
-        """What the running clients have had in their turns until now, as it counts in `_used`."""
-        return DEFAULT_WEIGHT * (len(self._since) * now - self._since_sum)
+    def _mean_of_others(self, now: int, seat: Seat) -> int:
+        """Of all who compete; `seat` does not yet, and its account is settled."""
+        unsettled = self._bills.all_unsettled_ns(now) - (seat.billed_ns - seat.bill_ns)
+        return (self._used + DEFAULT_WEIGHT * unsettled) // self._weights
 
     def _longest_turn_ns(self, seat: Seat) -> int:
         weight = self._members[seat.client][0]
         others = self._weights - weight
         return MAX_LEAD_NS * weight // others if others else NEVER
 
-    def _next_handicap(self, now: int, seat: Seat) -> int:
-        """What it would be if the client's turn ended now."""
+    def next_handicap(self, now: int, seat: Seat) -> int:
         weight, tag = self._members[seat.client]
         others = self._weights - weight
-        used = self._used - weight * tag + self._held(now) - DEFAULT_WEIGHT * (now - seat.held_since)
-        lead = ((seat.tag + _growth(now, seat)) * others - used) // DEFAULT_WEIGHT
-        return max(-MAX_LEAD_NS, min(MAX_LEAD_NS, lead))
+        unsettled = self._bills.unsettled_ns(now, seat)
+        of_others = DEFAULT_WEIGHT * (self._bills.all_unsettled_ns(now) - unsettled)
+        used = self._used - weight * tag + of_others
+        lead = ((seat.tag + unsettled * DEFAULT_WEIGHT // max(1, seat.weight)) * others - used) // DEFAULT_WEIGHT
+        return self._handicap(lead)
 
-
-def _growth(now: int, seat: Seat) -> int:
-    """By how much its turn until now makes its tag grow."""
-    return (now - seat.held_since) * DEFAULT_WEIGHT // max(1, seat.weight)
+    def _handicap(self, lead: int) -> int:
+        return max(-MAX_LEAD_NS, min(MAX_LEAD_NS, self._bills.stretched(lead)))

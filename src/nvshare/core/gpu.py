@@ -119,13 +119,15 @@ class Gpu:
         self.turns.reports.host_measured(seat, room)
         self._is_measured = True
 
-    def note(self, event: MemoryMoved | WorkingSetReported | WorkSlowed) -> None:
+    def note(self, now: int, event: MemoryMoved | WorkingSetReported | WorkSlowed) -> None:
         """What a client says about its memory and its work (REPORTS)."""
         seat = self.turns.seats[event.client]
         match event:
             case MemoryMoved():
                 seat.moved = seat.moved.plus(event.moved, event.took_ns, to_host=event.to_host)
                 self.turns.mode.memory_moved(event)
+                if not event.to_host:
+                    self.turns.ranking.shares.moved_in(now, seat, event.took_ns)
             case WorkingSetReported():
                 self.turns.reports.working_set_reported(seat, event.used)
             case _:
@@ -183,7 +185,7 @@ class Gpu:
         if turns.waits.is_switching or (turns.timer.ends is not None and now >= turns.timer.ends):
             self._preemption.switch(now, first, out)
         elif self._preemption.is_outranked(now, first):
-            self._preemption.switch(now, first, out, "priority")
+            self._preemption.outrank(now, first, out)
         if turns.idle and first.gang is None:
             self._idle_due = self._preemption.preempt_idle(now, first, out)
 
@@ -218,6 +220,8 @@ class Gpu:
                 self.shares.admitted(now)
             due = self._next_turn_change(due)
             assert len(turns.staying) <= 1 or self.memory.would_fit(0), f"{self.uuid} holds more than the safe limit"
+        if turns.ranking.shares.are_kept:
+            turns.ranking.shares.queue_changed(now, is_waited_for=bool(turns.queue.order))
         report_due = self.notices.tell(now, admitted, out)
         if report_due < due:
             due = report_due

@@ -15,27 +15,28 @@ as no more than MOST_APART clients were busy: whoever only reads the state may d
 
 from collections.abc import Callable
 from functools import reduce
-from itertools import zip_longest
 from operator import or_
+from typing import TYPE_CHECKING
 
+from nvshare.core.look_bits import LOOK_NS, ones, ones_from, split
 from nvshare.core.model import SECOND
 from nvshare.core.recent_use import WINDOW_NS, RecentUse
 from nvshare.core.seat import Seat
 
-LOOK_NS = SECOND // 1000
+if TYPE_CHECKING:
+    from nvshare.core.turn_bills import TurnBills
+
 REPORT_LOOKS = 512
 """So many looks back reports are awaited: a report has up to 256 looks, and takes its time to come."""
 LEAST_LOOKS, MOST_LOOKS = 64, 4096
 """What is divided up at once. With fewer looks each report would cost a visit to every client. More looks than this are
 divided up at once only if all have the same answer: a step after a silence of days costs no more than another one."""
-MOST_APART = 16
-"""If more clients were busy, all looks are divided up together, in proportion to how many looks each was busy at."""
 
 
 class Looks:
     """Of one client that holds the lock or has reported: what is known of the looks that are not divided up."""
 
-    __slots__ = ("back", "back_since", "busy", "group", "held", "known", "rests", "seat", "since")
+    __slots__ = ("back", "back_since", "busy", "group", "held", "known", "rests", "seat", "since", "started")
 
     def __init__(self, seat: Seat) -> None:
         self.seat: Seat | None = seat
@@ -44,6 +45,8 @@ class Looks:
         self.busy = self.known = self.held = self.back = 0
         self.since: int | None = None
         """The first look at which it held the lock that it has; None if it has none."""
+        self.started = 0
+        """The same, of its last lock."""
         self.back_since: int | None = None
         """Since which look it is held back because of its weight; in `back` the looks at which it was before."""
         self.rests: int | None = None
@@ -51,21 +54,21 @@ class Looks:
 
     def counts(self, upto: int, looks: int) -> int:
         """The looks that count as busy."""
-        held = self.held | _from(self.since, upto, looks)
-        known = self.known | _from(self.rests, upto, looks)
-        return (self.busy | (held & ~known)) & _ones(looks)
+        held = self.held | ones_from(self.since, upto, looks)
+        known = self.known | ones_from(self.rests, upto, looks)
+        return (self.busy | (held & ~known)) & ones(looks)
 
     def reported(self, upto: int, first: int, known: int, busy: int) -> None:
         """`first` is the report's first look; the looks that it knows, and those of them at which it was busy."""
-        self.known |= _from(self.rests, upto, max(0, first - upto))
+        self.known |= ones_from(self.rests, upto, max(0, first - upto))
         self.rests = None
         self.busy |= busy & known & ~self.known
         self.known |= known
 
     def competes(self, upto: int, looks: int) -> int:
         """The looks at which it was busy or held back."""
-        back = self.back | _from(self.back_since, upto, looks)
-        return self.counts(upto, looks) | (back & _ones(looks))
+        back = self.back | ones_from(self.back_since, upto, looks)
+        return self.counts(upto, looks) | (back & ones(looks))
 
     def is_constant(self, upto: int) -> bool:
         """No report is known of look `upto` or a later one: all of them have the same answer."""
@@ -102,7 +105,7 @@ class Chunk:
         for entry, count, part in zip(self.entries, self.counts, self.parts(begin), strict=True):
             if entry.group == group:
                 used, busy = used + part, busy | count
-        return used, busy & ~_ones(max(0, begin - self.first))
+        return used, busy & ~ones(max(0, begin - self.first))
 
 
 class GpuTime:
@@ -111,7 +114,7 @@ class GpuTime:
     def __init__(self) -> None:
         self.busy_ns = 0
         self._recent = RecentUse(kept_ns=2 * WINDOW_NS, spacing_ns=SECOND // 4)
-        self._holders = 0
+        self.holders = 0
         self._upto = 0
         """All looks before this one are divided up."""
         self._busy_until = 0
@@ -119,6 +122,8 @@ class GpuTime:
         self._looks: list[Looks] = []
         self.observer: Callable[[Chunk], None] | None = None
         """Is told of looks when they are divided up (core.compute_shares)."""
+        self.bills: TurnBills | None = None
+        """The same, with policy fair."""
 
     def pending(self, now: int) -> "Chunk":
         """The looks that are not divided up."""
@@ -134,15 +139,16 @@ class GpuTime:
     def let_go(self, now: int, seat: Seat) -> None:
         looks = seat.looks
         assert looks is not None, "who is held back is counted"
-        looks.back |= _from(looks.back_since, self._upto, max(0, now // LOOK_NS + 1 - self._upto))
+        looks.back |= ones_from(looks.back_since, self._upto, max(0, now // LOOK_NS + 1 - self._upto))
         looks.back_since = None
 
     def turn_began(self, now: int, seat: Seat) -> None:
         if not self._looks:  # nobody was busy until now
             self._upto = max(self._upto, now // LOOK_NS)
         looks = seat.looks or self._new(seat)
-        looks.since, looks.rests = -(-now // LOOK_NS), None
-        self._holders += 1
+        looks.since = looks.started = -(-now // LOOK_NS)
+        looks.rests = None
+        self.holders += 1
 
     def turn_ended(self, now: int, seat: Seat) -> None:
         """Most turns of a busy queue have no look: they cost nothing more."""
@@ -152,9 +158,9 @@ class GpuTime:
         if end > looks.since:
             if end - self._upto > 2 * REPORT_LOOKS:
                 self.divide(now)
-            looks.held |= _ones(max(0, end - self._upto)) & ~_ones(max(0, looks.since - self._upto))
+            looks.held |= ones(max(0, end - self._upto)) & ~ones(max(0, looks.since - self._upto))
         looks.since = None
-        self._holders -= 1
+        self.holders -= 1
 
     def reported(self, now: int, seat: Seat, first: int, count: int, busy: int) -> None:
         """Looks that are divided up already, or are still to come, do not count."""
@@ -164,14 +170,14 @@ class GpuTime:
             looks.rests = min(first, now // LOOK_NS + 1)
             return
         shift = first - self._upto
-        known = _ones(count)
+        known = ones(count)
         if shift < 0:
             known, busy = known >> -shift, busy >> -shift
         elif shift <= REPORT_LOOKS:
             known, busy = known << shift, busy << shift
         else:
             return
-        known &= _ones(now // LOOK_NS + 1 - self._upto)
+        known &= ones(now // LOOK_NS + 1 - self._upto)
         looks.reported(self._upto, first, known, busy)
 
     def left(self, now: int, seat: Seat) -> None:
@@ -187,7 +193,7 @@ class GpuTime:
         while self._looks and (looks := end - self._upto) >= LEAST_LOOKS:
             if self.observer is not None:
                 self._divide(LEAST_LOOKS)
-            elif looks > MOST_LOOKS and all(entry.is_constant(self._upto) for entry in self._looks):
+            elif looks > MOST_LOOKS and self._is_constant():
                 self._divide(1, times=looks)
             else:
                 self._divide(min(MOST_LOOKS, looks))
@@ -202,11 +208,21 @@ class GpuTime:
     def estimate_ns(self, now: int, seat: Seat) -> int:
         """What the client has had until now, if it was busy at the looks that it has not reported yet, and shared them
         with those who hold the lock now. A time before the last look adds nothing."""
+        ahead = self.ahead_ns(now, seat)  # May divide looks up.
+        return seat.gpu_ns + ahead
+
+    def ahead_ns(self, now: int, seat: Seat) -> int:
+        """The part of `estimate_ns` that is not divided up."""
+        if seat.looks is not None:
+            self.divide(now)
         if seat.looks is None:
-            return seat.gpu_ns
-        self.divide(now)
-        ahead = seat.looks.counts(self._upto, max(0, now // LOOK_NS - self._upto)) if seat.looks else 0
-        return seat.gpu_ns + ahead.bit_count() * LOOK_NS // max(1, self._holders)
+            return 0
+        ahead = seat.looks.counts(self._upto, max(0, now // LOOK_NS - self._upto))
+        return ahead.bit_count() * LOOK_NS // max(1, self.holders)
+
+    def undivided_ns(self, now: int) -> int:
+        """How much time is not divided up, if anything is known of it."""
+        return max(0, now - self._upto * LOOK_NS) if self._looks else 0
 
     def busy_percent(self, now: int) -> float:
         """For how much of the last seconds any client was busy. What is not divided up yet does not count."""
@@ -220,6 +236,17 @@ class GpuTime:
         ahead = max(0, end - known)
         return self._recent.percent_between(begin - ahead, end - ahead, (self._busy_until, self.busy_ns))
 
+    def _is_constant(self) -> bool:
+        """All looks from now on have the same answers."""
+        are_bills = self.bills is None or self.bills.are_constant(self._looks, self._upto)
+        return are_bills and all(entry.is_constant(self._upto) for entry in self._looks)
+
+    def _tell(self, chunk: Chunk, times: int) -> None:
+        if self.observer is not None:
+            self.observer(chunk)
+        if self.bills is not None:
+            self.bills.charge(chunk, times)
+
     def _new(self, seat: Seat) -> Looks:
         seat.looks = Looks(seat)
         self._looks.append(seat.looks)
@@ -231,8 +258,8 @@ class GpuTime:
         begin, end = self._upto * LOOK_NS, (self._upto + looks * times) * LOOK_NS
         self._note_busy(begin, reduce(or_, counts), looks * (times - 1), times)
         parts = split(counts)
-        if self.observer is not None:
-            self.observer(Chunk(self._looks, counts, parts, self._upto, looks))
+        if self.observer is not None or self.bills is not None:
+            self._tell(Chunk(self._looks, counts, parts, self._upto, looks), times)
         for entry, part in zip(self._looks, parts, strict=True):
             if (seat := entry.seat) is not None:
                 seat.recent.note(begin, seat.gpu_ns)
@@ -254,36 +281,3 @@ class GpuTime:
             self.busy_ns += busy.bit_count() * LOOK_NS * times
             self._busy_until = begin + (before + busy.bit_length()) * LOOK_NS
             self._recent.note(self._busy_until, self.busy_ns)
-
-
-def split(counts: list[int]) -> list[int]:
-    """What each client had of the looks at which it was busy, in nanoseconds."""
-    if sum(1 for count in counts if count) > MOST_APART:
-        total = sum(count.bit_count() for count in counts)
-        busy_ns = reduce(or_, counts).bit_count() * LOOK_NS
-        return [count.bit_count() * busy_ns // total for count in counts]
-    masks = _by_number(counts)
-    return [sum((c & mask).bit_count() * (LOOK_NS // n) for n, mask in enumerate(masks, 1)) for c in counts]
-
-
-def _by_number(counts: list[int]) -> list[int]:
-    """The looks at which exactly 1, 2, ... clients were busy."""
-    at_least: list[int] = []
-    for count in counts:
-        for index, mask in enumerate(at_least):
-            at_least[index], count = mask | count, mask & count
-        if count:
-            at_least.append(count)
-    return [mask & ~more for mask, more in zip_longest(at_least, at_least[1:], fillvalue=0)]
-
-
-def _from(since: int | None, upto: int, looks: int) -> int:
-    """The looks from `since` on."""
-    if since is None or since >= upto + looks:
-        return 0
-    begin = max(0, since - upto)
-    return _ones(looks - begin) << begin
-
-
-def _ones(count: int) -> int:
-    return (1 << count) - 1

@@ -68,7 +68,7 @@ class Node:
             ev.LockRequested: self._note_requested,
             ev.LockReleased: self._note_released,
             ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
-            **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(event)),
+            **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(now, event)),
             ev.MoverReported: self._note_mover,
             ev.GpuTimeReported: lambda now, event, out: self.gpus[event.gpu].note_gpu_time(now, event),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),

@@ -120,6 +120,8 @@ class Orders:
         if by_ns and seat.rank is not None:
             gpu.turns.queue.move(seat, seat.rank + by_ns)
             self._gangs.touch(gpu)
+        elif seat.lock and seat.won_rank is not None:
+            seat.won_rank += by_ns
         elif seat.kept_rank is not None:
             seat.kept_rank += by_ns
 

@@ -1,16 +1,20 @@
 """In which order clients wait. A policy gives a client a rank when it starts to wait; the lowest rank is next.
 
-    fcfs        rank = arrival
-    priority    rank = arrival - 30 s * priority; the lock is taken from lower priorities at once (core.preemption)
-    fair        rank = arrival + handicap       weights are proportions of held time: core.fair_shares
+    fcfs        rank = arrival                  weights and priorities count nothing
+    priority    rank = arrival - 30 s * priority
+    fair        rank = arrival - 30 s * priority + handicap; weights are proportions of the bills: core.fair_shares
+
+Where priorities count, the lock is taken from lower ones at once (core.preemption). Without priorities, `priority` is
+the same as `fcfs`.
 
 Every rank is an arrival time, shifted by a bounded handicap: of two clients, one that arrives more than `horizon_ns`
-after the other has the higher rank. A mode may add a lag, which is bounded too. core.modes.mode states the longest wait
-that follows."""
+after the other has the higher rank. A mode may add a lag, which is bounded too; not to a client of a raised priority,
+because it would outweigh that. core.modes.mode states the longest wait that follows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from nvshare.core.fair_shares import MAX_LEAD_NS, FairShares, Shares
+from nvshare.core.gpu_time import GpuTime
 from nvshare.core.model import SECOND
 from nvshare.core.modes.mode import Mode
 from nvshare.core.seat import Seat
@@ -20,6 +24,7 @@ MAX_PRIORITY = 10
 MIN_PRIORITY = -10
 PRIORITY_STEP_NS = 30 * SECOND
 """One step of priority counts like having arrived this much earlier."""
+PRIORITIES_NS = (MAX_PRIORITY - MIN_PRIORITY) * PRIORITY_STEP_NS
 
 
 class Policy(Record, frozen=True):
@@ -32,7 +37,7 @@ class Policy(Record, frozen=True):
     adds_lag: bool = True
     """The mode's lag counts too. It depends on a client's last turn, so not where all its turns count."""
     preempts: bool = False
-    """Who is outranked does not finish its quantum (core.preemption)."""
+    """Priorities count: who is outranked does not finish its quantum (core.preemption)."""
 
 
 def _by_arrival(now: int, seat: Seat) -> int:
@@ -44,33 +49,34 @@ def _by_priority(now: int, seat: Seat) -> int:
 
 
 def _by_share(now: int, seat: Seat) -> int:
-    return now + seat.handicap
+    return _by_priority(now, seat) + seat.handicap
 
 
 POLICIES: dict[str, Policy] = {
     "fcfs": Policy(_by_arrival, 0),
-    "fair": Policy(_by_share, 2 * MAX_LEAD_NS, FairShares, adds_lag=False),
-    "priority": Policy(_by_priority, (MAX_PRIORITY - MIN_PRIORITY) * PRIORITY_STEP_NS, preempts=True),
+    "fair": Policy(_by_share, 2 * MAX_LEAD_NS + PRIORITIES_NS, FairShares, adds_lag=False, preempts=True),
+    "priority": Policy(_by_priority, PRIORITIES_NS, preempts=True),
 }
 
 
 class Ranking:
     """The policy of one GPU, and what it knows of what clients had."""
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, gpu_time: GpuTime) -> None:
         self._policy = POLICIES[policy]
-        self.shares = self._policy.shares()
+        self._gpu_time = gpu_time
+        self.shares = self._policy.shares(gpu_time)
         self.horizon_ns = self._policy.horizon_ns
         """The longest of the policies that were in force: clients that wait arrived under an earlier one."""
 
     def set(self, policy: str, seats: Iterable[Seat]) -> None:
-        """Shares start again, because held time is not counted under other policies. Nobody who runs is outranked: its
+        """Shares start again, because turns are not billed under other policies. Nobody who runs is outranked: its
         rank was another policy's."""
         self._policy = POLICIES[policy]
         self.horizon_ns = max(self.horizon_ns, self._policy.horizon_ns)
-        self.shares = self._policy.shares()
+        self.shares = self._policy.shares(self._gpu_time)
         for seat in seats:
-            seat.tag = seat.handicap = 0
+            seat.tag = seat.handicap = seat.lag_ns = 0
             seat.won_rank = seat.outranked_rank = None
             self.shares.restart(seat)
 
@@ -79,8 +85,18 @@ class Ranking:
         return self._policy.preempts
 
     def handicap(self, seat: Seat) -> int:
-        """By how much the policy moves the arrival of a client that waits."""
-        return self._policy.rank(0, seat)
+        """By how much the policy moves the arrival of a client that waits, with the lag that the mode gave it."""
+        return self._policy.rank(0, seat) + (seat.lag_ns if self._adds_lag(seat) else 0)
+
+    def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
+        """The clients that would have to leave would be ahead of the first in the queue again (core.fair_shares)."""
+        assert head.rank is not None, "the first in the queue waits"
+        if not self.shares.are_kept:
+            return False
+        return all(_by_priority(now, seat) + self.shares.next_handicap(now, seat) < head.rank for seat in leaving)
+
+    def _adds_lag(self, seat: Seat) -> bool:
+        return self._policy.adds_lag and not (self._policy.preempts and seat.priority > 0)
 
     def rank(self, now: int, seat: Seat, mode: Mode, *, from_rest: bool) -> int:
         """Of a client that starts to wait. One that was outranked in its turn has at least the rank that it had."""
@@ -89,7 +105,8 @@ class Ranking:
             self.shares.wait_began(now, seat, from_rest=from_rest)
         rank = policy.rank(now, seat)
         if policy.adds_lag:
-            rank += mode.lag_ns(seat)
+            seat.lag_ns = mode.lag_ns(seat)
+            rank += seat.lag_ns if self._adds_lag(seat) else 0
         if kept is None:
             return rank
         seat.outranked_rank = None

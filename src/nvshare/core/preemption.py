@@ -5,8 +5,9 @@
                     is left
     switch          the quantum is over and the first in the queue (WaitQueue.first) does not fit: clients leave in the
                     order of the mode until it fits.
-                    Policy priority: at once, if the first in the queue has a higher priority than each of them and a
-                    lower rank than each had when its turn began. They keep that rank, so they do not starve
+                    Where priorities count: at once, if the first in the queue has a higher priority than each of
+                    them and a lower rank than each had when its turn began, plus what it was served of that turn
+                    when the first in the queue came. They wait with that rank, so what they wait adds up
     preempt_idle    idle holders leave if the first in the queue can then run, from the time of Mode.idle_preempt_times.
                     A holder that waits at the gate of another GPU, or whose gang works, is not idle
 
@@ -14,7 +15,7 @@ core.turns carries out what is decided here."""
 
 from nvshare.core.actions import Action, DropCause
 from nvshare.core.memory_planner import MemoryPlanner
-from nvshare.core.model import NEVER
+from nvshare.core.model import GIB, NEVER
 from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
@@ -39,11 +40,14 @@ class Preemption:
         while len(staying) > 1 and not self._memory.would_fit(0):
             self._turns.preempt(now, next(reversed(staying.values())), "growth", out)
 
-    def switch(self, now: int, head: Seat, out: list[Action], cause: DropCause = "quantum") -> None:
-        turns = self._turns
+    def switch(self, now: int, head: Seat, out: list[Action]) -> None:
         if self._goes_on(now, head):
-            turns.timer.start(now)
-            return
+            self._turns.timer.start(now)
+        else:
+            self._switch(now, head, "quantum", out)
+
+    def _switch(self, now: int, head: Seat, cause: DropCause, out: list[Action]) -> None:
+        turns = self._turns
         if not self._memory.fits(head.need):
             turns.waits.is_switching = True
         if turns.waits.is_switching:
@@ -56,7 +60,30 @@ class Preemption:
         if not turns.ranking.preempts or turns.dropping or head.gang is not None:
             return False
         leaving = self._leaving(now, head)
-        return bool(leaving) and all(_outranks(head, seat) for seat in leaving)
+        return bool(leaving) and all(self._outranks(head, seat) for seat in leaving)
+
+    def outrank(self, now: int, head: Seat, out: list[Action]) -> None:
+        """Begin a switch before the quantum is over. Who leaves keeps the rank with which it was outranked."""
+        ranks = {seat.client: self._aged_rank(head, seat) for seat in self._leaving(now, head)}
+        self._switch(now, head, "priority", out)
+        for client, rank in ranks.items():
+            self._turns.seats[client].outranked_rank = rank
+
+    def _outranks(self, head: Seat, seat: Seat) -> bool:
+        """`head` waits, `seat` runs. Who runs without having waited, after a restart, finishes its turn."""
+        assert head.rank is not None, "the first in the queue waits"
+        if head.priority <= seat.priority or seat.gang is not None:
+            return False
+        rank = self._aged_rank(head, seat)
+        return rank is not None and head.rank < rank
+
+    def _aged_rank(self, head: Seat, seat: Seat) -> int | None:
+        """The rank of a running client when `head` came: the time in which it was served does not count as waiting.
+        Bringing its memory in is no service."""
+        if seat.won_rank is None:
+            return None
+        move_ns = seat.need * self._turns.mode.move_cost_ns // GIB
+        return seat.won_rank + max(0, head.waited_since - seat.held_since - move_ns)
 
     def _goes_on(self, now: int, head: Seat) -> bool:
         """The quantum is over, but the clients that would leave would be first again (core.fair_shares)."""
@@ -66,7 +93,7 @@ class Preemption:
         leaving = self._leaving(now, head)
         if not leaving or any(seat.gang is not None for seat in leaving):
             return False
-        return turns.ranking.shares.would_return_first(now, leaving, head)
+        return turns.ranking.would_return_first(now, leaving, head)
 
     def _leaving(self, now: int, head: Seat) -> list[Seat]:
         """Who goes, in this order, until the head fits."""
@@ -119,10 +146,3 @@ class Preemption:
             if count == len(self._turns.staying) or self._memory.would_fit(head.need, leaving_bytes):
                 return count
         return None
-
-
-def _outranks(head: Seat, seat: Seat) -> bool:
-    """`head` waits, `seat` runs. Who runs without having waited, after a restart, has no rank and finishes its turn."""
-    assert head.rank is not None, "the first in the queue waits"
-    is_later = seat.won_rank is not None and head.rank < seat.won_rank
-    return is_later and head.priority > seat.priority and seat.gang is None

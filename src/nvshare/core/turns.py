@@ -55,7 +55,7 @@ class Turns:
         self._numbers = numbers
         self._memory = memory
         self._unheard = unheard
-        self.ranking = Ranking(settings.policy)
+        self.ranking = Ranking(settings.policy, self.gpu_time)
 
     @property
     def is_empty(self) -> bool:
@@ -281,9 +281,9 @@ class Turns:
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
         client, held, seat.last_ran = seat.client, now - seat.held_since, now
         seat.turn_ended(held)
-        self.gpu_time.turn_ended(now, seat)
         if self.ranking.shares.are_kept:
             self.ranking.shares.turn_ended(now, seat)
+        self.gpu_time.turn_ended(now, seat)
         if self.mode.learns:
             self.mode.turn_ended(now, seat)
         out.append(EndTurn(client, self.uuid, seat.lock, held, end))

@@ -13,7 +13,8 @@ would always be held back. So the lowest lead of those who compete is never abov
 from functools import reduce
 from operator import or_
 
-from nvshare.core.gpu_time import LOOK_NS, MOST_APART, Chunk
+from nvshare.core.gpu_time import Chunk
+from nvshare.core.look_bits import LOOK_NS, MOST_APART
 from nvshare.core.model import MILLISECOND, SECOND
 
 MOST_LEAD_NS = 100 * MILLISECOND

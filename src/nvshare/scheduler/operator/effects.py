@@ -34,7 +34,7 @@ def effect_of(node: Node, step: Step, names: Ids) -> str:
             told = [names.client(action.client) for action in step.actions if isinstance(action, DropLock)]
             return f"{', '.join(told)} must give the lock back." if told else "Nobody waits for a lock that is held."
         case ev.PauseSet(on=True) | ev.WeightSet() | ev.PrioritySet() | ev.PolicySet():
-            return f"{describe(step, names)[0]}{_concerned(step)}."
+            return f"{describe(step, names)[0]}{_concerned(step)}{_ignored(node, event)}."
         case ev.PauseSet():
             return f"{describe(step, names)[0]}{_still_paused(node, event, names)}."
         case _:
@@ -46,6 +46,16 @@ def _concerned(step: Step) -> str:
         return ", also for programs that wait now"
     count = sum(isinstance(action, NoteOrder) for action in step.actions)
     return f"; {count} process{'' if count == 1 else 'es'} now"
+
+
+def _ignored(node: Node, event: ev.Event) -> str:
+    """An order that the policy in force does not look at."""
+    policy = node.orders.policy
+    if isinstance(event, ev.WeightSet) and event.weight is not None and policy != "fair":
+        return f"; weights count with policy fair, it is {policy}"
+    if isinstance(event, ev.PrioritySet) and event.priority is not None and policy == "fcfs":
+        return "; policy fcfs ignores priorities"
+    return ""
 
 
 def _still_paused(node: Node, event: ev.PauseSet, names: Ids) -> str:
