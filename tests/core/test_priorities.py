@@ -1,5 +1,5 @@
-"""A program of higher priority has the GPU after one drain: in every mode and policy that counts priorities, whatever the
-holder's quantum is, and until those that it takes the GPU from have waited as long as the priority is worth."""
+"""A program of higher priority has the GPU after one drain: in every mode, with each policy that counts priorities,
+whatever the quantum is, until those that it takes the GPU from have waited as long as the priority is worth."""
 
 import pytest
 

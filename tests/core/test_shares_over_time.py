@@ -1,13 +1,16 @@
 """Core limits and weights over long times, with many clients, and when groups and orders come and go."""
 
+from random import Random
+
 import pytest
 
 from core.busy_gpu import BusyGpu
 from nvshare.core import events as ev
-from nvshare.core.look_bits import MOST_APART
+from nvshare.core.look_bits import LOOK_NS, MOST_APART
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
+from nvshare.core.weighted_time import dues
 
 FAIR = Settings(policy="fair")
 
@@ -81,3 +84,17 @@ def test_groups_that_share_a_claim_are_forgotten_one_by_one() -> None:
             node.handle(1, ev.CoreLimitWanted(pod + 1, 20))
             node.handle(2, ev.ClientLeft(pod + 1))
     assert list(node.gpus["g0"].shares.capped) == ["pod/p0"]
+
+
+def test_what_is_due_is_the_sum_over_looks_of_the_part_of_the_weights() -> None:
+    chance = Random(3)
+    for _ in range(50):
+        clients, looks = chance.randint(0, MOST_APART), chance.randint(1, 600)
+        masks = [chance.getrandbits(looks) * chance.randint(0, 1) for _ in range(clients)]
+        weights = [chance.randint(1, 1000) for _ in masks]
+        totals = [sum(one for one, mask in zip(weights, masks, strict=True) if mask >> k & 1) for k in range(looks)]
+        wanted = [
+            sum(LOOK_NS * weight / total for k, total in enumerate(totals) if mask >> k & 1)
+            for weight, mask in zip(weights, masks, strict=True)
+        ]
+        assert dues(masks, weights) == pytest.approx(wanted, abs=looks)

@@ -3,15 +3,18 @@ Python, so that a busy machine gives the same result."""
 
 import sys
 from collections.abc import Callable
+from random import Random
 from types import FrameType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.limits.shared_limit import MAX_PER_STEP
-from nvshare.core.model import GIB, MIB, SECOND, Claim, HostRoom, Memory, ModeName, QuantumRule, Settings
+from nvshare.core.look_bits import MOST_APART
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, Claim, HostRoom, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 
 FEW, MANY = 4 * MAX_PER_STEP, 1000
@@ -197,3 +200,34 @@ def test_a_hand_over_calls_few_functions() -> None:
     calls = calls_of(hand_over)
     assert any(isinstance(action, ac.GiveLock) for action in given), "somebody else has the lock"
     assert calls <= MOST_CALLS, calls
+
+
+def weighted(clients: int, changing: bool) -> Node:
+    """Side by side with policy fair, each of another weight; busy at random looks, or always."""
+    node, chance = Node(Settings(policy="fair"), epoch=1), Random(1)
+    node.handle(0, ev.GpuFound("g0", 16 * GIB))
+    for client in range(1, clients + 1):
+        node.handle(0, replace(registration(client, ("g0",)), weight=client))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(0)))
+    for client in range(1, clients + 1):
+        busy = chance.getrandbits(250) if changing else (1 << 250) - 1
+        node.handle(SECOND // 4, ev.GpuTimeReported(client, "g0", 0, 250, busy))
+    return node
+
+
+def test_weights_cost_the_same_however_often_clients_change() -> None:
+    nodes = weighted(MOST_APART, False), weighted(MOST_APART, True)
+    steady, changing = (lines_of(lambda it=node: it.handle(SECOND // 2, ev.AlarmRang())) for node in nodes)  # type: ignore[misc]
+    assert changing <= 1.5 * steady
+
+
+def test_leads_are_not_looked_at_for_every_event() -> None:
+    """One client pauses and goes on every millisecond, while nothing else changes."""
+    node = weighted(MOST_APART, True)
+
+    def toggle(look: int) -> None:
+        event = ev.WorkFinished if look % 2 else ev.WorkResumed
+        node.handle(SECOND // 2 + look * MILLISECOND, event(1, "g0"))
+
+    costs = [lines_of(lambda it=look: toggle(it)) for look in range(40)]  # type: ignore[misc]
+    assert sum(costs) / len(costs) < max(costs) / 4

@@ -138,10 +138,10 @@ def test_a_core_that_tells_a_lock_twice_is_found_out(monkeypatch: pytest.MonkeyP
 def test_a_core_that_counts_a_move_twice_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     note = Gpu.note
 
-    def count_again(self: Gpu, event: ev.MemoryMoved) -> None:
-        note(self, event)
+    def count_again(self: Gpu, now: int, event: ev.MemoryMoved) -> None:
+        note(self, now, event)
         if isinstance(event, ev.MemoryMoved):
-            note(self, event)
+            note(self, now, event)
 
     monkeypatch.setattr(Gpu, "note", count_again)
     error = broken(range(20))

@@ -47,6 +47,8 @@ class ComputeShares:
         """None while weights decide nothing."""
         self._prune_at = LEAST_PRUNED
         self.deadline = NEVER
+        self._looked: tuple[int, object] = -LEAST_STEP_NS, None
+        """When debts and leads were last looked at, and who ran and was held back then."""
 
     @property
     def capped(self) -> Iterable[str]:
@@ -59,6 +61,7 @@ class ComputeShares:
 
     def set_limit(self, now: int, group: Group, percent: int) -> None:
         """0: none."""
+        self._looked = -LEAST_STEP_NS, None
         if not percent:
             self._retire(now, group)
             return
@@ -118,6 +121,22 @@ class ComputeShares:
         return min(MOST_AHEAD_NS + quantum_ns + grace_ns, MOST_DEBT_NS) * 100 // percent
 
     def decide(self, now: int, out: list[Action]) -> None:
+        """Looks at most once in LEAST_STEP_NS, unless something is due or other clients run: a look visits all of them,
+        and events may come every millisecond."""
+        looked, them = self._looked
+        if now < min(looked + LEAST_STEP_NS, self.deadline) and them == self._those_concerned():
+            self.deadline = min(self.deadline, looked + LEAST_STEP_NS)
+            return
+        self._look(now, out)
+        self._looked = now, self._those_concerned()
+
+    def _those_concerned(self) -> object:
+        turns = self._turns
+        nobody_works = len(turns.idle) >= len(turns.staying)
+        counts = len(turns.staying), len(turns.ahead), len(turns.over), len(turns.blocked), len(self._caps)
+        return counts, nobody_works, turns.ranking.shares
+
+    def _look(self, now: int, out: list[Action]) -> None:
         gpu_time = self._turns.gpu_time
         gpu_time.divide(now)
         pending = gpu_time.pending(now)
@@ -179,16 +198,18 @@ class ComputeShares:
                 self._let_go(now, seat)
             return
         leads = self._weighted.leads(pending)
+        working = {
+            seat.client for seat in turns.staying.values() if seat.idle_since is None and not turns.is_held_back(seat)
+        }
         for seat in sorted(beside, key=lambda seat: -leads.get(seat.client, 0)):
-            self._weigh(now, seat, leads.get(seat.client, 0), out)
+            self._weigh(now, seat, leads.get(seat.client, 0), working, out)
+            if seat.client in turns.ahead:
+                working.discard(seat.client)
 
-    def _weigh(self, now: int, seat: Seat, lead: int, out: list[Action]) -> None:
+    def _weigh(self, now: int, seat: Seat, lead: int, working: set[int], out: list[Action]) -> None:
         turns = self._turns
         is_held = seat.client in turns.ahead
-        others_work = any(
-            other is not seat and other.idle_since is None and not turns.is_held_back(other)
-            for other in turns.staying.values()
-        )
+        others_work = len(working) > (seat.client in working)
         if is_held and (lead <= 0 or not others_work):
             self._let_go(now, seat)
         elif not is_held and lead > MOST_LEAD_NS and others_work and seat.idle_since is None:

@@ -70,7 +70,7 @@ class Shares:
 
     def next_handicap(self, now: int, seat: Seat) -> int:
         """What the handicap of a running client would be if its turn ended now."""
-        return 0
+        return NEVER
 
     def check(self, competing: dict[int, Seat]) -> None:
         """What must hold, in full; for tests."""

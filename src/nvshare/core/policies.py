@@ -91,8 +91,6 @@ class Ranking:
     def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
         """The clients that would have to leave would be ahead of the first in the queue again (core.fair_shares)."""
         assert head.rank is not None, "the first in the queue waits"
-        if not self.shares.are_kept:
-            return False
         return all(_by_priority(now, seat) + self.shares.next_handicap(now, seat) < head.rank for seat in leaving)
 
     def _adds_lag(self, seat: Seat) -> bool:
@@ -105,8 +103,8 @@ class Ranking:
             self.shares.wait_began(now, seat, from_rest=from_rest)
         rank = policy.rank(now, seat)
         if policy.adds_lag:
-            seat.lag_ns = mode.lag_ns(seat)
-            rank += seat.lag_ns if self._adds_lag(seat) else 0
+            seat.lag_ns = mode.lag_ns(seat) if seat.priority <= 0 or not policy.preempts else 0
+            rank += seat.lag_ns
         if kept is None:
             return rank
         seat.outranked_rank = None

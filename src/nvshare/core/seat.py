@@ -88,18 +88,23 @@ class Seat:
     gpu_ns: int
     looks: "Looks | None"
     """For how long its work kept the GPU busy; `looks` is what is not counted yet (core.gpu_time)."""
+    bill_ns: int
+    """Policy fair: what it was billed; `billed_ns` how much of that its tag contains, `turn_bill_ns` the bill when its
+    last turn began (core.turn_bills)."""
+    lag_ns: int
+    """What the mode added to its rank when it began to wait."""
     account: str
     """Whose it is: a pod, container or user (core.wait_queue)."""
 
     __slots__ = (
-        "account", "asked_out", "bill_ns", "billed_ns", "client", "crowded_when_left", "distrusts", "drop_deadline", "first_passed",
-        "fixed", "follows", "gang", "gpu_ns", "group", "handicap", "hears_starts", "held", "held_since",
-        "held_total", "holds_memory", "host_room", "idle_since", "is_suspended", "is_trusted", "keep_asked",
-        "kept_rank", "lacking", "lag_ns", "last_ran", "last_scheduled", "last_turns", "limit", "lock", "looks",
-        "measured", "memory", "moved", "moves_memory", "need", "not_moving", "outranked_rank", "passes",
-        "pauses", "pinned", "priority", "protected", "rank", "recent", "reported", "revoked", "siblings",
-        "state", "tag", "ticket", "told_room", "told_wait", "turn_bill_ns", "turns", "waited_since", "waited_total", "weight",
-        "won_rank", "working_set",
+        "account", "asked_out", "bill_ns", "billed_ns", "client", "crowded_when_left", "distrusts",
+        "drop_deadline", "first_passed", "fixed", "follows", "gang", "gpu_ns", "group", "handicap",
+        "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since",
+        "is_suspended", "is_trusted", "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran",
+        "last_scheduled", "last_turns", "limit", "lock", "looks", "measured", "memory", "moved", "moves_memory",
+        "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "protected", "rank",
+        "recent", "reported", "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait",
+        "turn_bill_ns", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -138,12 +143,8 @@ class Seat:
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
         self.hears_starts = self.is_suspended = False
-        self.tag = self.handicap = self.lag_ns = self.gpu_ns = 0
-        """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (core.fair_shares);
-        what the mode adds to it."""
-        self.bill_ns = self.billed_ns = self.turn_bill_ns = 0
-        """Policy fair: what it was billed; how much of that its tag contains; the bill when its last turn began
-        (core.turn_bills)."""
+        self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
+        """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None
         self.looks, self.recent = None, RecentUse()
 

@@ -10,7 +10,9 @@ A client without work does not compete: it holds no other client back, and saves
 is busy, those that are held back get all that is due. What is cut off must not leave all with a lead: then some client
 would always be held back. So the lowest lead of those who compete is never above 0."""
 
+from collections.abc import Sequence
 from functools import reduce
+from itertools import compress
 from operator import or_
 
 from nvshare.core.gpu_time import Chunk
@@ -21,6 +23,12 @@ MOST_LEAD_NS = 100 * MILLISECOND
 MOST_CREDIT_NS = SECOND
 LONGEST_HOLD_NS = 60 * SECOND
 """A lead is repaid at the client's part of the weights, so no client is held back for longer than this."""
+
+LANE = 4
+MOST_WEIGHT = (1 << 8 * LANE) // (2 * MOST_APART)
+"""The sum of MOST_APART of them fits into a lane. Users may choose up to 1000."""
+PRECISION = 20
+_FLAGS = bytes.maketrans(b"01", b"\0\1")
 
 
 class WeightedTime:
@@ -41,11 +49,11 @@ class WeightedTime:
         entries, parts = chunk.entries, chunk.parts(self.begin)
         skipped = max(0, self.begin - chunk.first)
         masks = [entry.competes(chunk.first, chunk.looks) >> skipped for entry in entries]
-        weights = [1 if entry.seat is None else max(1, entry.seat.weight) for entry in entries]
+        weights = [1 if entry.seat is None else max(1, min(entry.seat.weight, MOST_WEIGHT)) for entry in entries]
         leads = dict(self._leads)
         total = max(1, sum(weight for weight, mask in zip(weights, masks, strict=True) if mask))
         competing: list[int] = []
-        for entry, part, due, mask, weight in zip(entries, parts, _dues(masks, weights), masks, weights, strict=True):
+        for entry, part, due, mask, weight in zip(entries, parts, dues(masks, weights), masks, weights, strict=True):
             if entry.seat is not None:
                 lead = leads.get(entry.seat.client, 0) + part - due
                 most = LONGEST_HOLD_NS * weight // total
@@ -60,23 +68,28 @@ class WeightedTime:
         self._leads.pop(client, None)
 
 
-def _dues(masks: list[int], weights: list[int]) -> list[int]:
+def dues(masks: list[int], weights: list[int]) -> list[int]:
     """What each should have had, in nanoseconds. If many compete, all looks are divided up together."""
     if sum(1 for mask in masks if mask) > MOST_APART:
         return _dues_together(masks, weights)
-    everybody = 0
-    for mask in masks:
-        everybody |= mask
-    parts = [(everybody, 0)]
-    """Looks at which the same clients compete, and the sum of the weights of those who do."""
-    for mask, weight in zip(masks, weights, strict=True):
-        split = [(looks & mask, total + weight) for looks, total in parts]
-        split += [(looks & ~mask, total) for looks, total in parts]
-        parts = [part for part in split if part[0]]
+    looks = max((mask.bit_length() for mask in masks), default=0)
+    flags = [f"{mask:0{looks}b}".encode().translate(_FLAGS) if mask else b"" for mask in masks]
+    rates = [(LOOK_NS << PRECISION) // total if total else 0 for total in _totals(flags, weights, looks)]
     return [
-        sum((looks & mask).bit_count() * LOOK_NS * weight // total for looks, total in parts if total)
-        for mask, weight in zip(masks, weights, strict=True)
+        weight * sum(compress(rates, flag)) >> PRECISION if flag else 0
+        for flag, weight in zip(flags, weights, strict=True)
     ]
+
+
+def _totals(flags: list[bytes], weights: list[int], looks: int) -> Sequence[int]:
+    """For each look the sum of the weights of those who compete. The looks of a client are lanes of LANE bytes of one
+    integer, so all are added at once, however often the clients change."""
+    sums = sum(
+        weight * int.from_bytes(flag.decode("ascii").encode("utf-32-le"), "little")
+        for flag, weight in zip(flags, weights, strict=True)
+        if flag
+    )
+    return memoryview(sums.to_bytes(LANE * looks, "little")).cast("I")
 
 
 def _dues_together(masks: list[int], weights: list[int]) -> list[int]:
