@@ -3,6 +3,7 @@
 import pytest
 
 from core.busy_gpu import BusyGpu
+from core.test_step_cost import lines_of
 from nvshare.core import events as ev
 from nvshare.core.fair_shares import FairShares
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
@@ -109,3 +110,18 @@ def test_the_sums_are_right_when_the_policy_changes_and_clients_come_and_go() ->
     gpu.handle(ev.ClientLeft(1))
     del gpu.clients[1]
     gpu.run(5_000)
+
+
+def test_a_step_after_days_of_silence_bills_them_all_at_once() -> None:
+    """A holder whose library reports no GPU time, and one that waits although its turn has come: its process hangs."""
+    node, days = Node(turns(), epoch=1, is_paranoid=True), 10 * 24 * 3600
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(BIG)))
+    seat = node.gpus["g0"].turns.seats[1]
+    assert lines_of(lambda: node.gpus["g0"].turns.gpu_time.divide(days * SECOND)) < 1000
+    assert seat.bill_ns == pytest.approx(days * SECOND, rel=0.001)
+    node.handle(days * SECOND, ev.GpuTimeReported(1, "g0", 0, 0, 0))
+    idle = days + 100
+    node.gpus["g0"].turns.gpu_time.divide(idle * SECOND)
+    assert seat.bill_ns == pytest.approx(idle * SECOND, rel=0.001)
