@@ -64,12 +64,15 @@ class Registrant(Record, frozen=True):
     label: str
     command: str
     is_in_pod: bool = False
+    may_raise: bool = True
+    """Its own word may raise its priority above 0."""
     uid: int | None = None
     account: str = ""
 
 
 def registration(registrant: Registrant, message: wire.Register) -> ev.ClientRegistered:
     """Who registers, and what it claims about itself. In a pod, priority and weight come from Kubernetes alone."""
+    priority = message.priority if registrant.may_raise else min(0, message.priority)
     given = printable(message.name.rstrip(b"\0").decode("utf-8", "replace"))
     return ev.ClientRegistered(
         client=registrant.client,
@@ -78,7 +81,7 @@ def registration(registrant: Registrant, message: wire.Register) -> ev.ClientReg
         name=given or registrant.command,
         claims=tuple(_claim(entry) for entry in message.entries),
         own_limit=message.own_limit,
-        priority=0 if registrant.is_in_pod else message.priority,
+        priority=0 if registrant.is_in_pod else priority,
         weight=DEFAULT_WEIGHT if registrant.is_in_pod else min(MAX_WEIGHT, message.weight or DEFAULT_WEIGHT),
         pid=registrant.pid,
         uid=registrant.uid,

@@ -1,5 +1,6 @@
 """The process at the other end of a connected unix socket, as the kernel knows it."""
 
+import os
 import socket
 import struct
 
@@ -16,3 +17,8 @@ class PeerCredentials(Record, frozen=True):
 
 def peer_credentials(connection: socket.socket) -> PeerCredentials:
     return PeerCredentials(*struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)))
+
+
+def is_operator(uid: int) -> bool:
+    """Orders are given by root and by the user of this process."""
+    return uid in (0, os.geteuid())

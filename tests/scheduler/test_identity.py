@@ -15,6 +15,7 @@ from nvshare.scheduler.clients.identity import (
     Peer,
     cgroup_owner,
     group_of,
+    may_raise,
     peer_of,
     slice_user,
 )
@@ -186,6 +187,15 @@ def test_subordinate_uids_and_rootless_containers_are_one_account_with_their_use
 
 def peer(*, pod: str | None = None, container: str | None = None) -> Peer:
     return Peer(pid=7, uid=1000, pidfd=-1, pod=pod, container=container, command="python")
+
+
+def test_only_who_may_give_orders_may_raise_its_own_priority() -> None:
+    mine = os.geteuid()
+    somebody = {"its user": mine, "root": 0, "another user": mine + 1000}
+    outside = {name: may_raise(Peer(7, uid, -1, None, None, "python")) for name, uid in somebody.items()}
+    inside = [may_raise(Peer(7, 0, -1, pod, C, "python")) for pod in (None, POD)]
+    assert outside == {"its user": True, "root": True, "another user": False}
+    assert inside == [False, False], "root in a container is not the operator"
 
 
 RUN = bytes(range(16))

@@ -3,7 +3,7 @@
 import pytest
 
 from nvshare.core import events as ev
-from nvshare.translation import EVENTS
+from nvshare.translation import EVENTS, Registrant, registration
 from nvshare.wire import messages as m
 from nvshare.wire.codec import WireError
 
@@ -22,6 +22,20 @@ def test_gpu_time_of_too_many_looks_is_an_error_of_the_peer() -> None:
 def test_gpu_time_of_no_looks_says_from_when_on_there_is_no_work() -> None:
     event = EVENTS[m.GpuTime](7, "GPU-1", m.GpuTime(0, 0, 1000, 0, 0, 0, 0))
     assert event == ev.GpuTimeReported(7, "GPU-1", 1000, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("who", "said", "counts"),
+    [
+        (Registrant(1, 7, "run/1", "", "x"), 10, 10),
+        (Registrant(1, 7, "run/1", "", "x", may_raise=False), 10, 0),
+        (Registrant(1, 7, "run/1", "", "x", may_raise=False), -3, -3),
+        (Registrant(1, 7, "pod/1", "", "x", is_in_pod=True), -3, 0),
+    ],
+)
+def test_a_program_that_may_not_raise_its_priority_may_lower_it(who: Registrant, said: int, counts: int) -> None:
+    message = m.Register(0, 2, said, 0, bytes(16), bytes(32), 100, 0, 0, ())
+    assert registration(who, message).priority == counts
 
 
 def test_a_core_limit_is_a_percentage() -> None:

@@ -15,7 +15,7 @@ from nvshare.core.limits.groups import POD_PREFIX, PROCESS_PREFIX
 from nvshare.printable import printable
 from nvshare.record import Record
 from nvshare.translation import Registrant
-from nvshare.unix_socket import peer_credentials
+from nvshare.unix_socket import is_operator, peer_credentials
 
 SO_PEERPIDFD = 77
 PF_EXITING = 0x4
@@ -128,8 +128,23 @@ def group_of(peer: Peer, run: bytes) -> tuple[str, str]:
 def registrant_of(client: int, peer: Peer, run: bytes, account: str) -> Registrant:
     """The peer as the one who registers as `client`; `run` is what its REGISTER says of the `nvshare run` it is in."""
     group, label = group_of(peer, run)
-    in_pod = peer.pod is not None
-    return Registrant(client, peer.pid, group, label, peer.command, is_in_pod=in_pod, uid=peer.uid, account=account)
+    return Registrant(
+        client,
+        peer.pid,
+        group,
+        label,
+        peer.command,
+        is_in_pod=peer.pod is not None,
+        may_raise=may_raise(peer),
+        uid=peer.uid,
+        account=account,
+    )
+
+
+def may_raise(peer: Peer) -> bool:
+    """As with nice(1): a program may lower its own priority, and only who may give orders may raise it. Root in a
+    container has user ID 0 as well."""
+    return peer.pod is None and peer.container is None and is_operator(peer.uid)
 
 
 def _paths(cgroups: str) -> list[str]:

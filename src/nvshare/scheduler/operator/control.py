@@ -1,7 +1,6 @@
 """Answers the requests of nvsharectl: they become events, or are answered from the state and the journal."""
 
 import asyncio
-import os
 import socket
 import time
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from nvshare.scheduler.observe.usage import Usage
 from nvshare.scheduler.operator.effects import effect_of
 from nvshare.scheduler.operator.targets import TargetError, client_named, gpu_named, group_named
 from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, send, write
-from nvshare.unix_socket import peer_credentials
+from nvshare.unix_socket import is_operator, peer_credentials
 
 MAX_OPERATORS = 32
 MAX_FOLLOWERS = 16
@@ -268,5 +267,4 @@ def _newest(lines: list[admin.StepLine], count: int) -> list[admin.StepLine]:
 
 
 def _is_allowed(connection: socket.socket) -> bool:
-    uid = peer_credentials(connection).uid
-    return uid in (0, os.geteuid())
+    return is_operator(peer_credentials(connection).uid)
