@@ -81,7 +81,7 @@ def program_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--priority",
         type=click.IntRange(MIN_PRIORITY, MAX_PRIORITY),
-        help="Place in the queue, with the policy `priority`; higher goes first. Default: 0.",
+        help="-10 to 10: a higher one gets the GPU first. Above 0: root and the user of the scheduler. Default: 0.",
     )
     @click.option(
         "--weight",
