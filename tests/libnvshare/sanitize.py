@@ -52,6 +52,7 @@ def run(sanitizer: str) -> int:
         build / "out" / "libnvshare.so",
         build / "null" / "libcuda.so.1",
         build / "checks" / "lib_client_linked",
+        build / "checks" / "simgpu_worker",
         *programs,
     ]
     subprocess.run(["make", "-s", "-C", str(ROOT / "native"), f"SAN={sanitizer}", *map(str, targets)], check=True)

@@ -27,6 +27,7 @@ static pthread_mutex_t ready_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
 static _Atomic int state; /* CUprocessState */
 static _Atomic pid_t exited; /* whose exit handler has run */
+static _Atomic pid_t stepping; /* who has the lock */
 
 static void fail_in_exit(const char *when)
 {
@@ -34,12 +35,12 @@ static void fail_in_exit(const char *when)
     abort();
 }
 
+/* `exited` is stored before `stepping` is read; begin does the two in the other order. */
 void sim_checkpoint_exits(void)
 {
-    if (pthread_mutex_trylock(&lock) != 0)
-        fail_in_exit("is under way in");
     atomic_store(&exited, getpid());
-    pthread_mutex_unlock(&lock);
+    if (atomic_load(&stepping) == getpid())
+        fail_in_exit("is under way in");
 }
 
 void sim_checkpoint_forked(void) { pthread_mutex_init(&lock, NULL); }
@@ -90,16 +91,19 @@ static CUresult begin(int pid, CUprocessState from)
 {
     SIM_TRY(check(pid));
     pthread_mutex_lock(&lock);
+    atomic_store(&stepping, getpid());
     if (atomic_load(&exited) == getpid())
         fail_in_exit("begins after");
     if (atomic_load(&state) == (int)from)
         return CUDA_SUCCESS;
+    atomic_store(&stepping, 0);
     pthread_mutex_unlock(&lock);
     return CUDA_ERROR_ILLEGAL_STATE;
 }
 
 static CUresult end(CUresult result)
 {
+    atomic_store(&stepping, 0);
     pthread_mutex_unlock(&lock);
     return result;
 }
