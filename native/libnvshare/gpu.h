@@ -39,7 +39,10 @@ struct nvs_gpu {
     _Atomic bool memory_changed; /* since the last report; what it pairs with: nvs_memory_changed */
     _Atomic bool is_urgent;      /* by so much that the report must not wait */
 
-    /* The rest belongs to the helper thread. */
+    /* The rest belongs to the helper thread. A word that threads write must not hold its flags: the compiler may read all of a word to
+     * look at several of them. So the times are first. */
+    int64_t drain_began_ns, asked_ns;
+    int64_t next_look_ns; /* when idleness is looked for again */
     bool is_draining;     /* the lock is to be released when all work has finished */
     bool is_helping;      /* a drain of another GPU may wait for work that has not passed this closed gate (helper/drains.c) */
     bool is_asked;        /* the scheduler wants one submission let through (LET_ONE) */
@@ -47,8 +50,6 @@ struct nvs_gpu {
     bool is_past_threads; /* no thread was inside the gate: events are recorded and asked about from here on */
     bool was_closed;      /* the gate, when events were first recorded; else it was watched */
     bool is_watch_armed;  /* the watch bit has been set since the gate opened; a thread may have cleared it again */
-    int64_t drain_began_ns, asked_ns;
-    int64_t next_look_ns; /* when idleness is looked for again */
     uint32_t looks;       /* of the present drain */
     uint32_t seen_unfinished; /* `unfinished` after the helper's own last step: threads that exit take steps too */
     uint32_t offer;       /* what let_one was set to, until it is found taken or withdrawn */
