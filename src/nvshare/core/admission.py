@@ -26,7 +26,8 @@ class Admission:
 
     def admit(self, now: int) -> list[Seat]:
         """Admit all clients that may run now; they are returned in that order."""
-        turns, memory, queue, waits = self._turns, self._memory, self._turns.queue, self._turns.waits
+        turns, memory = self._turns, self._memory
+        queue, waits = turns.queue, turns.waits
         admitted: list[Seat] = []
         starts_timer = False
         while queue.order and not waits.is_held:

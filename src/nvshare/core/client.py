@@ -13,8 +13,8 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "memory_mode", "moves_memory",
-        "name", "own_limit", "pid", "priority", "seats", "uid", "uses_collectives", "weight",
+        "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "may_be_in_gang", "memory_mode",
+        "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "uses_collectives", "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
@@ -32,6 +32,8 @@ class Client:
         self.hears_starts = event.hears_starts
         self.uses_collectives = False
         """Its kernels wait for those of other processes of its group."""
+        self.may_be_in_gang = len(event.claims) > 1
+        """It uses several GPUs, or works together with other processes (core.gangs)."""
         self.core_limit = 0
         """How much of a GPU's time its environment wants at most for its group, in percent; 0: no limit."""
         self.memory_mode: MemoryMode = "managed"
@@ -42,11 +44,6 @@ class Client:
         wishes[self.core_limit] -= 1
         wishes[percent] += 1
         self.core_limit = percent
-
-    @property
-    def may_be_in_gang(self) -> bool:
-        """It uses several GPUs, or works together with other processes (core.gangs)."""
-        return len(self.seats) > 1 or self.uses_collectives
 
     def new_seat(self) -> Seat:
         seat = Seat(self.id, self.priority, self.weight, group=self.group)

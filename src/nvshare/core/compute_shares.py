@@ -49,15 +49,17 @@ class ComputeShares:
         self.deadline = NEVER
         self._looked: tuple[int, object] = -LEAST_STEP_NS, None
         """When debts and leads were last looked at, and who ran and was held back then."""
+        self.is_active = False
+        """There are core limits, or weights may decide; otherwise nothing is to be decided."""
+        self.policy_changed()
 
     @property
     def capped(self) -> Iterable[str]:
         """The groups with clients here that have a core limit."""
         return self._caps.keys()
 
-    @property
-    def is_active(self) -> bool:
-        return bool(self._caps) or self._turns.ranking.shares.are_kept or self._weighted is not None
+    def policy_changed(self) -> None:
+        self._note_activity()
 
     def set_limit(self, now: int, group: Group, percent: int) -> None:
         """0: none."""
@@ -78,7 +80,7 @@ class ComputeShares:
             cap.set_percent(self._turns.gpu_time.pending(now), percent)
             cap.group = group  # The group may have been forgotten meanwhile.
             self._caps[group.key] = cap
-        self._observe()
+        self._note_activity()
 
     def held_back_ns(self, now: int, seat: Seat) -> int | None:
         """After which time a client goes on that is blocked by its core limit; None: it is not."""
@@ -109,7 +111,7 @@ class ComputeShares:
         if len(self._dormant) >= self._prune_at:
             self._dormant = {key: one for key, one in self._dormant.items() if one.debt_ns(pending) > 0}
             self._prune_at = max(LEAST_PRUNED, 2 * len(self._dormant))
-        self._observe()
+        self._note_activity()
 
     def admitted(self, now: int) -> None:
         """Somebody came in, so there may be something to look at."""
@@ -151,8 +153,17 @@ class ComputeShares:
         going = [seat for seat in self._turns.staying.values() if self._turns.is_over(seat)]
         self._drop(now, going, out)
 
-    def _observe(self) -> None:
+    def _note_activity(self) -> None:
+        """Called when there are other core limits or another policy, or weights begin or cease to decide."""
         self._turns.gpu_time.observer = self._charge if self._caps or self._weighted is not None else None
+        self.is_active = self._may_decide()
+
+    def _may_decide(self) -> bool:
+        return bool(self._caps) or self._turns.ranking.shares.are_kept or self._weighted is not None
+
+    def check(self) -> None:
+        """What must hold; for tests."""
+        assert self.is_active == self._may_decide()
 
     def _charge(self, chunk: Chunk) -> None:
         for key in {entry.group for entry in chunk.entries}:
@@ -192,7 +203,7 @@ class ComputeShares:
         turns.wants_pauses = weighs
         if weighs != (self._weighted is not None):
             self._weighted = WeightedTime(now // LOOK_NS + 1) if weighs else None
-            self._observe()
+            self._note_activity()
         if self._weighted is None:
             for seat in beside:
                 self._let_go(now, seat)

@@ -54,7 +54,7 @@ class Gangs:
     # Who belongs together.
 
     def use_collectives(self, client: Client) -> None:
-        client.uses_collectives = True
+        client.uses_collectives = client.may_be_in_gang = True
         self._together.setdefault(client.group.key, {})[client.id] = client
 
     def left(self, client: Client) -> None:

@@ -1,7 +1,7 @@
 """One GPU: its parts, and the order of decisions in each step.
 
-Theory of operation. `turns` and `memory` hold the state and record the facts. `decide` then depends only on the state
-and the time, so late alarms, double alarms and reordered messages need no code of their own:
+Theory of operation. `turns` and `memory` hold the state and record the facts. `make_room` and `let_in` then depend only
+on the state and the time, so late alarms, double alarms and reordered messages need no code of their own:
 
     preemption      which clients must release the lock: overdue, grown, at the end of the quantum, idle
     thrashing       whose working set no longer counts
@@ -10,6 +10,8 @@ and the time, so late alarms, double alarms and reordered messages need no code 
     notices         what the clients are told
 
 The parts are connected here; each uses only the public interface of the others."""
+
+from collections.abc import Iterator
 
 from nvshare.core.actions import Action
 from nvshare.core.admission import Admission
@@ -26,7 +28,6 @@ from nvshare.core.events import (
     WorkSlowed,
 )
 from nvshare.core.host_memory import HostMemory
-from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import NEVER, QuantumRule, Settings
 from nvshare.core.notices import Notices
@@ -41,10 +42,10 @@ REPORTS = (MemoryMoved, WorkingSetReported, WorkSlowed)
 
 
 class Gpu:
-    """The parts of one GPU. `out` is the list of actions of the present step. `unheard` are the node's clients with
-    a silent seat on any GPU."""
+    """The parts of one GPU. `out` is the list of actions of the present step. `numbers` are those of the next locks,
+    `unheard` the node's clients with a silent seat on any GPU."""
 
-    def __init__(self, uuid: str, settings: Settings, numbers: LockNumbers, unheard: set[int]) -> None:
+    def __init__(self, uuid: str, settings: Settings, numbers: Iterator[int], unheard: set[int]) -> None:
         self.uuid = uuid
         self.memory = MemoryPlanner(settings)
         self.turns = Turns(uuid, settings, numbers, self.memory, unheard)
@@ -153,16 +154,10 @@ class Gpu:
         """What must hold, in full; for tests."""
         check(self.turns, self._unheard)
         self.memory.check(self.turns.seats.values())
-
-    def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
-        """Do what follows from the state and the time, and return who was let in. While the node is settling nobody is
-        moved."""
-        if not is_settling:
-            self.make_room(now, out)
-        return self.let_in(now, out, is_settling=is_settling)
+        self.shares.check()
 
     def make_room(self, now: int, out: list[Action]) -> None:
-        """The first half of `decide`: which clients must release the lock."""
+        """The first half of what follows from the state and the time: which clients must release the lock."""
         turns = self.turns
         self._idle_due = NEVER
         if turns.dropping:
@@ -171,7 +166,10 @@ class Gpu:
             self._preemption.shed(now, out)
         if self._thrashing.is_active:
             self._thrashing.decide(now, out)
-        self._hold_back(now, out)
+        if self.shares.is_active:
+            self.shares.decide(now, out)
+        if self.memory.pinned or turns.blocked or turns.paused or turns.over or turns.ahead:
+            self._hold_back(now, out)
         if not turns.queue.order:
             return
         if not turns.staying and not turns.dropping:
@@ -191,17 +189,13 @@ class Gpu:
 
     def _hold_back(self, now: int, out: list[Action]) -> None:
         """Which clients wait in no queue, and which of the holders among them must release the lock."""
-        turns = self.turns
-        if self.shares.is_active:
-            self.shares.decide(now, out)
-        may_block = self.memory.pinned or turns.blocked or turns.paused or turns.over or turns.ahead
-        if may_block and self._host_memory.decide(now, out):
+        if self._host_memory.decide(now, out):
             self.is_reordered = True
-        if turns.over:
+        if self.turns.over:
             self.shares.preempt(now, out)
 
     def let_in(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
-        """The second half: admission and notices."""
+        """The second half: admission and notices. Returns who was let in."""
         turns = self.turns
         self.is_reordered = False
         if self._is_measured:
@@ -231,27 +225,22 @@ class Gpu:
     def _next_turn_change(self, due: int) -> int:
         """The earliest of `due`, the end of a client's distrust, the next look at shares, the end of a grace time and,
         if a client waits for it, the end of the quantum."""
-        turns, waits = self.turns, self.turns.waits
+        turns = self.turns
         if self._thrashing.is_active and self._thrashing.deadline < due:
             due = self._thrashing.deadline
         if self.shares.is_active and self.shares.deadline < due:
             due = self.shares.deadline
-        for first in turns.dropping.values():
-            if first.drop_deadline < due:
-                due = first.drop_deadline
-            break
-        ends = turns.timer.ends
+        if turns.dropping:
+            due = min(due, next(iter(turns.dropping.values())).drop_deadline)
+        ends, waits = turns.timer.ends, turns.waits
         if ends is None or ends >= due or waits.is_switching or waits.is_held or self._lone_first() is None:
             return due
         return ends
 
     def _lone_first(self) -> Seat | None:
         """The first in the queue, if it is admitted alone: for a gang core.gangs knows the time."""
-        queue = self.turns.queue
-        first = queue.order[0][2] if queue.order else None
-        if first is not None and first.gang is not None:
-            first = queue.first()
-        return first if first is not None and first.gang is None else None
+        first = self.turns.queue.first()
+        return first if first is None or first.gang is None else None
 
     def _adjust_timer(self) -> None:
         turns = self.turns

@@ -44,29 +44,33 @@ class GpuDecisions:
 
     def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
         """Do what follows; those of the GPUs on which was decided that have no clients."""
-        if self._asking is not None and self._asking.uses_collectives:
-            self.gangs.look_at(now, self._asking)  # Before admission: its job has all locks or none.
-        empty = self._decide(now, out, is_settling=is_settling)
         if self._asking is not None:
-            if self.gangs.look_at(now, self._asking):
-                empty += self._decide(now, out, is_settling=is_settling)
-            self._asking = None
-        return empty
-
-    def _decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
+            return self._decide_for(now, self._asking, out, is_settling=is_settling)
         if self.gangs.all and not is_settling:
             return self._decide_with_gangs(now, out)
         empty: list[Gpu] = []
         while self.touched:
             touched, self.touched = self.touched, {}
             for gpu in touched.values():
-                for seat in gpu.decide(now, out, is_settling=is_settling):
+                if not is_settling:  # Otherwise nobody is moved.
+                    gpu.make_room(now, out)
+                for seat in gpu.let_in(now, out, is_settling=is_settling):
                     if len(seat.siblings) > 1 or seat.gang is not None:
                         self._note_admitted(now, seat)
                 if self._is_paranoid:
                     gpu.check()
                 if not gpu.turns.seats:
                     empty.append(gpu)
+        return empty
+
+    def _decide_for(self, now: int, asking: Client, out: list[Action], *, is_settling: bool) -> list[Gpu]:
+        """A client that may be in a gang has asked."""
+        self._asking = None
+        if asking.uses_collectives:
+            self.gangs.look_at(now, asking)  # Before admission: its job has all locks or none.
+        empty = self.decide(now, out, is_settling=is_settling)
+        if self.gangs.look_at(now, asking):
+            empty += self.decide(now, out, is_settling=is_settling)
         return empty
 
     def _decide_with_gangs(self, now: int, out: list[Action]) -> list[Gpu]:

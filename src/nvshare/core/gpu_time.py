@@ -152,10 +152,11 @@ class GpuTime:
 
     def turn_ended(self, now: int, seat: Seat) -> None:
         """Most turns of a busy queue have no look: they cost nothing more."""
-        looks, end = seat.looks, -(-now // LOOK_NS)
+        looks = seat.looks
         assert looks is not None, "a turn begins before it ends"
         assert looks.since is not None, "a turn ends once"
-        if end > looks.since:
+        if now > looks.since * LOOK_NS:
+            end = -(-now // LOOK_NS)
             if end - self._upto > 2 * REPORT_LOOKS:
                 self.divide(now)
             looks.held |= ones(max(0, end - self._upto)) & ~ones(max(0, looks.since - self._upto))

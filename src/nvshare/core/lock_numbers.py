@@ -1,12 +1,9 @@
 """The numbers of locks."""
 
+from collections.abc import Iterator
+from itertools import count
 
-class LockNumbers:
-    """Lock numbers of this daemon: the epoch in the high half, never the same twice."""
 
-    def __init__(self, epoch: int) -> None:
-        self._last = epoch << 32
-
-    def next(self) -> int:
-        self._last += 1
-        return self._last
+def lock_numbers(epoch: int) -> Iterator[int]:
+    """Those of this daemon: the epoch in the high half, never the same twice."""
+    return count((epoch << 32) + 1)

@@ -9,7 +9,8 @@ client runs alone. The card reserve is for memory that is not counted: the drive
 fragmentation. card reserve = min(size / 8, max(1 GiB, 5 %)), so that small (simulated) cards are usable.
 
 `running` clients are those in state staying or dropping (core.seat). `foreign` is the memory of processes that are not
-clients. The sums are kept up to date, so no question needs a scan of all clients."""
+clients. The sums are kept up to date, so no question needs a scan of all clients. What follows from them is computed
+when one of them changes, because each step asks several times."""
 
 from collections.abc import Iterable
 
@@ -43,6 +44,12 @@ class MemoryPlanner:
         """The part of `unswappable` that could move if the host had room for it."""
         self.protected = 0
         """The same, not divided among the clients that have some: a client that would evict it waits."""
+        self.capacity = 0
+        """What the card has for all clients' swappable memory."""
+        self.away = 0
+        """How much of what all clients need cannot be on the card."""
+        self._usable = 0
+        """What the safe limit leaves for the running clients."""
         self._contexts = 0
         self._reserve_percent = settings.reserve_percent
         self._card_reserve = settings.card_reserve
@@ -56,11 +63,6 @@ class MemoryPlanner:
     def fixed_bytes(self) -> int:
         """What no switch can free."""
         return self.unswappable + self.foreign
-
-    @property
-    def capacity(self) -> int:
-        """What the card has for all clients' swappable memory."""
-        return self.size - self.unswappable - self.foreign
 
     @property
     def card_reserve(self) -> int:
@@ -86,17 +88,21 @@ class MemoryPlanner:
 
     def fits(self, need: int) -> bool:
         """True if a client with this need fits beside the running ones."""
-        running = self.staying_bytes + self.dropping_bytes
-        return running + self.unswappable + self.foreign + need <= self.safe_limit
+        return self.staying_bytes + self.dropping_bytes + need <= self._usable
 
     def would_fit(self, need: int, leaving_bytes: int = 0) -> bool:
         """True if it fits when the dropping clients are gone, and of the staying ones `leaving_bytes` too."""
-        staying = self.staying_bytes - leaving_bytes
-        return staying + self.unswappable + self.foreign + need <= self.safe_limit
+        return self.staying_bytes - leaving_bytes + need <= self._usable
 
     def all_fit(self) -> bool:
         """True if all clients fit together, so that none would ever have to wait."""
-        return self.needed + self.unswappable + self.foreign <= self.safe_limit
+        return self.needed <= self._usable
+
+    def _derive(self) -> None:
+        """Called when the card, `unswappable`, `foreign` or `needed` has changed."""
+        self.capacity = self.size - self.unswappable - self.foreign
+        self.away = max(0, self.needed - self.capacity)
+        self._usable = self.safe_limit - self.unswappable - self.foreign
 
     # The card.
 
@@ -107,12 +113,14 @@ class MemoryPlanner:
         elif not self._size_is_measured:
             self.size = size
         self.safe_limit = self.size * (100 - self._reserve_percent) // 100
+        self._derive()
 
     def set_measured(self, foreign: int, context_bytes: int | None) -> None:
         self.foreign, self.is_known = foreign, True
         if context_bytes is not None:
             self.unswappable += self._contexts * (context_bytes - self.context_bytes)
             self.context_bytes = context_bytes
+        self._derive()
 
     # The clients.
 
@@ -129,6 +137,7 @@ class MemoryPlanner:
         elif seat.state == "dropping":
             self.dropping_bytes += growth
         seat.memory, seat.need = memory, need
+        self._derive()
 
     def pin(self, seat: Seat, pinned: int, protected: int) -> None:
         """So much of the client's unswappable memory is swappable memory that the host cannot take, and so much of that
@@ -168,3 +177,6 @@ class MemoryPlanner:
         sums = ("swappable", "needed", "unswappable", "pinned", "protected", "_contexts")
         for name in (*sums, "staying_bytes", "dropping_bytes"):
             assert getattr(self, name) == getattr(expected, name), name
+        assert self.capacity == self.size - self.fixed_bytes
+        assert self.away == max(0, self.needed - self.capacity)
+        assert self._usable == self.safe_limit - self.fixed_bytes

@@ -35,18 +35,15 @@ class Moves:
         """What the host can take of it, also if not all that it cannot take counts (core.memory_reports)."""
         return min(seat.memory.swappable, max(0, seat.host_room - seat.kept))
 
-    @property
-    def _away(self) -> int:
-        return max(0, self._memory.needed - self._memory.capacity)
-
     def ask_leaving(self, seat: Seat, queue: WaitQueue, dropping: Mapping[int, Seat], out: list[Action]) -> None:
         """A client is about to be told to release its lock; it is among the dropping ones already."""
-        if not seat.moves_memory or not self._away:
+        away = self._memory.away
+        if not seat.moves_memory or not away:
             return
         first = queue.first()
         need = first.need if first is not None else self._memory.size
         asked = sum(other.asked_out for other in dropping.values())
-        need = min(need, self._away + self._memory.size // MARGIN) - asked
+        need = min(need, away + self._memory.size // MARGIN) - asked
         seat.asked_out = max(0, min(need, self._movable(seat)))
         if seat.asked_out:
             out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
@@ -60,7 +57,7 @@ class Moves:
 
     def look(self) -> None:
         """In each step, before clients are told that they were let in."""
-        if self._away:
+        if self._memory.away:
             self._crowded_steps += 1
 
     def turn_ended(self, seat: Seat) -> None:
@@ -69,9 +66,10 @@ class Moves:
 
     def ask_admitted(self, seat: Seat, out: list[Action]) -> None:
         """A client was let in and has its lock."""
-        can_be_away = self._away or (seat.turns > 1 and seat.crowded_when_left != self._crowded_steps)
+        memory = self._memory
+        can_be_away = memory.away or (seat.turns > 1 and seat.crowded_when_left != self._crowded_steps)
         if not seat.moves_memory or not can_be_away:
             return
-        others = self._memory.staying_bytes - seat.need
-        most = max(0, min(seat.need, self._memory.capacity - others))
+        others = memory.staying_bytes - seat.need
+        most = max(0, min(seat.need, memory.capacity - others))
         out.append(MoveIn(seat.client, self._uuid, seat.lock, most))

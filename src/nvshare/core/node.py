@@ -20,7 +20,7 @@ from nvshare.core.gpu_decisions import GpuDecisions
 from nvshare.core.limits.groups import Group
 from nvshare.core.limits.memory_limits import MemoryLimits
 from nvshare.core.live_shrink import LiveShrink
-from nvshare.core.lock_numbers import LockNumbers
+from nvshare.core.lock_numbers import lock_numbers
 from nvshare.core.model import NEVER, Claim, Settings
 from nvshare.core.orders import Orders
 from nvshare.core.seat import Seat
@@ -50,7 +50,7 @@ class Node:
         self._settles_at = settles_at
         self._limits = MemoryLimits(self.clients, settings, expects_pods=expects_pods, is_paranoid=is_paranoid)
         self.prepared_claims = self._limits.groups.prepared
-        self._numbers = LockNumbers(epoch)
+        self._numbers = lock_numbers(epoch)
         self._now = 0
         self.unheard: set[int] = set()
         """Clients with a silent seat: the next event of such a client is handled by `_hear` too."""

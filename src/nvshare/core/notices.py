@@ -55,9 +55,10 @@ class Notices:
             for seat, lock in waits.take_late_claims():
                 turns.refuse_claim(seat, lock, out)
         if waits.begun:
-            for seat in waits.take_begun():
+            for seat in waits.begun:
                 if not seat.follows and seat.state in ("waiting", "blocked"):
                     self._tell_wait(seat, out)
+            waits.begun.clear()
         if order and order[0][2].gang is not None:
             self._tell_entering(out)
         for seat in waits.unreported.values():  # The first one has waited longest.

@@ -103,6 +103,7 @@ class Orders:
     def _set_policy(self, *gpus: Gpu) -> None:
         for gpu in gpus:
             gpu.turns.ranking.set(self.policy, gpu.turns.seats.values())
+            gpu.shares.policy_changed()
 
     def _rerank(self, change: Callable[[], None]) -> None:
         """Waiting clients get the ranks that they would have if the change had been made before they arrived."""

@@ -27,11 +27,10 @@ class QuantumTimer:
     def set(self) -> None:
         """By the clients that run and wait now, counted from the start of the timer."""
         turns = self._turns
-        queue = turns.queue
-        head = queue.order[0][2] if queue.order else None
+        order = turns.queue.order
         running = turns.running() if turns.dropping else turns.staying.values()
-        self.quantum_ns = quantum_ns = turns.mode.quantum_ns(running, head, queue.newcomers)
-        self.ends = self.started + quantum_ns
+        quantum_ns = turns.mode.quantum_ns(running, order[0][2] if order else None, turns.queue.newcomers)
+        self.quantum_ns, self.ends = quantum_ns, self.started + quantum_ns
         if self._least_ns or turns.ranking.shares.are_kept:
             self.cap()
 

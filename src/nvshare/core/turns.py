@@ -4,10 +4,11 @@ There are two kinds of methods. Those in the past tense record what a client or 
 come late or twice. Those in the imperative carry out decisions of core.preemption and core.admission. Nothing here
 decides which clients get a lock or must release it."""
 
+from collections.abc import Iterator
+
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
 from nvshare.core.drops import begin_drop
 from nvshare.core.gpu_time import GpuTime
-from nvshare.core.lock_numbers import LockNumbers
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.memory_reports import MemoryReports
 from nvshare.core.model import Memory, QuantumRule, Settings
@@ -25,7 +26,7 @@ class Turns:
     The other parts of a Gpu read the fields and change none."""
 
     def __init__(
-        self, uuid: str, settings: Settings, numbers: LockNumbers, memory: MemoryPlanner, unheard: set[int]
+        self, uuid: str, settings: Settings, numbers: Iterator[int], memory: MemoryPlanner, unheard: set[int]
     ) -> None:
         self.uuid = uuid
         self.seats: dict[int, Seat] = {}
@@ -51,10 +52,8 @@ class Turns:
         self.gpu_time = GpuTime()
         self.mode = make_mode(settings.quantum, settings, memory)
         self.moves = Moves(uuid, memory)
-        self._settings = settings
-        self._numbers = numbers
-        self._memory = memory
-        self._unheard = unheard
+        self._settings, self._numbers = settings, numbers
+        self._memory, self._unheard = memory, unheard
         self.ranking = Ranking(settings.policy, self.gpu_time)
 
     @property
@@ -99,7 +98,7 @@ class Turns:
             return
         is_first = self.is_empty
         seat.state = TRANSITIONS["claim"][seat.state]
-        self._begin_turn(now, seat, lock or self._numbers.next())
+        self._begin_turn(now, seat, lock or next(self._numbers))
         if is_first:
             self.timer.start(now)
         if not lock:
@@ -119,7 +118,8 @@ class Turns:
         if seat.lock == lock != 0:
             self._end_turn(now, seat, "released", out)
             if again:
-                self.pauses.ended(now, seat, self.mode)
+                if seat.idle_since is not None:
+                    self.pauses.ended(now, seat, self.mode)
                 self._enqueue(now, seat)
             else:
                 self.mode.released_without_work(seat)
@@ -207,17 +207,18 @@ class Turns:
     def refuse_claim(self, seat: Seat, lock: int, out: list[Action]) -> None:
         """Tell a client that claimed a lock late, or (0) runs with none, to stop. What it claims counts like a revoked
         lock: it takes nothing from the others, and its release says whether the client has more work."""
-        self.reports.set_revoked(seat, lock or self._numbers.next())
+        self.reports.set_revoked(seat, lock or next(self._numbers))
         if not lock:
             out.append(GiveLock(seat.client, self.uuid, seat.revoked, True))
         out.append(DropLock(seat.client, self.uuid, seat.revoked, "claim"))
 
     def admit(self, now: int, seat: Seat) -> None:
-        self.reports.set_revoked(seat, 0)
+        if seat.revoked or seat.is_suspended:
+            self.reports.set_revoked(seat, 0)
         seat.won_rank = seat.rank
         self.waits.end(now, seat)
         seat.state = TRANSITIONS["admit"][seat.state]
-        self._begin_turn(now, seat, self._numbers.next())
+        self._begin_turn(now, seat, next(self._numbers))
 
     def preempt(self, now: int, seat: Seat, cause: DropCause, out: list[Action]) -> None:
         """Tell a staying client to release its lock."""
@@ -268,8 +269,7 @@ class Turns:
     def _begin_turn(self, now: int, seat: Seat, lock: int) -> None:
         if self.mode.learns:
             self.mode.turn_began(now, seat)
-        seat.lock = lock
-        seat.held_since = seat.last_scheduled = now
+        seat.lock, seat.held_since, seat.last_scheduled = lock, now, now
         seat.revoked, seat.follows, seat.idle_since = 0, False, None
         seat.turns += 1
         self.gpu_time.turn_began(now, seat)

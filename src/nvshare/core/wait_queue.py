@@ -59,10 +59,11 @@ class WaitQueue:
         else:
             insort(order, (rank, ticket, seat))
         self._note_need(seat.need)
-        self.newcomers += not seat.turns
+        if not seat.turns:
+            self.newcomers += 1
         account = seat.account
         self._accounts[account] = count = self._accounts.get(account, 0) + 1
-        if count > PLACES and account:
+        if count == PLACES + 1 and account:
             self.crowds.add(account)
 
     def remove(self, seat: Seat) -> None:
@@ -71,7 +72,8 @@ class WaitQueue:
         del order[0 if order[0][2] is seat else self._index(seat)]
         self._forget_need(seat.need)
         seat.rank = None
-        self.newcomers -= not seat.turns
+        if not seat.turns:
+            self.newcomers -= 1
         account = seat.account
         self._accounts[account] = count = self._accounts[account] - 1
         if count == PLACES:

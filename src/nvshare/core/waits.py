@@ -20,7 +20,7 @@ class Waits:
         self.is_held = False
         """No client is admitted before a job has released its locks (core.gangs)."""
         self.begun: list[Seat] = []
-        """Who started to wait in this step."""
+        """Who started to wait in this step; core.notices empties it."""
         self.late_claims: list[tuple[Seat, int]] = []
         """Who claimed a lock in this step when the time for claims was over, and which."""
         self.unreported: dict[int, Seat] = {}
@@ -63,10 +63,6 @@ class Waits:
         return self.queue.place(seat) if seat.rank is not None else len(self.queue) + 1
 
     # What is to be told.
-
-    def take_begun(self) -> list[Seat]:
-        taken, self.begun = self.begun, []
-        return taken
 
     def take_late_claims(self) -> list[tuple[Seat, int]]:
         """Of the clients that have to wait."""

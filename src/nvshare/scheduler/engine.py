@@ -98,17 +98,15 @@ class Engine:
             raise
         self.steps += 1
         step = Step(now, self._wall_offset + now / 1e9, event, tuple(actions))
-        for observe in self.observers if type(event) not in FREQUENT else ():
+        kind = type(event)
+        observers = self.observers if kind not in FREQUENT else []
+        if kind in self.observers_of:
+            observers = observers + self.observers_of[kind]
+        for observe in observers:
             try:
                 observe(step)
             except Exception as error:
                 self._outsider_failed(observe, error)
-        if type(event) in self.observers_of:
-            for observe in self.observers_of[type(event)]:
-                try:
-                    observe(step)
-                except Exception as error:
-                    self._outsider_failed(observe, error)
         return step
 
     def _core_failed(self, error: Exception) -> None:
@@ -129,14 +127,15 @@ class Engine:
         connections = self.connections
         touched: list[Outgoing] = []
         for action in actions:
-            if type(action) in FRAMES:
+            kind = type(action)
+            if kind in FRAMES:
                 connection = connections.get(action.client)  # type: ignore[attr-defined]
                 if connection is not None:
                     out = connection.out
                     if not out:
                         touched.append(connection)
                     try:
-                        out.append(FRAMES[type(action)](action, connection))
+                        out.append(FRAMES[kind](action, connection))
                     except Exception as error:
                         self._loop.call_soon(connection.fail, error)
         for connection in touched:

@@ -133,11 +133,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Handle messages until none is left, or until the deadline; whether none is left."""
         try:
             received, self._received = self._received, b""
-            self._messages.extend(self._decoder.feed(received))
-            has_heard = bool(self._messages)
-            while self._messages:
-                self._handle(self._messages.popleft())
-                if self._messages and time.monotonic_ns() > deadline_ns:
+            messages = self._messages
+            messages.extend(self._decoder.feed(received))
+            has_heard = bool(messages)
+            while messages:
+                self._handle(messages.popleft())
+                if messages and time.monotonic_ns() > deadline_ns:
                     return False
             if self._was_pinged:
                 self._answer_pings()
@@ -145,7 +146,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._messages.clear()
             self.fail(error)
             return True
-        if self._timeout.is_set or self._decoder.rest or not self._client:
+        if self._timeout.timer is not None or self._decoder.rest or not self._client:
             self._timeout.update(bool(self._client), is_mid_frame=bool(self._decoder.rest), has_heard=has_heard)
         return True
 
