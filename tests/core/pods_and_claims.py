@@ -29,6 +29,7 @@ def pod_changed(pod: str, rest: str) -> ev.PodChanged:
         is_paused=options["paused"] == "true" if "paused" in options else None,
         core_limit=int(options["core-limit"]) if "core-limit" in options else None,
         spec_core_limit=int(options["spec-core-limit"]) if "spec-core-limit" in options else None,
+        container_core_limits=tuple(int(it) for it in options.get("container-core-limits", "").split(",") if it),
         claims=tuple(f"team/{name}" for name in options.get("claims", "").split(",") if name),
     )
 

@@ -47,6 +47,19 @@ def test_what_a_process_wants_is_named_where_it_is_lower() -> None:
         assert named(node) == [(group, "operator", 10)]
 
 
+def test_an_annotation_raises_the_limit_above_that_of_every_container() -> None:
+    """Two containers with limits of their own: without an annotation the lower one counts for the pod."""
+    node = node_with("pod/a")
+    node.handle(0, ev.CoreLimitWanted(1, 60))
+    containers = "spec-core-limit=40 container-core-limits=60,70"
+    node.handle(0, pod_changed("a", containers))
+    assert named(node) == [("pod/a", "environment", 40)]
+    node.handle(0, pod_changed("a", f"{containers} core-limit=90"))
+    assert named(node) == [("pod/a", "annotation", 90)]
+    node.handle(0, ev.CoreLimitWanted(1, 50))
+    assert named(node) == [("pod/a", "environment", 50)]
+
+
 def test_annotation_specification_and_claim_are_told_apart() -> None:
     node = node_with("pod/a", gpus=("g0", "g1"))
     node.handle(0, pod_changed("a", "spec-core-limit=70"))

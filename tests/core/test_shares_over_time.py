@@ -9,6 +9,7 @@ from nvshare.core import events as ev
 from nvshare.core.look_bits import LOOK_NS, MOST_APART
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
+from nvshare.core.orders import MOST_OWED
 from nvshare.core.snapshot import snapshot
 from nvshare.core.weighted_time import dues
 
@@ -98,3 +99,35 @@ def test_what_is_due_is_the_sum_over_looks_of_the_part_of_the_weights() -> None:
             for weight, mask in zip(weights, masks, strict=True)
         ]
         assert dues(masks, weights) == pytest.approx(wanted, abs=looks)
+
+
+def test_debts_of_a_gpu_that_nvml_does_not_know_outlast_its_last_client() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+
+    def come_and_work(client: int, at: int) -> str:
+        node.handle(at, ev.ClientRegistered(client, "run/1", "x", "x", (Claim("g0", 16 * GIB),)))
+        node.handle(at, ev.CoreLimitWanted(client, 10))
+        node.handle(at, ev.LockRequested(client, "g0", Memory(GIB)))
+        return node.gpus["g0"].turns.seats[client].state
+
+    assert come_and_work(1, 0) == "staying"
+    node.handle(SECOND, ev.ClientLeft(1))
+    assert come_and_work(2, 2 * SECOND) == "blocked"
+    node.handle(3 * SECOND, ev.ClientLeft(2))
+    deadline = node.next_deadline()
+    assert deadline is not None
+    assert 9 * SECOND < deadline < 12 * SECOND
+    node.handle(deadline, ev.AlarmRang())
+    assert node.gpus == {}
+    assert node.next_deadline() is None
+
+
+def test_debts_of_gpus_that_do_not_exist_are_remembered_for_some_of_them_only() -> None:
+    node = Node(Settings(), epoch=1)
+    for number in range(2 * MOST_OWED):
+        uuid, at = f"g{number}", number * 100 * MILLISECOND
+        node.handle(at, ev.ClientRegistered(number, f"run/{number}", "x", "x", (Claim(uuid, GIB),)))
+        node.handle(at, ev.CoreLimitWanted(number, 1))
+        node.handle(at, ev.LockRequested(number, uuid, Memory(0)))
+        node.handle(at + 99 * MILLISECOND, ev.ClientLeft(number))
+    assert len(node.gpus) == MOST_OWED

@@ -128,7 +128,10 @@ def test_containers_that_differ_give_the_pod_the_largest(
 def test_of_containers_with_different_core_limits_the_lowest_is_the_pods() -> None:
     item = pod("p")
     item["spec"]["containers"] = [{"env": [{"name": SPEC_CORE_LIMIT, "value": value}]} for value in ("60", "30", "")]
-    assert read_settings(decode(item), PodSettings()) == (PodSettings(spec_core_limit=30), [])
+    assert read_settings(decode(item), PodSettings()) == (
+        PodSettings(spec_core_limit=30, container_core_limits=(60,)),
+        [],
+    )
 
 
 @pytest.mark.parametrize(

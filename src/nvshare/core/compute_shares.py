@@ -113,6 +113,11 @@ class ComputeShares:
             self._prune_at = max(LEAST_PRUNED, 2 * len(self._dormant))
         self._note_activity()
 
+    def repaid_at(self, now: int) -> int:
+        """When the groups without clients here will owe nothing more; in the past if they do not now."""
+        pending = self._turns.gpu_time.pending(now)
+        return max((now + cap.repaid_ns(cap.debt_ns(pending)) - 1 for cap in self._dormant.values()), default=0)
+
     def admitted(self, now: int) -> None:
         """Somebody came in, so there may be something to look at."""
         self._look_again(now, LEAST_STEP_NS)

@@ -109,7 +109,7 @@ class Node:
         if limits.touched or limits.over:
             self._live_shrink.decide(out, is_settling=is_settling)
         for gpu in self._decisions.decide(now, out, is_settling=is_settling):  # without clients
-            if not gpu.memory.is_known and not self.orders.concern(gpu):
+            if not gpu.memory.is_known and not self.orders.concern(now, gpu):
                 self.gpus.pop(gpu.uuid, None)
         if limits.touched:
             limits.decide(now, out, is_settling=is_settling)

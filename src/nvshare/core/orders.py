@@ -26,6 +26,9 @@ from nvshare.core.model import QuantumRule, Settings
 from nvshare.core.policies import POLICIES
 from nvshare.core.seat import Seat
 
+MOST_OWED = 64
+"""Of so many GPUs that NVML does not know the debts of groups that have no clients any more are remembered."""
+
 
 class Orders:
     """Notes the operator's orders. `gpus` and `clients` are the node's."""
@@ -55,9 +58,16 @@ class Orders:
             ev.ClaimPrepared: self._note_claim,
         }
 
-    def concern(self, gpu: Gpu) -> bool:
-        """There are orders for this GPU alone."""
-        return gpu.is_paused or gpu.rule != self.rule
+    def concern(self, now: int, gpu: Gpu) -> bool:
+        """There are orders for this GPU alone, or groups without clients owe time of it. It is looked at again when
+        they have repaid. What programs say of GPUs that do not exist does not fill the scheduler's memory."""
+        if gpu.is_paused or gpu.rule != self.rule:
+            return True
+        repaid_at = gpu.shares.repaid_at(now)
+        if repaid_at <= now or len(self._gpus) > MOST_OWED:
+            return False
+        gpu.deadline = repaid_at
+        return True
 
     def found(self, gpu: Gpu) -> None:
         """A GPU is new."""

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from nvshare.core.model import MAX_WEIGHT as MAX_WEIGHT
 from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.percentage import parse_percent
@@ -116,6 +118,8 @@ class PodSettings(Record, frozen=True):
     core_limit: int | None = None
     """Percent of each GPU's time; `spec_core_limit` as the containers' environment has it."""
     spec_core_limit: int | None = None
+    container_core_limits: tuple[int, ...] = ()
+    """Of containers whose own differs from `spec_core_limit`, the lowest."""
 
 
 def label(pod: Pod) -> str:
@@ -177,8 +181,11 @@ def read_settings(pod: Pod, before: PodSettings) -> tuple[PodSettings, list[Comp
         shrinks=read(MEMORY_SHRINK, _truth, before.shrinks),
         is_paused=read(PAUSE, _truth, before.is_paused),
         core_limit=read(CORE_LIMIT, parse_percent, before.core_limit),
-        spec_core_limit=min(_spec_values(pod, SPEC_CORE_LIMIT, parse_percent, complaints), default=None),
     )
+    core_limits = sorted(set(_spec_values(pod, SPEC_CORE_LIMIT, parse_percent, complaints)))
+    if core_limits:
+        others = tuple(core_limits[1:])
+        settings = replace(settings, spec_core_limit=core_limits[0], container_core_limits=others)
     return settings, complaints
 
 

@@ -12,6 +12,7 @@ class PodChanged(Event, frozen=True):
     `claims` are the ResourceClaims that it has, by label. `shrinks`: a lowered limit moves memory (core.live_shrink).
     `is_paused`: it gets no turns (core.orders).
     `core_limit`, `spec_core_limit`: percent of a GPU's time that it may use at most; 0 is no limit.
+    `container_core_limits`: of single containers, by the spec, that differ from `spec_core_limit`, the lowest.
     `keeps_limit`: there is an annotation, it cannot be read, and the caller does not know the value before it, which
     stays in force."""
 
@@ -28,6 +29,7 @@ class PodChanged(Event, frozen=True):
     is_paused: bool | None = None
     core_limit: int | None = None
     spec_core_limit: int | None = None
+    container_core_limits: tuple[int, ...] = ()
 
 
 class PodRemoved(Event, frozen=True):

@@ -49,9 +49,10 @@ class Group:
     """The processes that share a limit, and what each source says it is."""
 
     __slots__ = (
-        "annotation", "caps", "claimed", "claims", "container_limits", "core_limit", "core_wishes", "environment",
-        "is_listed", "is_pod", "is_removed", "keeps_limit", "key", "label", "limits", "operator", "order", "pause",
-        "priority", "provisional", "shrinks", "spec_core_limit", "weight",
+        "annotation", "caps", "claimed", "claims", "container_core_limits", "container_limits", "core_limit",
+        "core_wishes", "environment", "is_listed", "is_pod", "is_removed", "keeps_limit", "key", "label",
+        "limits", "operator", "order", "pause", "priority", "provisional", "shrinks", "spec_core_limit",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, key: str, label: str, claims: ClaimLimits) -> None:
@@ -85,6 +86,7 @@ class Group:
         self.provisional: int | None = None
         self.environment: int | None = None
         self.container_limits: tuple[int, ...] = ()
+        self.container_core_limits: tuple[int, ...] = ()
         self.limits: dict[str, SharedLimit] = {}
         self.caps: dict[str, int] = {}
         """What each of its processes may use at most where it shares a higher limit with other pods."""
@@ -106,12 +108,13 @@ class Group:
 
     def core_limit_on(self, gpu: str) -> int:
         """Percent of the GPU's time that its processes may use together; 0: as much as they get. What a process wants
-        lowers it; without a pod the operator's order counts instead, as for memory."""
+        lowers it, unless its container has it by the pod's specification. Without a pod the operator's order counts."""
         said = (self.core_limit, self.order.core_limit, self.spec_core_limit)
         percent = self.claims.bounded_core_limit(gpu, next((it for it in said if it is not None), None))
         is_overruled = self.order.core_limit is not None and not self.is_pod
         wishes = () if is_overruled else self.core_wishes.items()
-        own = [wish for wish, count in wishes if count > 0 and wish != self.spec_core_limit]
+        specified = (self.spec_core_limit, *self.container_core_limits)
+        own = [wish for wish, count in wishes if count > 0 and wish not in specified]
         lowest = min(filter(None, (percent, *own)), default=0)
         return lowest if lowest < 100 else 0
 
@@ -250,7 +253,7 @@ class Groups:
             group.keep_claimed()
         else:
             group.annotation, group.claimed = event.limit, None
-        group.container_limits = event.container_limits
+        group.container_limits, group.container_core_limits = event.container_limits, event.container_core_limits
         group.priority, group.weight, group.shrinks = event.priority, event.weight, event.shrinks
         group.pause, group.core_limit, group.spec_core_limit = event.is_paused, event.core_limit, event.spec_core_limit
         group.claims.names = event.claims
