@@ -2,7 +2,9 @@
 for longer, and more closely."""
 
 import pytest
-from bench.shares import FAIR, PARTS, WEIGHTS, Program, normalised, observed
+from bench.answers import answered
+from bench.cards import Program
+from bench.shares import FAIR, PARTS, WEIGHTS, normalised, observed
 
 
 def test_two_programs_with_core_limits_get_about_theirs() -> None:
@@ -13,3 +15,12 @@ def test_two_programs_with_core_limits_get_about_theirs() -> None:
 def test_weights_are_about_proportions_side_by_side() -> None:
     got = observed([Program(NVSHARE_WEIGHT=weight) for weight in WEIGHTS], *FAIR, seconds=12)
     assert normalised(got) == pytest.approx(list(PARTS), abs=7)  # equal slices would be 33 each
+
+
+@pytest.mark.parametrize("options", [(), ("--switch-time-mode", "balanced"), ("--policy", "fair")], ids=" ".join)
+def test_a_high_priority_waits_for_one_drain(options: tuple[str, ...]) -> None:
+    """The lock is dropped in the step of the request. How long the drain takes depends on the machine; how much work it
+    waits for does not."""
+    answer = answered(*options)
+    assert answer.waited_s == 0
+    assert answer.drain_work_s <= 0.5

@@ -1,0 +1,87 @@
+"""How soon a program of high priority has a card that a batch job fills, and where that time goes.
+
+    waited      from its request to the drop of the batch job's lock; it is decided in the step of the request
+    drained     until the batch job has released it: work that was submitted before ends
+    lock        from the request to the lock: both of them
+    drain work  what of that was kernels of the batch job: at most what pacing lets be queued (decision 4)
+    first       from the lock to the begin of the first kernel: the program wakes up, its memory comes in
+
+The scheduler's journal and the card's trace have the same clock."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.cards import BURST_KERNELS, GIB, KERNEL, KERNEL_MS, Card, Program
+from bench.scheduler import scheduler
+from nvshare.core import actions as ac
+from nvshare.core import events as ev
+from nvshare.journal import Step, read
+
+MOST_ANSWER_S = 0.6
+
+
+@dataclass(frozen=True)
+class Answer:
+    waited_s: float
+    drained_s: float
+    drain_work_s: float
+    first_s: float
+
+    @property
+    def lock_s(self) -> float:
+        return self.waited_s + self.drained_s
+
+    def row(self) -> dict[str, Any]:
+        parts = {"lock": self.lock_s, "waited": self.waited_s, "drained": self.drained_s}
+        parts |= {"drain_work": self.drain_work_s, "first": self.first_s}
+        return {f"{name}_s": round(seconds, 3) for name, seconds in parts.items()}
+
+
+def answered(*options: str) -> Answer:
+    """The batch job has 12 GiB, the other one 4; with a quantum of 60 s, unless the options say otherwise. The other
+    one comes when the batch job has used all its memory: kernels that populate memory take 100 times as long as others,
+    and a kernel that runs cannot be stopped."""
+    fixed = ("--switch-time-mode", "fixed", "--switch-time-fixed", "60")
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        journal = Path(name) / "journal"
+        card = Card(Path(name))
+        started = scheduler(
+            Path(name), "--nvml", "on", "--journal-file", str(journal), *fixed, *options, environment=card.bare
+        )
+        daemon = stack.enter_context(started)
+        (batch,) = card.start(stack, daemon, [Program(size=12 * GIB)])
+        while len(card.trace(batch).kernels(KERNEL)) < BURST_KERNELS:
+            time.sleep(0.1)
+        (pid,) = card.start(stack, daemon, [Program(size=4 * GIB, bursts=1, NVSHARE_PRIORITY=10)])
+        ready = time.monotonic_ns()
+        while not (kernels := card.trace(pid).kernels(KERNEL)):
+            assert time.monotonic_ns() < ready + 50e9, "the program of high priority waits for the quantum"
+            time.sleep(0.01)
+        steps = [entry for _, entry in read(journal.read_bytes().splitlines()) if isinstance(entry, Step)]
+        return answer_of(steps, [it.known_end_ns for it in card.trace(batch).kernels(KERNEL)], kernels[0].begin_ns)
+
+
+def answer_of(steps: Iterable[Step], batch_ends: Iterable[int], first_ns: int) -> Answer:
+    """From the steps of the scheduler, the ends of the batch job's kernels, and the begin of the other's first one."""
+    drop = next(step for step in steps if any(_is_for_priority(action) for action in step.actions))
+    (dropped,) = [action for action in drop.actions if isinstance(action, ac.DropLock)]
+    asked = [it for it in steps if isinstance(it.event, ev.LockRequested) and it.event.client != dropped.client]
+    given = next(it for it in steps if it.now >= drop.now and any(isinstance(one, ac.GiveLock) for one in it.actions))
+    ended = sum(drop.now < end <= given.now for end in batch_ends)
+    return Answer(
+        (drop.now - asked[0].now) / 1e9,
+        (given.now - drop.now) / 1e9,
+        ended * KERNEL_MS / 1e3,
+        (first_ns - given.now) / 1e9,
+    )
+
+
+def _is_for_priority(action: ac.Action) -> bool:
+    return isinstance(action, ac.DropLock) and action.cause == "priority"
