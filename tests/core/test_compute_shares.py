@@ -209,6 +209,16 @@ def test_weights_are_proportions_side_by_side(queued_ms: int, reports: bool) -> 
     assert {cause for _, cause in gpu.drops()} == {"share"}
 
 
+@pytest.mark.parametrize("wake_ms", [50, 200])
+def test_who_is_let_go_does_not_lose_the_time_until_its_first_work(wake_ms: int) -> None:
+    """On a busy machine a program takes long to wake up. Whoever is never held back does not have to."""
+    gpu = BusyGpu(FAIR, tick_ms=10)
+    for weight in (100, 200, 500):
+        gpu.add(weight=weight, queued_ms=50, wake_ms=wake_ms)
+    gpu.run(3000)
+    assert gpu.run(30_000) == pytest.approx([12.5, 25, 62.5], rel=0.05)
+
+
 def test_equal_weights_hold_nobody_back() -> None:
     gpu = BusyGpu(FAIR)
     gpu.add(weight=300)

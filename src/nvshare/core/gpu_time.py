@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 REPORT_LOOKS = 512
 """So many looks back reports are awaited: a report has up to 256 looks, and takes its time to come."""
+WAKE_LOOKS = 250
 LEAST_LOOKS, MOST_LOOKS = 64, 4096
 """What is divided up at once. With fewer looks each report would cost a visit to every client. More looks than this are
 divided up at once only if all have the same answer: a step after a silence of days costs no more than another one."""
@@ -36,19 +37,20 @@ divided up at once only if all have the same answer: a step after a silence of d
 class Looks:
     """Of one client that holds the lock or has reported: what is known of the looks that are not divided up."""
 
-    __slots__ = ("back", "back_since", "busy", "group", "held", "known", "rests", "seat", "since", "started")
+    __slots__ = ("back", "back_since", "busy", "group", "held", "known", "rests", "seat", "since", "started", "wake")
 
     def __init__(self, seat: Seat) -> None:
         self.seat: Seat | None = seat
         """None if it has left."""
         self.group = "" if seat.group is None else seat.group.key
-        self.busy = self.known = self.held = self.back = 0
+        self.busy = self.known = self.held = self.back = self.wake = 0
         self.since: int | None = None
         """The first look at which it held the lock that it has; None if it has none."""
         self.started = 0
         """The same, of its last lock."""
         self.back_since: int | None = None
-        """Since which look it is held back because of its weight; in `back` the looks at which it was before."""
+        """Since which look it is held back because of its weight; in `back` the looks at which it was before, in `wake`
+        those after it was let go in which it may begin its work."""
         self.rests: int | None = None
         """The look from which on it has nothing to do, until it reports again; None if it has."""
 
@@ -66,22 +68,33 @@ class Looks:
         self.known |= known
 
     def competes(self, upto: int, looks: int) -> int:
-        """The looks at which it was busy or held back."""
-        back = self.back | ones_from(self.back_since, upto, looks)
-        return self.counts(upto, looks) | (back & ones(looks))
+        """The looks at which it was busy, held back, or let go and had not begun its work yet."""
+        counts = self.counts(upto, looks)
+        back = self.back | ones_from(self.back_since, upto, looks) | self._wakes(counts)
+        return counts | (back & ones(looks))
+
+    def _wakes(self, counts: int) -> int:
+        """The looks of `wake` before its first work."""
+        work = counts & -(self.wake & -self.wake)
+        return self.wake & ((work & -work) - 1) if work else self.wake
 
     def is_constant(self, upto: int) -> bool:
         """No report is known of look `upto` or a later one: all of them have the same answer."""
         is_later = any(begin is not None and begin > upto for begin in (self.since, self.rests))
-        return not (self.busy or self.known or self.held or self.back or is_later)
+        return not (self.busy or self.known or self.held or self.back or self.wake or is_later)
 
     def divided(self, looks: int) -> bool:
         """So many looks are divided up; whether something is still known of later ones."""
+        if self.wake and self.busy & -(self.wake & -self.wake) & ones(looks):
+            self.wake = 0
+        self.wake >>= looks
         self.busy >>= looks
         self.known >>= looks
         self.held >>= looks
         self.back >>= looks
-        return bool(self.known or self.held or self.back or self.since is not None or self.back_since is not None)
+        return bool(
+            self.known or self.held or self.back or self.wake or self.since is not None or self.back_since is not None
+        )
 
 
 class Chunk:
@@ -137,10 +150,12 @@ class GpuTime:
         looks.back_since = now // LOOK_NS + 1
 
     def let_go(self, now: int, seat: Seat) -> None:
-        looks = seat.looks
+        """If it waits, it competes until its first work, for WAKE_LOOKS: it has to wake up because it was held back."""
+        looks, end = seat.looks, max(0, now // LOOK_NS + 1 - self._upto)
         assert looks is not None, "who is held back is counted"
-        looks.back |= ones_from(looks.back_since, self._upto, max(0, now // LOOK_NS + 1 - self._upto))
+        looks.back |= ones_from(looks.back_since, self._upto, end)
         looks.back_since = None
+        looks.wake = ones(WAKE_LOOKS) << end if seat.state == "blocked" else 0
 
     def turn_began(self, now: int, seat: Seat) -> None:
         if not self._looks:  # nobody was busy until now
