@@ -28,12 +28,14 @@ EXPANDABLE, ASYNC = "expandable_segments:True", "backend:cudaMallocAsync"
 
 @dataclass(frozen=True)
 class Scenario:
-    """A function of torch_scenarios.py, its arguments, PyTorch's allocator, and a limit (only with libnvshare)."""
+    """A function of torch_scenarios.py, its arguments, PyTorch's allocator, a limit (only with libnvshare), and
+    libnvshare's memory mode."""
 
     name: str
     arguments: tuple[str, ...] = ()
     allocator: str = ""
     limit: str = ""
+    mode: str = ""
 
     def label(self, *, shared: bool) -> str:
         limit = f", limit {self.limit}" if self.limit else ""
@@ -50,6 +52,7 @@ SCENARIOS = (
     Scenario("guide"),
     Scenario("data_loader"),
     Scenario("streams_and_events"),
+    Scenario("between_processes", mode="native"),
     Scenario("graphs"),
     Scenario("compiled", ("default", "forward")),
     Scenario("compiled", ("default", "backward")),
@@ -86,6 +89,8 @@ def environment_of(scenario: Scenario, directory: str, *, shared: bool) -> dict[
         environment["PYTORCH_CUDA_ALLOC_CONF"] = scenario.allocator
     if scenario.limit:
         environment["NVSHARE_GPU_MEMORY_LIMIT"] = scenario.limit
+    if scenario.mode:
+        environment["NVSHARE_MEMORY_MODE"] = scenario.mode
     if shared:  # with no daemon it lets all work through and still counts memory
         environment["LD_PRELOAD"] = f"{library_directory().parent / 'libnvshare.so'}:{environment['LD_PRELOAD']}"
         environment["NVSHARE_SOCKET"] = f"{directory}/none/scheduler.sock"

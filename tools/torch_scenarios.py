@@ -8,8 +8,10 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch  # type: ignore[import-not-found]  # only in its own venv
+from torch import multiprocessing
 from torch.utils.data import DataLoader, TensorDataset  # type: ignore[import-not-found]  # the same
 
 GUIDES = Path(__file__).resolve().parents[1] / "docs" / "guides.md"
@@ -168,6 +170,25 @@ def compiled() -> None:
     from torch._inductor import metrics  # type: ignore[import-not-found]
 
     assert metrics.generated_kernel_count > 0
+
+
+def _received(inbox: Any, outbox: Any) -> None:
+    shared = inbox.get(timeout=300)
+    outbox.put((shared.is_cuda, torch.equal(shared.cpu(), torch.arange(1 << 20))))
+    del shared
+
+
+def between_processes() -> None:
+    """A tensor on the GPU is given to another process: by IPC handles of memory and events."""
+    spawned = multiprocessing.get_context("spawn")
+    inbox, outbox = spawned.Queue(), spawned.Queue()
+    other = spawned.Process(target=_received, args=(inbox, outbox))
+    other.start()
+    shared = torch.arange(1 << 20).cuda()
+    inbox.put(shared)
+    assert outbox.get(timeout=300) == (True, True)
+    other.join(60)
+    assert other.exitcode == 0
 
 
 def out_of_memory() -> None:
