@@ -11,6 +11,8 @@ from nvshare.core.node import Node
 from nvshare.core.seat import Seat
 
 CAPACITY = 16 * GIB
+EARLIER_NS = 3600 * SECOND
+"""Clients have held the GPU for so long before the turn of a test."""
 
 
 def seat(client: int, gib: float) -> Seat:
@@ -36,6 +38,8 @@ def known(
     """A client that had a turn, and brings nothing in at present."""
     one = seat(client, gib)
     rules.turn_began(0, one)
+    one.turn_ended(turn_s * SECOND)
+    one.held_total += EARLIER_NS
     rules.turn_ended(turn_s * SECOND, one)
     if releases:
         rules.released_without_work(one)
@@ -131,6 +135,14 @@ def test_long_turns_and_much_work_come_later() -> None:
     assert rules.longest_lag_ns == 600 * SECOND
 
 
+@pytest.mark.parametrize(("held_s", "wanted_s"), [(10, 40), (20, 80), (1000, 600)])
+def test_who_had_little_in_all_comes_soon_although_it_always_computes(held_s: int, wanted_s: float) -> None:
+    rules = mode()
+    one = known(rules, 1, 8, turn_s=1000, duty=0.95)
+    one.held_total = held_s * SECOND
+    assert rules.lag_ns(one) == wanted_s * SECOND
+
+
 @pytest.mark.parametrize(
     ("pauses_s", "pays_s"),
     [
@@ -147,7 +159,29 @@ def test_an_idle_holder_goes_if_its_pause_is_longer_than_the_switch_and_otherwis
     idle.idle_since = 100 * SECOND
     for pause_s in pauses_s:
         idle.pause_ended(int(pause_s * SECOND))
-    assert rules.idle_preempt_times(100 * SECOND, seat(2, 8), [idle]) == [pytest.approx(pays_s * SECOND)]
+    assert times(rules, idle, 1.0) == [pytest.approx(pays_s * SECOND)]
+
+
+@pytest.mark.parametrize(
+    ("left", "pays_s"),
+    [
+        (1.0, 100.8),
+        (0.5, 100),  # its pause of half a second is longer than what is left to lose
+        (0.75, 100.6),
+        (0.0, 100),  # the turn is over anyway
+    ],
+)
+def test_an_idle_holder_goes_the_sooner_the_less_is_left_of_its_turn(left: float, pays_s: float) -> None:
+    rules = mode()
+    idle = known(rules, 1, 12)
+    idle.idle_since = 100 * SECOND
+    idle.pause_ended(SECOND // 2)
+    assert times(rules, idle, left) == [pytest.approx(pays_s * SECOND)]
+
+
+def times(rules: Balanced, idle: Seat, left: float) -> list[int]:
+    """When it goes for a client of 8 GiB, if this part of its turn was left when it paused."""
+    return rules.idle_preempt_times(100 * SECOND, seat(2, 8), [idle], lambda at: left * (at == 100 * SECOND))
 
 
 def test_a_node_in_this_mode_hands_over_to_a_client_that_visits() -> None:
@@ -156,9 +190,13 @@ def test_a_node_in_this_mode_hands_over_to_a_client_that_visits() -> None:
     for client in (1, 2):
         node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g", 10 * GIB),)))
     node.handle(0, ev.MemoryMoved(1, "g", to_host=False, moved=512 * MIB, took_ns=SECOND // 10))
+    turns = node.gpus["g"].turns
+    assert turns.timer.left(0) == 0, "nobody runs"
     node.handle(0, ev.LockRequested(1, "g", Memory(swappable=8 * GIB)))
     node.handle(SECOND, ev.LockRequested(2, "g", Memory(swappable=4 * GIB)))
-    turns = node.gpus["g"].turns
     assert turns.timer.quantum_ns == pytest.approx(12 * 2 * 0.2 * SECOND)  # 2 GiB go for the newcomer
+    assert turns.timer.left(0) == 1
+    assert turns.timer.left(turns.timer.quantum_ns // 4) == pytest.approx(0.75)
+    assert turns.timer.left(2 * turns.timer.quantum_ns) == 0
     out = node.handle(turns.timer.quantum_ns, ev.AlarmRang())
     assert [action.client for action in out if isinstance(action, DropLock)] == [1]

@@ -129,6 +129,21 @@ def test_a_stretch_without_a_usual_one_to_compare_teaches_nothing() -> None:
     assert habits.cost.samples == 0
 
 
+@pytest.mark.parametrize(("compares_first", "samples"), [(True, 1), (False, 0)])
+def test_the_first_load_is_judged_as_soon_as_a_usual_stretch_is_known(compares_first: bool, samples: int) -> None:
+    """6 s with 8 GiB, then 2 s without: half a second a GiB, before anybody else had a turn."""
+    habits, one = Habits(compares_first=compares_first), seat(1, 8)
+    came(habits, 0, one)
+    habits.pause_began(6 * SECOND, one)
+    assert habits.cost.samples == 0
+    work(habits, one, 7, 9)
+    assert habits.cost.samples == samples
+    work(habits, one, 10, 12)
+    assert habits.cost.samples == samples, "each stretch counts once"
+    if samples:
+        assert habits.cost.ns_per_gib == pytest.approx(0.5 * SECOND, rel=0.05)
+
+
 def test_duty_is_what_a_client_would_use_of_a_gpu_of_its_own() -> None:
     habits, one, two = Habits(), seat(1, 4), seat(2, 4)
     assert habits.duty(one) == FIRST_GUESS_DUTY

@@ -126,7 +126,7 @@ class Preemption:
         if turns.waits.is_switching or memory.would_fit(head.need):
             return NEVER, []
         idle = [seat for seat in turns.idle.values() if not seat.is_needed_elsewhere]
-        times = turns.mode.idle_preempt_times(now, head, idle)
+        times = turns.mode.idle_preempt_times(now, head, idle, turns.timer.left)
         sizes = [seat.need for seat in idle]
         in_time = sorted(zip(times, sizes, strict=True))
         enough = self._enough(head, [size for _, size in in_time])

@@ -40,6 +40,12 @@ class QuantumTimer:
         self.quantum_ns = max(min(self.quantum_ns, longest_ns), self._least_ns)
         self.ends = self.started + self.quantum_ns
 
+    def left(self, at: int) -> float:
+        """The part of the quantum that is left at a time."""
+        if self.ends is None or not self.quantum_ns:
+            return 0.0
+        return min(1.0, max(0.0, (self.ends - at) / self.quantum_ns))
+
     def set_least(self, quantum_ns: int) -> None:
         """For the clients that were just admitted (core.gangs)."""
         self._least_ns = quantum_ns

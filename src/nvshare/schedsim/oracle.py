@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import SECOND, Settings
-from nvshare.core.modes.mode import Mode
+from nvshare.core.modes.mode import Left, Mode
 from nvshare.core.seat import Seat
 from nvshare.record import Record
 from nvshare.schedsim.machine import Machine, Outcome
@@ -68,7 +68,7 @@ class Planned(Mode):
     def lag_ns(self, seat: Seat) -> int:
         return round(self._plan.handicaps_s[seat.client - 1] * SECOND)
 
-    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
+    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat], left: Left) -> list[int]:
         load_s = self._load_s(head)
         return [self._preempt_time(seat, load_s) for seat in idle]
 

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.habits import FIRST_GUESS_DUTY
 from nvshare.core.modes.learning import Learning
+from nvshare.core.modes.mode import Left
 from nvshare.core.seat import Seat
 
 QUANTUM_TO_MOVE = 125
@@ -83,7 +84,7 @@ class Adaptive(Learning):
     def leaving_order(self, now: int, staying: Iterable[Seat]) -> list[Seat]:
         return sorted(staying, key=lambda seat: self.habits.busy_in_turn(now, seat), reverse=True)
 
-    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
+    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat], left: Left) -> list[int]:
         evicted_bytes = self.evicted_bytes(head)
         return [self.idle_preempt_time(now, seat, self.switch_ns(seat, evicted_bytes)) for seat in idle]
 

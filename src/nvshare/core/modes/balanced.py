@@ -12,9 +12,10 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
                                                 worked in its last turn if that is longer
                 At least 2 s, and twice what those who run had to bring in: half of a turn is work. Until a cost is
                 known, at least least_ns. At most most_ns
-    idle        an idle holder goes at once if its usual pause ≥ switch, otherwise when it has been idle for as long as
-                the switch takes: at most twice the best that could have been done
-    queue       lag = 12 * last turn * (duty / 0.6)², at most 2 * most_ns
+    idle        loss = switch * the part of the quantum that was left when it paused: so much sooner is the switch
+                an idle holder goes at once if its usual pause ≥ loss, otherwise when it has been idle for as long as
+                that: at most twice the best that could have been done
+    queue       lag = 12 * last turn * (duty / 0.6)², at most 4 * all its turns, at most 2 * most_ns
     switch      who came in first leaves first"""
 
 from collections.abc import Collection, Iterable
@@ -22,6 +23,7 @@ from collections.abc import Collection, Iterable
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.habits import FIRST_GUESS_DUTY
 from nvshare.core.modes.learning import Learning
+from nvshare.core.modes.mode import Left
 from nvshare.core.seat import Seat
 
 TURN_TO_MOVE = 25
@@ -32,12 +34,16 @@ so that counts as a visit too."""
 LEAST_NS = 2 * SECOND
 LEAST_TO_LOAD = 2
 LAG_FACTOR = 12
+LAG_TO_HELD = 4
+"""Who had little in all does not queue as late as who had much: a short job that always computes ends soon."""
 MAX_LAG = 2
 """In `most_ns`."""
 
 
 class Balanced(Learning):
     """The rules above."""
+
+    compares_first = True
 
     @property
     def longest_quantum_ns(self) -> int:
@@ -76,8 +82,14 @@ class Balanced(Learning):
         habit = self.habits.of(seat)
         if habit is None:
             return 0
-        return min(round(LAG_FACTOR * habit.last_turn * (habit.duty / FIRST_GUESS_DUTY) ** 2), self.longest_lag_ns)
+        lag = round(LAG_FACTOR * habit.last_turn * (habit.duty / FIRST_GUESS_DUTY) ** 2)
+        return min(lag, LAG_TO_HELD * seat.held_total, self.longest_lag_ns)
 
-    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
+    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat], left: Left) -> list[int]:
         evicted = self.evicted_bytes(head)
-        return [self._idle_preempt_time(seat, self.switch_ns(seat, evicted)) for seat in idle]
+        return [self._idle_preempt_time(seat, self._loss_ns(seat, evicted, left)) for seat in idle]
+
+    def _loss_ns(self, seat: Seat, evicted: int, left: Left) -> int:
+        """What the switch costs now, less what it would cost at the end of the quantum anyway."""
+        assert seat.idle_since is not None, "an idle holder"
+        return round(self.switch_ns(seat, evicted) * left(seat.idle_since))

@@ -10,6 +10,10 @@ card, how much must be moved in, and how much of the others' memory this evicts.
     usual       the average service of stretches in which no memory had to be moved in
     cost        the time of a stretch beyond the usual service if memory had to be moved in
 
+A client's first stretch brings all its memory in. With `compares_first` the last such stretch is kept until a usual
+one is known, and is compared with it then. The first estimate is rough, because pages are created and programs warm up,
+but it comes before the first switch back instead of after it.
+
 Pauses are reported only while the GPU is contended. In these modes it is contended whenever not all of its clients fit
 together, so habits are known before a client waits."""
 
@@ -31,7 +35,8 @@ class Habit:
 
     __slots__ = (
         "busy_since", "is_counted", "last_turn", "loaded", "paused", "released_without_work", "seat", "service",
-        "service_since", "stretch", "turn_busy", "usual_service", "worked",
+        "service_since", "stretch", "turn_busy", "unjudged", "usual_service",
+        "worked",
     )  # fmt: skip
 
     def __init__(self, seat: Seat) -> None:
@@ -47,6 +52,8 @@ class Habit:
         self.is_counted = False
         """The beginning of the present stretch is known."""
         self.usual_service: int | None = None
+        self.unjudged: tuple[int, int, int] | None = None
+        """Time, service and bytes of a stretch that brought memory in before any usual one."""
         self.worked = 0.0
         """Service of the last stretches; older ones count less."""
         self.paused = 0.0
@@ -67,8 +74,9 @@ class Habit:
 class Habits:
     """The habits of one GPU's clients, in the order in which they last ran."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, compares_first: bool = False) -> None:
         self.cost = MoveCost()
+        self._compares_first = compares_first
         self._recent: dict[int, Habit] = {}
         self._working = 0
         self._service = 0
@@ -154,10 +162,17 @@ class Habits:
         habit.worked = KEPT * habit.worked + service
         if habit.loaded < MIN_MOVED:
             habit.usual_service = service if usual is None else usual + (service - usual) // 4
+            if habit.unjudged is not None:
+                self._note_cost(*habit.unjudged, habit.usual_service)
+                habit.unjudged = None
         elif usual is not None:
-            # Service becomes time again: moving memory is not shared with the clients that worked meanwhile.
-            extra = habit.stretch * (service - usual) // service
-            self.cost.note(habit.loaded, extra, usual * habit.stretch // service)
+            self._note_cost(habit.stretch, service, habit.loaded, usual)
+        elif self._compares_first:
+            habit.unjudged = habit.stretch, service, habit.loaded
+
+    def _note_cost(self, stretch: int, service: int, loaded: int, usual: int) -> None:
+        # Service becomes time again: moving memory is not shared with the clients that worked meanwhile.
+        self.cost.note(loaded, stretch * (service - usual) // service, usual * stretch // service)
 
     # What is known. `capacity` is what the card has for all clients' swappable memory.
 

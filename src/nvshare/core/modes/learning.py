@@ -14,10 +14,12 @@ class Learning(Mode):
     learns = True
     quantum_follows_queue = True
     needs_early_reports = True
+    compares_first = False
+    """See core.modes.habits."""
 
     def __init__(self, rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> None:
         super().__init__(rule, settings, memory)
-        self.habits = Habits()
+        self.habits = Habits(compares_first=self.compares_first)
 
     def switch_ns(self, seat: Seat, evicted_bytes: int) -> int:
         """What taking this idle holder's lock costs if that evicts so many bytes from the card.

@@ -20,13 +20,16 @@ With gangs (core.gangs) n is the number of clients of the node, and the other te
 gang waits for the clients before it at each of its GPUs; once it is first at all of them, for at most one quantum."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from nvshare.core.events import MemoryMoved
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, QuantumRule, Settings
 from nvshare.core.modes.move_cost import MeasuredCost
 from nvshare.core.seat import Seat
+
+Left = Callable[[int], float]
+"""The part of the present quantum that is left at a time."""
 
 
 class TurnObserver:
@@ -106,7 +109,7 @@ class Mode(TurnObserver, ABC):
         """Of the staying clients, in the order of their admission."""
         return list(staying)
 
-    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat]) -> list[int]:
+    def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat], left: Left) -> list[int]:
         """For each idle holder the time from which taking its lock pays, if the first in the queue then comes in.
 
         With `cost` the time that this switch takes to move memory:
