@@ -3,7 +3,7 @@
 import pytest
 
 from nvshare.core import events as ev
-from nvshare.core.actions import DropLock
+from nvshare.core.actions import DropLock, GiveLock
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.modes.balanced import Balanced
@@ -200,3 +200,14 @@ def test_a_node_in_this_mode_hands_over_to_a_client_that_visits() -> None:
     assert turns.timer.left(2 * turns.timer.quantum_ns) == 0
     out = node.handle(turns.timer.quantum_ns, ev.AlarmRang())
     assert [action.client for action in out if isinstance(action, DropLock)] == [1]
+
+
+def test_two_that_fit_together_come_in_together_when_a_third_leaves() -> None:
+    node = Node(Settings(quantum=QuantumRule(mode="balanced"), reserve_percent=0), epoch=1, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g", 20 * GIB))
+    for client, gib in ((1, 18), (2, 14), (3, 4)):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g", 20 * GIB),)))
+        node.handle(client, ev.LockRequested(client, "g", Memory(swappable=gib * GIB)))
+    assert list(node.gpus["g"].turns.staying) == [1]
+    out = node.handle(SECOND, ev.ClientLeft(1))
+    assert [action.client for action in out if isinstance(action, GiveLock)] == [2, 3]
