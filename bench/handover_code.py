@@ -71,12 +71,12 @@ def hand_around(path: Path, clients: int, count: Count) -> None:
     while not path.exists():
         time.sleep(0.01)
     peers = [BenchClient(path, b"%016d" % index) for index in range(clients)]
+    answers: list[wire.Message] = []
     for peer in peers:
         peer.hear(wire.SchedOn)
         peer.socket.sendall(encode(wire.ReqLock(gpu=0, contexts=1, swappable=10 * GIB, unswappable=0)))
-        if peer is not peers[0]:
-            peer.hear(wire.WaitForMem)
-    given = peers[0].hear(wire.LockOk)
+        answers.append(peer.hear(wire.WaitForMem if answers else wire.LockOk))
+    given = answers[0]
     for hand_over in range(2 * HAND_OVERS):
         count.is_on = hand_over >= HAND_OVERS
         holder, following = peers[hand_over % clients], peers[(hand_over + 1) % clients]
