@@ -179,6 +179,14 @@ def test_an_idle_holder_goes_the_sooner_the_less_is_left_of_its_turn(left: float
     assert times(rules, idle, left) == [pytest.approx(pays_s * SECOND)]
 
 
+def test_until_a_cost_is_known_an_idle_holder_keeps_its_lock_late_in_its_turn_too() -> None:
+    """Otherwise every stretch of work brings memory in, and the cost is never learned."""
+    rules = mode(None)
+    idle = known(rules, 1, 12)
+    idle.idle_since = 100 * SECOND
+    assert times(rules, idle, 0.0) == times(rules, idle, 1.0) == [104 * SECOND]  # 4 GiB, a second each
+
+
 def times(rules: Balanced, idle: Seat, left: float) -> list[int]:
     """When it goes for a client of 8 GiB, if this part of its turn was left when it paused."""
     return rules.idle_preempt_times(100 * SECOND, seat(2, 8), [idle], lambda at: left * (at == 100 * SECOND))

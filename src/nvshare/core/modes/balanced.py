@@ -12,7 +12,8 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
                                                 worked in its last turn if that is longer
                 At least 2 s, and twice what those who run had to bring in: half of a turn is work. Until a cost is
                 known, at least least_ns. At most most_ns
-    idle        loss = switch * the part of the quantum that was left when it paused: so much sooner is the switch
+    idle        loss = switch * the part of the quantum that was left when it paused: so much sooner is the switch.
+                Until a cost is known, loss = switch
                 an idle holder goes at once if its usual pause ≥ loss, otherwise when it has been idle for as long as
                 that: at most twice the best that could have been done
     queue       lag = 12 * last turn * (duty / 0.6)², at most 4 * all its turns, at most 2 * most_ns
@@ -90,6 +91,8 @@ class Balanced(Learning):
         return [self._idle_preempt_time(seat, self._loss_ns(seat, evicted, left)) for seat in idle]
 
     def _loss_ns(self, seat: Seat, evicted: int, left: Left) -> int:
-        """What the switch costs now, less what it would cost at the end of the quantum anyway."""
+        """What the switch costs now, less what it would cost at the end of the quantum anyway. Until a cost is known,
+        all of it: if holders went early, every stretch would bring memory in, and nothing could be learned."""
         assert seat.idle_since is not None, "an idle holder"
-        return round(self.switch_ns(seat, evicted) * left(seat.idle_since))
+        switch_ns = self.switch_ns(seat, evicted)
+        return round(switch_ns * left(seat.idle_since)) if self.habits.cost.samples else switch_ns
