@@ -125,3 +125,15 @@ def test_a_step_after_days_of_silence_bills_them_all_at_once() -> None:
     idle = days + 100
     node.gpus["g0"].turns.gpu_time.divide(idle * SECOND)
     assert seat.bill_ns == pytest.approx(idle * SECOND, rel=0.001)
+
+
+def test_an_idle_holder_pays_until_nobody_waits_any_more() -> None:
+    node = Node(Settings(policy="fair", quantum=QuantumRule(mode="fixed")), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+    node.handle(0, ev.LockRequested(1, "g0", Memory(BIG)))
+    node.handle(0, ev.GpuTimeReported(1, "g0", 0, 0, 0))
+    node.handle(SECOND, ev.LockRequested(2, "g0", Memory(BIG)))
+    node.handle(2 * SECOND, ev.ClientLeft(2))
+    node.gpus["g0"].turns.gpu_time.divide(10 * SECOND)
+    assert node.gpus["g0"].turns.seats[1].bill_ns == SECOND
