@@ -52,6 +52,7 @@ def _constants() -> str:
         "JOBS_SINCE",
         "GPU_TIME_SINCE",
         "MEMORY_MODES_SINCE",
+        "ROOM_SINCE",
         "LOOKS_MOST",
         "LOOK_NS",
         "MAX_FRAME",

@@ -15,12 +15,13 @@
 #define NVS_JOBS_SINCE 5
 #define NVS_GPU_TIME_SINCE 6
 #define NVS_MEMORY_MODES_SINCE 6
+#define NVS_ROOM_SINCE 6
 #define NVS_LOOKS_MOST 256
 #define NVS_LOOK_NS 1000000
 #define NVS_MAX_FRAME 8192
 #define NVS_MAX_GPUS 64
 #define NVS_NAME_BYTES 48
-#define NVS_LAST_NUMBER 40
+#define NVS_LAST_NUMBER 41
 #define NVS_MAX_BYTES UINT64_C(72057594037927936)
 #define NVS_UNLIMITED UINT64_MAX
 
@@ -63,6 +64,7 @@ enum nvs_message_type {
     NVS_GPU_TIME = 38,
     NVS_CORE_LIMIT = 39,
     NVS_MEMORY_MODE = 40,
+    NVS_ROOM_MADE = 41,
 };
 
 /* What a UUID names; decides its printed prefix. */
@@ -689,5 +691,18 @@ _Static_assert(offsetof(struct nvs_msg_memory_mode, length) == 0, "memory_mode.l
 _Static_assert(offsetof(struct nvs_msg_memory_mode, type) == 2, "memory_mode.type");
 _Static_assert(offsetof(struct nvs_msg_memory_mode, gpu) == 3, "memory_mode.gpu");
 _Static_assert(offsetof(struct nvs_msg_memory_mode, mode) == 4, "memory_mode.mode");
+
+/* A move to the host has ended, and I have no lock. At most `left` bytes of my swappable memory are on the card */
+struct nvs_msg_room_made {
+    uint16_t length;
+    uint8_t type;
+    uint8_t gpu;
+    uint64_t left;
+};
+_Static_assert(sizeof(struct nvs_msg_room_made) == 16, "room_made");
+_Static_assert(offsetof(struct nvs_msg_room_made, length) == 0, "room_made.length");
+_Static_assert(offsetof(struct nvs_msg_room_made, type) == 2, "room_made.type");
+_Static_assert(offsetof(struct nvs_msg_room_made, gpu) == 3, "room_made.gpu");
+_Static_assert(offsetof(struct nvs_msg_room_made, left) == 8, "room_made.left");
 
 #endif

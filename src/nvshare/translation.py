@@ -89,6 +89,7 @@ def registration(registrant: Registrant, message: wire.Register) -> ev.ClientReg
         moves_memory=message.version >= wire.MOVES_SINCE,
         holds_memory=message.version >= wire.HOLDS_SINCE,
         hears_starts=message.version >= wire.STARTS_SINCE,
+        makes_room=message.version >= wire.ROOM_SINCE,
     )
 
 
@@ -114,6 +115,7 @@ EVENTS: dict[type[wire.Message], EventOf] = {
         client, gpu, Memory(m.swappable, m.unswappable, m.contexts)
     ),
     wire.Moved: lambda client, gpu, m: ev.MemoryMoved(client, gpu, m.to_host, m.moved, m.took_ns),
+    wire.RoomMade: lambda client, gpu, m: ev.RoomMade(client, gpu, m.left),
     wire.WorkingSet: lambda client, gpu, m: ev.WorkingSetReported(client, gpu, m.used if m.is_known else None),
     wire.Slowed: lambda client, gpu, m: ev.WorkSlowed(client, gpu, m.factor),
     wire.OnHost: lambda client, gpu, m: ev.MemoryHeld(client, gpu, m.held),

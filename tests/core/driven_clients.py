@@ -188,6 +188,8 @@ class DrivenClient:
         self._look_idle(use)
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
+        if to_host:  # The memory of some clients does not go.
+            self._machine.room_made(gpu, max(0, self._machine.accounts[gpu].used - size * (self.id % 3 > 0)))
         self._machine.moved(gpu, to_host=to_host, moved=size, took_ns=size // 12)
 
     def hold_memory(self, gpu: int, size: int) -> None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from core import naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import actions as ac
 from nvshare.core.gang import Gang
@@ -68,21 +69,26 @@ def check(actions: list[ac.Action], node: Node) -> None:
             assert not has_room, "a gang comes in as soon as there is room at all its GPUs"
 
 
-def check_queue(gpu: NaiveGpu, real: Turns, safe: int) -> None:
+def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int) -> None:
     """Who waits does so for a reason. Members of gangs may wait for another GPU."""
     first = real.queue.first()
     is_kept = real.waits.is_held or (first is not None and first.is_entering)
+    waits_for_room = any(not naive_room.is_made(gpu, now, gpu.seats[seat.client]) for seat in real.queue)
     if any(not seat.follows and not seat.enters_with_gang for seat in real.queue):
-        assert is_kept or gpu.named("staying", "dropping"), "nobody waits for a GPU on which nobody runs"
+        assert is_kept or waits_for_room or gpu.named("staying", "dropping"), (
+            "nobody waits for a GPU on which nobody runs"
+        )
     if first is not None and first.gang is None and not real.waits.is_held:
         crowded = gpu.taken("staying", "dropping") + gpu.need(gpu.seats[first.client])
-        assert crowded > safe, "nobody waits while it fits and it is its turn"
+        assert crowded > safe or waits_for_room, "nobody waits while it fits and it is its turn"
 
 
-def check_host(gpu: NaiveGpu, seat: NaiveSeat, real: Turns) -> None:
-    """A member of a gang may be the one of those who block each other that runs next, and still wait for its gang."""
-    is_member = real.seats[seat.client].gang is not None
-    assert is_member or not gpu.must_wait(seat), "nobody's turn evicts what the host cannot take"
+def check_host(now: int, gpu: NaiveGpu, seat: NaiveSeat, real: Turns) -> None:
+    """One of those who block each other runs next. It may still wait: a member for its gang, others for room."""
+    is_next = real.seats[seat.client].gang is not None or (
+        gpu.is_on_card(seat) and not naive_room.is_made(gpu, now, seat)
+    )
+    assert is_next or not gpu.must_wait(now, seat), "nobody's turn evicts what the host cannot take"
 
 
 def _is_wanted(node: Node, uuid: str, gang: Gang) -> bool:

@@ -6,7 +6,7 @@ hold for every order of events, however the peers behave.
 Three ranks it cannot work out, and takes from the core: that of policy fair, that of who was outranked, and the lag of
 modes that learn, of which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
-from core import gangs, held
+from core import gangs, held, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from core.naive_memory import MemoryNotes
 from core.naive_shares import NaiveShares
@@ -29,16 +29,15 @@ class Naive(NaiveShares, MemoryNotes):
         self.settles_at = settles_at
         self.is_scheduling = True
         self.given: dict[int, tuple[int, str]] = {}
-        self.refused: set[tuple[int, str]] = set()
-        """Whose late claims the present step refuses."""
+        self.refused: set[tuple[int, str]] = set()  # Whose late claims the present step refuses.
         self.slowness = 0
-        self.has_gangs, self.most_clients = False, 0
-        """There has been a gang; how many clients there were at most."""
+        self.has_gangs, self.most_clients = False, 0  # There has been a gang; how many clients there were at most.
 
     def seat(self, client: int, gpu: str) -> NaiveSeat:
         return self.gpus[gpu].seats[client]
 
     _MemoryHeld = held.note_event
+    _RoomMade, _MoveOut = naive_room.note_answer, naive_room.note_asked
 
     # What went in.
 
@@ -65,6 +64,7 @@ class Naive(NaiveShares, MemoryNotes):
             seat.group, seat.own_priority = event.group, event.priority
             gpu.most_clients = max(gpu.most_clients, len(gpu.seats))
             self._resize(gpu, seat, claim.memory)
+            seat.resident = claim.memory.swappable
             if self.is_scheduling and (claim.lock or claim.unshared) and now >= (self.settles_at or 0):
                 seat.late = claim.lock
                 self.start_wait(now, seat, gpu)
@@ -122,7 +122,7 @@ class Naive(NaiveShares, MemoryNotes):
         if event.on != self.is_scheduling:
             self.is_scheduling = event.on
             for seat in (seat for gpu in self.gpus.values() for seat in gpu.seats.values()):
-                seat.state = "rest"
+                seat.state, seat.resident, seat.room_asked, seat.room_due = "rest", 1 << 64, 0, 0
 
     def be_late(self, late_ns: int) -> None:
         for gpu in self.gpus.values():
@@ -172,7 +172,7 @@ class Naive(NaiveShares, MemoryNotes):
     def _ReportBlocked(self, now: int, action: ac.ReportBlocked, node: Node) -> None:  # noqa: N802 - the same
         real = node.gpus[action.gpu].turns.seats[action.client]
         if not gangs.waited_for_a_moment(self.seat(action.client, action.gpu), real):
-            self.gpus[action.gpu].block(action, real.kept_rank)
+            self.gpus[action.gpu].block(now, action, real.kept_rank)
 
     def _GiveLock(self, now: int, action: ac.GiveLock, node: Node) -> None:  # noqa: N802 - the action's own name
         gpu = self.gpus[action.gpu]
@@ -180,9 +180,8 @@ class Naive(NaiveShares, MemoryNotes):
         seat.contended = action.contended
         gangs.note_given(self, now, gpu, seat, node.gpus[action.gpu].turns)
         is_refused = (action.client, action.gpu) in self.refused
-        assert seat.state in ("waiting", "unshared") or is_refused, (
-            "only a client that waits, or runs without a lock, gets one"
-        )
+        may_get_one = seat.state in ("waiting", "unshared") or is_refused
+        assert may_get_one, "only a client that waits, or runs without a lock, gets one"
         assert action.lock not in self.given, "a lock number is given once"
         assert action.lock > max(self.given, default=0), "numbers grow"
         self.given[action.lock] = (action.client, action.gpu)
@@ -193,6 +192,7 @@ class Naive(NaiveShares, MemoryNotes):
         if seat.state == "waiting":
             gangs.note_passing(self, action.gpu, seat, node)
             assert now - seat.since == action.waited_ns
+            assert naive_room.is_made(gpu, now, seat), "nobody comes in while others still make room for it"
         seat.state, seat.lock, seat.revoked, seat.late, seat.is_outranked = "staying", action.lock, 0, None, False
 
     def _AnnounceRoom(self, now: int, action: ac.AnnounceRoom, node: Node) -> None:  # noqa: N802 - the same
@@ -224,7 +224,7 @@ class Naive(NaiveShares, MemoryNotes):
         seat.state, seat.deadline = "dropping", now + self.settings.grace_ns
 
     def _EndTurn(self, now: int, action: ac.EndTurn, node: Node) -> None:  # noqa: N802 - the same
-        self.gpus[action.gpu].note_end(now, action.client)
+        naive_room.note_end(self, now, action)
         if action.end == "revoked":
             seat = self.seat(action.client, action.gpu)
             assert (seat.state, seat.lock) == ("dropping", action.lock)
@@ -286,12 +286,12 @@ class Naive(NaiveShares, MemoryNotes):
         assert len(staying) <= 1 or gpu.taken("staying") <= safe, "those who stay fit, or one is alone"
         for seat in staying:
             assert seat.contended == is_contended, "a holder knows whether it has to report its pauses"
-        gangs.check_queue(gpu, real, safe)
+        gangs.check_queue(now, gpu, real, safe)
         self.check_shares(now, uuid, gpu, node.gpus[uuid])
         for seat in gpu.named("waiting", "staying"):
             assert not self.is_paused(uuid, seat), "who is paused neither waits in the queue nor keeps its lock"
         for seat in queue:
-            gangs.check_host(gpu, seat, real)
+            gangs.check_host(now, gpu, seat, real)
             assert now - seat.since <= self.bound(gpu) + seat.allowance, "every wait ends"
 
     def bound(self, gpu: NaiveGpu) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from core import naive_room
 from nvshare.core import actions as ac
 from nvshare.core.model import NO_MEMORY, SECOND, Memory, ModeName
 from nvshare.core.turns import Turns
@@ -42,6 +43,12 @@ class NaiveSeat:
     """The most unswappable memory that it reported when it was measured."""
     host_room: int = 1 << 64
     """What the host can take of its memory."""
+    resident: int = 0
+    """The most of it that is on the card while it has no lock (core.naive_room)."""
+    asked_out: int = 0
+    """What it was asked to move out with its lock; in `room_asked` in all since its turn; it is waited for until."""
+    room_asked: int = 0
+    room_due: int = 0
     held: int = 0
     """What it says it keeps on the host, and in `keep` what it was asked to."""
     keep: int = 0
@@ -120,10 +127,12 @@ class NaiveGpu:
     def protected(self, seat: NaiveSeat) -> int:
         return min(self.lacking(seat), self.size // 2)
 
-    def must_wait(self, seat: NaiveSeat) -> bool:
+    def must_wait(self, now: int, seat: NaiveSeat) -> bool:
         """Its turn would evict memory of others that the host cannot take."""
         others = sum(self.protected(other) for other in self.seats.values() if other is not seat)
-        taken = self.taken() - sum(self.pinned(other) for other in self.seats.values()) + min(others, self.size // 2)
+        stuck = naive_room.stuck(self, now, seat)
+        pinned = sum(self.pinned(other) for other in self.seats.values())
+        taken = self.taken() - pinned + min(others + stuck, self.size // 2)
         return others > 0 and taken + self.on_card(seat) > self.size - self.card_reserve
 
     def is_on_card(self, seat: NaiveSeat) -> bool:
@@ -184,23 +193,19 @@ class NaiveGpu:
         )
         assert action.context_bytes == self.context
 
-    def block(self, action: ac.ReportBlocked, rank: int | None) -> None:
+    def block(self, now: int, action: ac.ReportBlocked, rank: int | None) -> None:
         seat, holder = self.seats[action.client], self.seats[action.holder]
-        assert (seat.state, self.must_wait(seat)) == ("waiting", True), "who could run is not blocked"
+        assert (seat.state, self.must_wait(now, seat)) == ("waiting", True), "who could run is not blocked"
         others = [self.protected(other) for other in self.seats.values() if other is not seat]
         assert action.pinned == self.protected(holder) == max(others)
         seat.state, seat.rank = "blocked", rank
-
-    def note_end(self, now: int, client: int) -> None:
-        if client in self.seats:
-            self.seats[client].ended = now
 
     def unblock(self, now: int, real: Turns, last_order: int) -> int:
         """Those whom the core no longer blocks wait again, behind all of the same rank; the time so far does not
         count. The last order that was given."""
         unblocked = [seat for seat in self.named("blocked") if real.seats[seat.client].state != "blocked"]
         for order, seat in enumerate(sorted(unblocked, key=lambda seat: real.seats[seat.client].ticket), 1):
-            may_run = self.is_on_card(seat) or not self.must_wait(seat)
+            may_run = self.is_on_card(seat) or not self.must_wait(now, seat)
             assert may_run, "who is blocked waits until the host has room, or runs if it evicts nothing"
             seat.state, seat.order = "waiting", last_order + order
             for other in self.seats.values():

@@ -124,7 +124,7 @@ class Stage:
         self.ids[name] = max(self.ids.values(), default=0) + 1
         common: dict[str, str] = {}
         gpus: list[tuple[str, dict[str, str]]] = []
-        flags = {"moves", "holds", "hears"} & set(words)
+        flags = {"moves", "holds", "hears", "makes-room"} & set(words)
         for word in (word for word in words if word not in flags):
             key, is_option, value = word.partition("=")
             if is_option and key in ("in", "own", "priority", "weight"):
@@ -146,6 +146,7 @@ class Stage:
             moves_memory="moves" in flags,
             holds_memory="holds" in flags,
             hears_starts="hears" in flags,
+            makes_room="makes-room" in flags,
         )
         return self.handle(event)
 
@@ -260,6 +261,8 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (rf"{_WHO} moved {_SIZE} (?P<way>to|out of) {_AT} in (?P<time>\S+)",
      _event(lambda s, m: ev.MemoryMoved(s.ids[m["who"]], m["gpu"], m["way"] != "to", parse_size(m["size"]),
                                         parse_time(m["time"])))),
+    (rf"{_WHO} has {_SIZE} left on the card {_AT}",
+     _event(lambda s, m: ev.RoomMade(s.ids[m["who"]], m["gpu"], parse_size(m["size"])))),
     (rf"{_WHO} moves memory at {_AT}(?P<not> no more)?",
      _event(lambda s, m: ev.MoverReported(s.ids[m["who"]], m["gpu"], "switched off" if m["not"] else ""))),
     (rf"{_WHO} keeps {_SIZE} of {_AT} on the host",

@@ -27,7 +27,7 @@ GPUS = ("g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7")
 
 def registration(client: int, gpus: tuple[str, ...]) -> ev.ClientRegistered:
     claims = tuple(Claim(gpu, 16 * GIB) for gpu in gpus)
-    return ev.ClientRegistered(client, "run/1", "x", "x", claims, moves_memory=True, holds_memory=True)
+    return ev.ClientRegistered(client, "run/1", "x", "x", claims, moves_memory=True, holds_memory=True, makes_room=True)
 
 
 def do_all(node: Node) -> None:
@@ -90,6 +90,7 @@ STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
     ("has finished its work", lambda client, gpu, lock: ev.WorkFinished(client, gpu)),
     ("works again", lambda client, gpu, lock: ev.WorkResumed(client, gpu)),
     ("has moved memory", lambda client, gpu, lock: ev.MemoryMoved(client, gpu, True, GIB, 1000)),
+    ("has made room", lambda client, gpu, lock: ev.RoomMade(client, gpu, GIB)),
     ("says whether it moves memory", lambda client, gpu, lock: ev.MoverReported(client, gpu, "switched off")),
     ("keeps memory on the host", lambda client, gpu, lock: ev.MemoryHeld(client, gpu, GIB)),
     ("has a working set", lambda client, gpu, lock: ev.WorkingSetReported(client, gpu, GIB)),

@@ -132,7 +132,9 @@ _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ac.RecallBudget: lambda t, a: f"{t.who(a)} should fall back to {size(a.keep)} on {a.gpu} (serial {a.serial})",
     ac.LetOne: lambda t, a: f"{t.who(a)} should let one submission through on {a.gpu}",
     ac.MoveIn: lambda t, a: f"{t.who(a)} should bring {size(a.most)} to {a.gpu} {t.lock(a.lock)}",
-    ac.MoveOut: lambda t, a: f"{t.who(a)} should move {size(a.need)} out of {a.gpu} after {t.lock(a.lock)}",
+    ac.MoveOut: lambda t, a: (
+        f"{t.who(a)} should move {size(a.need)} out of {a.gpu} {f'after {t.lock(a.lock)}' if a.lock else 'now'}"
+    ),
     ac.KeepOnHost: lambda t, a: f"{t.who(a)} should keep {size(a.keep)} of {a.gpu} on the host",
     ac.TellCapacity: lambda t, a: (
         f"{t.who(a)} may use {size(a.room)} of {a.gpu}, a context takes {size(a.context_bytes)}"

@@ -229,11 +229,11 @@ bool nvs_gpu_time_wants_watch(const struct nvs_gpu *gpu) { return gpu == NULL; }
 void nvs_gpu_time_leave_driver(void) {}
 void nvs_gpu_time_forked(void) {}
 
-int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_moved)
+int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_ended)
 {
     (void)now_ns;
-    *has_moved = moving == gpu;
-    if (*has_moved) {
+    *has_ended = moving == gpu;
+    if (*has_ended) {
         *moved = move;
         moving = NULL;
     }

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from libnvshare.machine import Machine
-from libnvshare.programs import GIB, MIB, OUT_OF_MEMORY
+from libnvshare.movers import FOREVER
+from libnvshare.programs import CHECKS, GIB, MIB, OUT_OF_MEMORY, Program
 from nvshare.scheduler.sources.cgroup_memory import MARGIN
 from support.cgroup_files import HostLimit
 from support.waiting import wait_until
@@ -112,3 +113,44 @@ def test_with_card_and_host_full_an_allocation_is_refused_and_nobody_ends(tmp_pa
         second.do("spin 1000 1", timeout=60)
         for program in (first, second):
             program.do("sync", timeout=60)
+
+
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_of_three_programs_the_one_with_too_little_host_memory_lives_while_the_others_take_turns(
+    tmp_path: Path, is_counted: bool
+) -> None:
+    """The driver would evict the oldest memory, that of the program that pauses: it must find free memory."""
+    host = HostLimit(tmp_path / "cgroup")
+    options = ("--host-memory=on", f"--cgroup-root={host.root}") if is_counted else ("--host-memory=off",)
+    with host.of_its_own("nvshare-three") as own, Machine(tmp_path, *options, *FIXED_1S, memory="4Gi") as machine:
+        own.set(600 * MIB)
+        room = {"NVSHARE_SIM_HOST_MEMORY": str(600 * MIB - HostLimit.USED)}
+        sizes = [3 * GIB // 2, 1200 * MIB, 1200 * MIB]
+        programs = [machine.start(CHECKS / "lib_mover", **room if not i else {}) for i in range(3)]
+        own.add(programs[0].process.pid)
+        for program in programs:
+            program.do("init")
+        first, *others = (
+            (program, int(program.do(f"alloc {size}")[0]), size) for program, size in zip(programs, sizes, strict=True)
+        )
+        touch(*first)
+        if is_counted:
+            wait_until(lambda: shortfalls(machine)[0] > GIB, what="the scheduler knows what the host lacks")
+        for program, address, size in others:
+            program.say(f"touch {address} {size} {FOREVER}")
+        process = programs[0].process
+
+        def is_over() -> bool:
+            return process.poll() is not None or min(client["turns"] for client in machine.clients()[1:]) >= 5
+
+        wait_until(is_over, "the others have had some turns, or the first one is dead", 60)
+        if is_counted:
+            assert process.poll() is None
+            assert machine.overlaps() == []
+            touch(*first)
+        else:
+            assert process.wait(60) == -signal.SIGKILL
+
+
+def touch(program: Program, address: int, size: int) -> None:
+    program.do(f"touch {address} {size} 1", timeout=60)

@@ -94,6 +94,16 @@ def test_with_card_and_host_full_a_newcomer_is_refused_and_nobody_ends() -> None
     assert ends(run(small, replace(large, memory=7 * GIB), may_oversubscribe=False)) == ["finished", "finished"]
 
 
+@pytest.mark.parametrize(("host", "wanted"), [("off", "killed"), ("on", "finished")])
+def test_of_three_jobs_the_one_with_too_little_host_memory_is_not_killed(host: str, wanted: str) -> None:
+    """It pauses, so its memory is the oldest. The two others do not fit beside it together."""
+    jobs = ("-j", "6Gi:4/60x2,host=1Gi", "-j", "8Gi:40/0x1", "-j", "8Gi:40/0x1")
+    command = ["jobs", *jobs, "--mode", "fixed", "--quantum", "5", "--host-memory", host, "--json"]
+    ended = json.loads(CliRunner().invoke(simulate, command).output)["jobs"]
+    assert [one["end"] for one in ended] == [wanted, "finished", "finished"]
+    assert all(one["turns"] > 3 for one in ended[1:])
+
+
 @pytest.mark.parametrize(
     ("words", "wanted", "said"),
     [

@@ -92,6 +92,7 @@ NOT_RECORDED: dict[type[wire.Message], str] = {
     wire.Ping: "sent after a silence that no story lasts for",
     wire.Pong: "the answer to PING",
     wire.Moved: "the null driver moves no memory",
+    wire.RoomMade: "the null driver moves no memory",
     wire.Slowed: "the null driver moves no memory",
     wire.KeepOnHost: "sent for a limit that is lowered below what is used, and kept by moving memory",
     wire.OnHost: "the answer to KEEP_ON_HOST",

@@ -66,6 +66,7 @@ EXAMPLES: dict[str, m.Message] = {
     "gpu_time": m.GpuTime(1, 200, 81_234_567, 0xFFFF_0000_FFFF_0001, 3, 5, 7),
     "core_limit": m.CoreLimit(0, 30),
     "memory_mode": m.MemoryMode(0, m.MemoryKind.CHECKPOINT),
+    "room_made": m.RoomMade(1, 3 << 30),
     "long_wait": m.LongWait(0, 3, 2, 30_000, 61_000, b"team/pod".ljust(m.NAME_BYTES, b"\0")),
 }
 

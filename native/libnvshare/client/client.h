@@ -167,6 +167,8 @@ uint32_t nvs_client_use_collectives(struct nvs_client *client);
 uint32_t nvs_client_let_done(struct nvs_client *client, int gpu);
 /* A requested move has ended. */
 uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
+/* A move to the host has ended: at most `left` bytes of the process's swappable memory are on the card. Sent if it has no lock. */
+uint32_t nvs_client_room_made(struct nvs_client *client, int gpu, uint64_t left);
 /* How much of its memory the process has used recently. Sent if it is new to the scheduler. */
 uint32_t nvs_client_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
 /* Whether the process moves its memory in bulk, or why not (enum nvs_mover_state). Sent if it is new to the scheduler. */

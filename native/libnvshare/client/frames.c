@@ -126,6 +126,13 @@ void nvs_frames_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t
     put(client, &frame, sizeof frame);
 }
 
+void nvs_frames_room_made(struct nvs_client *client, int gpu, uint64_t left)
+{
+    FRAME(nvs_msg_room_made, NVS_ROOM_MADE, gpu);
+    frame.left = left;
+    put(client, &frame, sizeof frame);
+}
+
 void nvs_frames_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes)
 {
     FRAME(nvs_msg_working_set, NVS_WORKING_SET, gpu);

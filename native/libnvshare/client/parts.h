@@ -36,6 +36,7 @@ void nvs_frames_budget_ask(struct nvs_client *client, int gpu, uint32_t ask, uin
 void nvs_frames_released(struct nvs_client *client, int gpu, uint64_t lock, bool again);
 void nvs_frames_budget_return(struct nvs_client *client, int gpu, uint32_t serial, const struct nvs_account *account);
 void nvs_frames_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
+void nvs_frames_room_made(struct nvs_client *client, int gpu, uint64_t left);
 void nvs_frames_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
 void nvs_frames_on_host(struct nvs_client *client, int gpu, uint64_t bytes);
 void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor);

@@ -52,15 +52,18 @@ static void on_contended(struct nvs_client *client, int index, bool contended)
     nvs_client_apply(client, index, NVS_DO_WATCH);
 }
 
-/* The scheduler says it for one lock: for another one it comes too late. */
+/* The scheduler says it for one lock, or (0) for a process that has none: for another one it comes too late. */
 static void on_move(struct nvs_client *client, int index, uint8_t type, const uint8_t *frame)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];
     AS(nvs_msg_move_in, move); /* MOVE_OUT has the same fields */
     if (gpu->turn.lock != move.lock)
         return;
-    if (type == NVS_MOVE_OUT) {
+    if (type == NVS_MOVE_OUT && move.lock) {
         gpu->owed_bytes = move.most;
+    } else if (type == NVS_MOVE_OUT && !nvs_turn_is_open(&gpu->turn)) {
+        gpu->move_bytes = move.most;
+        nvs_client_apply(client, index, NVS_DO_MOVE_OUT);
     } else if (gpu->turn.state == NVS_TURN_HOLDING) {
         gpu->move_bytes = move.most;
         nvs_client_apply(client, index, NVS_DO_MOVE_IN);

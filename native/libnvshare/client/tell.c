@@ -13,6 +13,14 @@ uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint
     return client->out.todo;
 }
 
+uint32_t nvs_client_room_made(struct nvs_client *client, int index, uint64_t left)
+{
+    const struct nvs_turn *turn = &client->gpus[index].turn;
+    if (client->is_registered && client->version >= NVS_ROOM_SINCE && !turn->lock && !nvs_turn_is_open(turn))
+        nvs_frames_room_made(client, index, left);
+    return client->out.todo;
+}
+
 uint32_t nvs_client_working_set(struct nvs_client *client, int index, bool is_known, uint64_t bytes)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];

@@ -178,9 +178,11 @@ int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
 static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
 {
     struct nvs_moved moved;
-    bool has_moved;
-    int64_t next = nvs_mover_tick(gpu, now, &moved, &has_moved);
-    if (has_moved)
+    bool has_ended;
+    int64_t next = nvs_mover_tick(gpu, now, &moved, &has_ended);
+    if (has_ended && moved.to_host)
+        nvs_client_room_made(&nvs_helper_client, gpu->index, moved.left);
+    if (has_ended && moved.bytes)
         nvs_client_moved(&nvs_helper_client, gpu->index, moved.to_host, moved.bytes, moved.ns);
     return next;
 }

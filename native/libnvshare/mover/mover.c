@@ -11,6 +11,7 @@
 #include "mover/effect.h"
 #include "mover/evidence.h"
 #include "mover/plan.h"
+#include "mover/working_set.h"
 #include "wire.h"
 
 enum { IN_FLIGHT = 4, MOST_SLICES = 1 << 16, MOST_BLOCKS = 1 << 16 };
@@ -31,6 +32,7 @@ static struct mover {
     size_t count, at;
     uint64_t asked_bytes, sure_bytes; /* what had to move and whose time says whether it did, and what of it took its time */
     uint64_t moved_bytes;
+    uint64_t left_bytes; /* what could be on the card when the move was planned, less what has arrived on the host */
     int64_t began_ns;
     struct nvs_effect effect;
     CUcontext context;    /* of the stream and the events */
@@ -41,18 +43,23 @@ static struct mover {
 
 /* ---- what to move ---- */
 
-static bool plan(struct mover *mover, const struct nvs_gpu *gpu, uint64_t bytes)
+static bool is_blind(void) { return !nvs_evidence_sees_launches() || nvs_usage_is_blind(&nvs_evidence, UINT32_MAX); }
+
+/* The slices, and for a move to the host how much could be on the card before it. */
+static void plan(struct mover *mover, const struct nvs_gpu *gpu, uint64_t bytes)
 {
+    mover->at = mover->count = 0;
+    mover->left_bytes = NVS_MAX_BYTES;
     if (!mover->slices)
         mover->slices = nvs_pages(MOST_SLICES * sizeof *mover->slices);
     struct nvs_block *blocks = nvs_pages(MOST_BLOCKS * sizeof *blocks);
     if (!mover->slices || !blocks)
-        return false;
+        return;
     size_t count = nvs_memory_blocks(gpu, blocks, MOST_BLOCKS);
+    if (mover->to_host && count < MOST_BLOCKS)
+        mover->left_bytes = nvs_working_set_ever(&nvs_evidence, blocks, count, is_blind());
     mover->count = nvs_plan_move(&nvs_evidence, blocks, count, mover->to_host, bytes, mover->slices, MOST_SLICES);
     nvs_pages_free(blocks, MOST_BLOCKS * sizeof *blocks);
-    mover->at = 0;
-    return mover->count > 0;
 }
 
 uint8_t nvs_mover_state(const struct nvs_gpu *gpu)
@@ -72,7 +79,8 @@ static void begin(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
     mover->to_host = to_host;
     mover->asked_bytes = mover->sure_bytes = mover->moved_bytes = 0;
     mover->began_ns = nvs_now_ns();
-    mover->is_moving = plan(mover, gpu, bytes);
+    plan(mover, gpu, bytes);
+    mover->is_moving = mover->count > 0 || to_host; /* the scheduler gets an answer also if there is nothing to move */
 }
 
 void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
@@ -174,6 +182,8 @@ static void land(struct mover *mover)
         mover->asked_bytes += took != NVS_TOOK_UNKNOWN ? flight->bytes : 0;
         mover->sure_bytes += took == NVS_TOOK_TIME ? flight->bytes : 0;
         mover->moved_bytes += took == NVS_TOOK_TIME || nvs_effect_was_slow(flight->bytes, (double)ms) ? flight->bytes : 0;
+        if (mover->to_host && mover->left_bytes != NVS_MAX_BYTES)
+            mover->left_bytes -= flight->bytes < mover->left_bytes ? flight->bytes : mover->left_bytes;
         nvs_usage_moved(&nvs_evidence, flight->address, flight->bytes, mover->to_host);
     }
 }
@@ -209,9 +219,10 @@ static void notice_no_effect(struct mover *mover, const struct nvs_gpu *gpu)
     mover->has_warned = true;
 }
 
-static bool end(struct mover *mover, struct nvs_gpu *gpu, struct nvs_moved *moved)
+static void end(struct mover *mover, struct nvs_gpu *gpu, struct nvs_moved *moved)
 {
-    *moved = (struct nvs_moved){.to_host = mover->to_host, .bytes = mover->moved_bytes, .ns = nvs_now_ns() - mover->began_ns};
+    *moved = (struct nvs_moved){.to_host = mover->to_host, .bytes = mover->moved_bytes, .left = mover->left_bytes,
+                                .ns = nvs_now_ns() - mover->began_ns};
     mover->is_moving = false;
     nvs_debug("%s: moved %llu of %llu MiB %s in %lld us", gpu->label, (unsigned long long)mover->moved_bytes >> 20,
               (unsigned long long)mover->asked_bytes >> 20, mover->to_host ? "to the host" : "to the GPU", (long long)moved->ns / 1000);
@@ -219,13 +230,12 @@ static bool end(struct mover *mover, struct nvs_gpu *gpu, struct nvs_moved *move
     if (mover->has_next && nvs_mover_state(gpu) == NVS_MOVER_STATE_MOVES)
         begin(gpu, mover->next_to_host, mover->next_bytes);
     mover->has_next = false;
-    return moved->bytes > 0;
 }
 
-int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now, struct nvs_moved *moved, bool *has_moved)
+int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now, struct nvs_moved *moved, bool *has_ended)
 {
     struct mover *mover = &movers[gpu->index];
-    *has_moved = false;
+    *has_ended = false;
     if (!mover->is_moving)
         return INT64_MAX;
     CUcontext context;
@@ -244,7 +254,8 @@ int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now, struct nvs_moved *moved
     }
     if (mover->flying || mover->at < mover->count)
         return now + LOOK_NS;
-    *has_moved = end(mover, gpu, moved);
+    end(mover, gpu, moved);
+    *has_ended = true;
     return mover->is_moving ? now : INT64_MAX;
 }
 

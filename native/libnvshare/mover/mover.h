@@ -17,6 +17,7 @@
 struct nvs_moved {
     bool to_host;
     uint64_t bytes;
+    uint64_t left; /* how much of the process's managed memory can still be on the card after a move to the host */
     int64_t ns;
 };
 
@@ -24,8 +25,8 @@ struct nvs_moved {
 void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes);
 /* Nothing more is submitted. Slices that were submitted still arrive. */
 void nvs_mover_stop(struct nvs_gpu *gpu);
-/* Continues the move; returns when to call again. *has_moved is true if a move has ended: *moved says what it moved. */
-int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_moved);
+/* Continues the move; returns when to call again. *has_ended is true if a move has ended: *moved says what it moved. */
+int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now_ns, struct nvs_moved *moved, bool *has_ended);
 /* Whether the process moves memory on this GPU, or why not: enum nvs_mover_state. */
 uint8_t nvs_mover_state(const struct nvs_gpu *gpu);
 void nvs_mover_forked(void);

@@ -23,7 +23,7 @@ static void pass(struct arena *arena, unsigned mark, bool is_late, uint64_t at, 
     arena->last_used = end;
 }
 
-static uint64_t used_of_arena(struct nvs_usage *usage, const struct nvs_block *block)
+static uint64_t used_of_arena(struct nvs_usage *usage, const struct nvs_block *block, uint32_t lately)
 {
     struct arena arena = {0};
     uint64_t end = block->base + block->bytes;
@@ -31,7 +31,7 @@ static uint64_t used_of_arena(struct nvs_usage *usage, const struct nvs_block *b
         nvs_usage_keep_old(usage, at);
         unsigned mark = nvs_usage_at(usage, at);
         if (mark & USED)
-            pass(&arena, mark, nvs_usage_age(usage, mark) <= NVS_LATELY, at, nvs_next_chunk(at));
+            pass(&arena, mark, nvs_usage_age(usage, mark) <= lately, at, nvs_next_chunk(at));
     }
     if (!arena.last_late)
         return 0;
@@ -61,9 +61,29 @@ uint64_t nvs_working_set(struct nvs_usage *usage, const struct nvs_block *blocks
         if (use.is_left_alone || !use.is_used)
             sum += blocks[i].bytes;
         else if (!use.is_whole)
-            sum += used_of_arena(usage, &blocks[i]);
+            sum += used_of_arena(usage, &blocks[i], NVS_LATELY);
         else if (is_used_lately(usage, &blocks[i]))
             sum += blocks[i].bytes;
+    }
+    return sum;
+}
+
+static uint64_t held_in(const struct nvs_usage *usage, uint64_t base, uint64_t end)
+{
+    uint64_t sum = 0;
+    for (uint64_t at = nvs_next_chunk(base - 1); at + NVS_CHUNK_BYTES <= end; at += NVS_CHUNK_BYTES)
+        sum += nvs_usage_at(usage, at) & NVS_MARK_HELD ? NVS_CHUNK_BYTES : 0;
+    return sum;
+}
+
+uint64_t nvs_working_set_ever(struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool is_blind)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct nvs_block_use use = nvs_plan_look(usage, &blocks[i]);
+        bool is_arena = !is_blind && use.is_used && !use.is_left_alone && !use.is_whole;
+        uint64_t bytes = is_arena ? used_of_arena(usage, &blocks[i], UINT32_MAX) : blocks[i].bytes;
+        sum += bytes - held_in(usage, blocks[i].base, blocks[i].base + bytes);
     }
     return sum;
 }

@@ -15,6 +15,10 @@
 
 enum { NVS_LATELY = 15 };
 
+/* The most that can be on the card of the process's managed memory: the same, but "recently" means ever, and without what is held
+ * on the host. `is_blind`: uses were not all seen, so all of it. */
+uint64_t nvs_working_set_ever(struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool is_blind);
+
 /* In bytes. Also keeps old marks old (nvs_usage_keep_old). */
 uint64_t nvs_working_set(struct nvs_usage *usage, const struct nvs_block *blocks, size_t count);
 

@@ -243,6 +243,7 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_client_use_collectives": (c_uint32, [_client]),
     "nvs_client_let_done": (c_uint32, [_client, c_int]),
     "nvs_client_moved": (c_uint32, [_client, c_int, c_bool, c_uint64, c_int64]),
+    "nvs_client_room_made": (c_uint32, [_client, c_int, c_uint64]),
     "nvs_client_working_set": (c_uint32, [_client, c_int, c_bool, c_uint64]),
     "nvs_client_held": (c_uint32, [_client, c_int, c_uint64]),
     "nvs_client_mover": (c_uint32, [_client, c_int, c_uint8]),

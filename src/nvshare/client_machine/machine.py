@@ -50,7 +50,7 @@ class Effects(Protocol):
         """A drain under way has no purpose any more."""
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
-        """Move at most so many bytes to the host, or to the GPU; then call `moved`."""
+        """Move at most so many bytes to the host, or to the GPU; then call `moved`, and `room_made` if to the host."""
 
     def hold_memory(self, gpu: int, size: int) -> None:
         """Hold so many bytes on the host from now on; then call `held`."""
@@ -170,6 +170,10 @@ class ClientMachine:
 
     def moved(self, gpu: int, *, to_host: bool, moved: int, took_ns: int) -> None:
         if LIBRARY.nvs_client_moved(self._at, gpu, to_host, moved, took_ns):
+            self._perform()
+
+    def room_made(self, gpu: int, left: int) -> None:
+        if LIBRARY.nvs_client_room_made(self._at, gpu, left):
             self._perform()
 
     def working_set(self, gpu: int, used: int | None) -> None:

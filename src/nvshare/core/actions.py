@@ -140,7 +140,8 @@ class MoveIn(Action, frozen=True):
 
 
 class MoveOut(Action, frozen=True):
-    """When the client has released this lock, it should move `need` bytes to the host: others need the space."""
+    """When the client has released this lock, it should move `need` bytes to the host: others need the space. Lock 0:
+    it has none, and should do so now. RoomMade answers, if the client makes room (ClientRegistered)."""
 
     client: int
     gpu: str

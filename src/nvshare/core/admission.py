@@ -2,9 +2,11 @@
 
 The first in the queue is admitted as soon as it fits beside the running clients, or if it would be alone. While it does
 not fit, others may pass it: each waiting client at most `most_passes` times, and for at most one quantum. No client
-passes while a lock is being dropped: that memory is meant for the first in the queue. Members of gangs are admitted
+passes while a lock is being dropped: that memory is meant for the first in the queue. While memory must not be
+evicted, the client waits until there is room on the card (core.card_room). Members of gangs are admitted
 when core.gangs says so, or like other clients if they fit and their gang does not consist of several processes."""
 
+from nvshare.core.actions import Action
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import Settings
 from nvshare.core.seat import Seat
@@ -20,16 +22,29 @@ class Admission:
         self._memory = memory
 
     def has_room(self, seat: Seat) -> bool:
-        """The GPU could take it now: it fits, or would be alone."""
+        """The GPU could take it now."""
+        return self.fits(seat) and self._turns.moves.room.is_made(seat)
+
+    def fits(self, seat: Seat) -> bool:
+        """It fits beside the running clients, or would be alone."""
         turns = self._turns
         return not turns.waits.is_held and (turns.is_empty or self._memory.fits(seat.need))
 
-    def admit(self, now: int) -> list[Seat]:
+    def _room_is_made(self, now: int, seat: Seat, out: list[Action]) -> bool:
+        room = self._turns.moves.room
+        if not room.is_made(seat):
+            room.ask(now, seat, out)
+            return False
+        return True
+
+    def admit(self, now: int, out: list[Action]) -> list[Seat]:
         """Admit all clients that may run now; they are returned in that order."""
         turns, memory = self._turns, self._memory
         queue, waits = turns.queue, turns.waits
         admitted: list[Seat] = []
         starts_timer = False
+        if memory.protected and turns.dropping and (head := queue.first()) is not None:
+            turns.moves.room.ask(now, head, out)
         while queue.order and not waits.is_held:
             is_empty = not turns.staying and not turns.dropping
             if not is_empty and not memory.fits(queue.needs[0]):
@@ -40,12 +55,16 @@ class Admission:
                 and (first.gang is None or first.gang.may_enter)
                 and (is_empty or memory.fits(first.need))
             ):
-                starts_timer = starts_timer or waits.is_switching
-                waits.is_switching = False
+                if not memory.protected or self._room_is_made(now, first, out):
+                    starts_timer = starts_timer or waits.is_switching
+                    waits.is_switching = False
+                else:
+                    seat = None
             elif first is not None and first.is_entering:
                 break  # Room is being made for it, here or at another GPU.
             else:
                 seat = self._first_past_gangs() if is_empty else self._passer(now)
+                seat = seat if seat is not None and self._room_is_made(now, seat, out) else None
             if seat is None:
                 break
             starts_timer = starts_timer or is_empty

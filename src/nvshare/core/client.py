@@ -13,7 +13,8 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "may_be_in_gang", "memory_mode",
+        "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "makes_room", "may_be_in_gang",
+        "memory_mode",
         "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "uses_collectives", "weight",
     )  # fmt: skip
 
@@ -29,6 +30,7 @@ class Client:
         self.weight = event.weight
         self.moves_memory = event.moves_memory
         self.holds_memory = event.holds_memory
+        self.makes_room = event.makes_room
         self.hears_starts = event.hears_starts
         self.uses_collectives = False
         """Its kernels wait for those of other processes of its group."""
@@ -51,6 +53,7 @@ class Client:
         seat.siblings = self.seats
         seat.moves_memory = self.moves_memory
         seat.holds_memory = self.holds_memory
+        seat.makes_room = self.makes_room
         seat.hears_starts = self.hears_starts
         return seat
 

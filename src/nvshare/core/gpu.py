@@ -23,6 +23,7 @@ from nvshare.core.events import (
     MemoryMeasured,
     MemoryMoved,
     MoverReported,
+    RoomMade,
     WorkingSetReported,
     WorkResumed,
     WorkSlowed,
@@ -38,7 +39,7 @@ from nvshare.core.thrashing import Thrashing
 from nvshare.core.turns import Turns
 from nvshare.core.utilization import Utilization
 
-REPORTS = (MemoryMoved, WorkingSetReported, WorkSlowed)
+REPORTS = (MemoryMoved, RoomMade, WorkingSetReported, WorkSlowed)
 
 
 class Gpu:
@@ -120,7 +121,7 @@ class Gpu:
         self.turns.reports.host_measured(seat, room)
         self._is_measured = True
 
-    def note(self, now: int, event: MemoryMoved | WorkingSetReported | WorkSlowed) -> None:
+    def note(self, now: int, event: MemoryMoved | RoomMade | WorkingSetReported | WorkSlowed) -> None:
         """What a client says about its memory and its work (REPORTS)."""
         seat = self.turns.seats[event.client]
         match event:
@@ -129,6 +130,8 @@ class Gpu:
                 self.turns.mode.memory_moved(event)
                 if not event.to_host:
                     self.turns.ranking.shares.moved_in(now, seat, event.took_ns)
+            case RoomMade():
+                self.turns.moves.room.answered(seat, event.left)
             case WorkingSetReported():
                 self.turns.reports.working_set_reported(seat, event.used)
             case _:
@@ -207,7 +210,7 @@ class Gpu:
         if not is_settling:
             due = self._idle_due
             if turns.queue.order:
-                admitted = self._admission.admit(now)
+                admitted = self._admission.admit(now, out)
                 if admitted and turns.idle and (first := self._lone_first()) is not None:
                     due = self._preemption.idle_deadline(now, first)
             if admitted and self.shares.is_active:
@@ -230,10 +233,15 @@ class Gpu:
             due = self._thrashing.deadline
         if self.shares.is_active and self.shares.deadline < due:
             due = self.shares.deadline
+        if self.memory.protected and turns.queue.order:
+            due = min(due, turns.moves.room.deadline)
         if turns.dropping:
             due = min(due, next(iter(turns.dropping.values())).drop_deadline)
         ends, waits = turns.timer.ends, turns.waits
-        if ends is None or ends >= due or waits.is_switching or waits.is_held or self._lone_first() is None:
+        if ends is None or ends >= due or waits.is_switching or waits.is_held:
+            return due
+        head = self._lone_first()
+        if head is None or (self.memory.protected and self.memory.fits(head.need)):  # It waits for room on the card.
             return due
         return ends
 
@@ -274,6 +282,7 @@ class Gpu:
 
     def make_way(self, now: int, seat: Seat, out: list[Action]) -> None:
         """Preempt idle holders if they are enough, otherwise begin a switch."""
-        if not self.has_room(seat):
+        self.turns.moves.room.ask(now, seat, out)
+        if not self._admission.fits(seat):
             self._preemption.preempt_idle(now, seat, out)
             self.turns.waits.is_switching = True

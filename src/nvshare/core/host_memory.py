@@ -13,9 +13,8 @@ Clients may block each other if the room on the host shrinks after their turns. 
 is on the card: the first of them that waits may run, because its turn evicts nothing. So blocked clients cannot block
 each other without end. The others wait even if the clients that ran last need no turn: their memory cannot move.
 
-The driver chooses what it evicts. So with three or more clients memory that the host cannot take is safe in every case
-only if it fits together with the swappable memory of all others that had a turn. That is not enforced: the amount is
-the client's own statement, and one that overstates it could end the turns of all others (docs/kubernetes.md).
+The driver chooses what it evicts. So a client that may run does not come in before there is room for it, and nothing
+has to be evicted (core.card_room). Memory of others that does not go, because they do not move it, counts here too.
 
 The room may also shrink while a client drops its lock. The amount that it was asked to move out is then reduced to what
 the host can still take (core.moves)."""
@@ -56,6 +55,7 @@ class HostMemory:
         """Whether a client was taken out of the queue or put back. Call it while memory is pinned, or somebody is
         blocked or paused; otherwise nothing is to be decided."""
         turns = self._turns
+        turns.moves.room.expire(now)
         for seat in [seat for seat in turns.staying.values() if seat.client in turns.paused]:
             turns.preempt(now, seat, "operator", out)
         turns.moves.ask_less(turns.dropping.values(), out)
@@ -80,7 +80,8 @@ class HostMemory:
             for seat in (*turns.queue, *turns.blocked.values())
             if seat.client not in turns.paused and not turns.is_held_back(seat)
         ]
-        may_run = [seat for seat in waiting if not self._memory.must_wait(seat)]
+        stuck = turns.moves.room.stuck()
+        may_run = [seat for seat in waiting if not self._memory.must_wait(seat, stuck(seat))]
         if may_run or not turns.is_empty:
             return may_run
         on_card = self._on_card()

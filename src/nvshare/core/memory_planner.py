@@ -76,14 +76,15 @@ class MemoryPlanner:
         own = seat.memory.unswappable + seat.memory.contexts * self.context_bytes
         return max(0, self.size - self.card_reserve - self.foreign - (self.unswappable - own))
 
-    def must_wait(self, seat: Seat) -> bool:
-        """True if a turn of this client would evict memory of others that the host cannot take. At most half of the
-        card counts as such: nobody who needs less is stopped by what others say, however many they are. Here it is not
-        divided among them: one with much is protected up to half of the card, whoever else has some."""
+    def must_wait(self, seat: Seat, stuck: int) -> bool:
+        """True if a turn of this client would evict memory of others that the host cannot take. `stuck` stays on the
+        card too (core.card_room). At most half of the card counts as such: nobody who needs less is stopped by what
+        others say, however many they are. Here it is not divided among them: one with much is protected up to half of
+        the card, whoever else has some."""
         others = self.protected - seat.protected
         if others <= 0:
             return False
-        fixed = self.fixed_bytes - self.pinned + min(others, self.size // 2)
+        fixed = self.fixed_bytes - self.pinned + min(others + stuck, self.size // 2)
         return fixed + seat.pinned + seat.memory.swappable > self.size - self.card_reserve
 
     def fits(self, need: int) -> bool:

@@ -59,6 +59,7 @@ class MemoryReports:
 
     def joined(self, seat: Seat, reported: Memory) -> None:
         self._seats[seat.client] = seat
+        seat.resident = reported.swappable  # it was there before this daemon, or before its connection was lost
         if self._by_fixed:
             self._divide_card(len(self._seats) - 1)
         self.reported(seat, reported)

@@ -2,7 +2,7 @@
 
     away    max(0, need(all clients) + fixed - size): what cannot be on the card
     out     min(need of the first in the queue, away + margin), less what other leaving clients were asked for, and at
-            most what the host can take of it
+            most what the host can take of it; more if memory must stay on the card (core.card_room)
     in      need(client), at most what the other running clients leave of the card; 0 if none of it can be away
 
 Memory of a client can be away if not all clients fit now, if not all fitted at some time since its last turn, or if it
@@ -13,8 +13,10 @@ which may be the client's own, and then much more has to move."""
 
 from collections.abc import Iterable, Mapping
 
-from nvshare.core.actions import Action, MoveIn, MoveOut
+from nvshare.core.actions import Action, MoveIn, MoveOut, TurnEnd
+from nvshare.core.card_room import CardRoom, movable
 from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import NEVER, UNLIMITED
 from nvshare.core.seat import Seat
 from nvshare.core.wait_queue import WaitQueue
 
@@ -24,35 +26,37 @@ MARGIN = 128
 class Moves:
     """Asks the clients of one GPU."""
 
-    def __init__(self, uuid: str, memory: MemoryPlanner) -> None:
+    def __init__(self, uuid: str, memory: MemoryPlanner, seats: dict[int, Seat], grace_ns: int) -> None:
         self._uuid = uuid
         self._memory = memory
+        self.room = CardRoom(uuid, seats, memory, grace_ns)
         self._crowded_steps = 0
         """Steps in which not all fitted."""
 
-    @staticmethod
-    def _movable(seat: Seat) -> int:
-        """What the host can take of it, also if not all that it cannot take counts (core.memory_reports)."""
-        return min(seat.memory.swappable, max(0, seat.host_room - seat.kept))
-
     def ask_leaving(self, seat: Seat, queue: WaitQueue, dropping: Mapping[int, Seat], out: list[Action]) -> None:
         """A client is about to be told to release its lock; it is among the dropping ones already."""
-        away = self._memory.away
-        if not seat.moves_memory or not away:
+        if not seat.moves_memory:
             return
         first = queue.first()
-        need = first.need if first is not None else self._memory.size
-        asked = sum(other.asked_out for other in dropping.values())
-        need = min(need, away + self._memory.size // MARGIN) - asked
-        seat.asked_out = max(0, min(need, self._movable(seat)))
+        need = self._needed_by(first) - sum(other.asked_out for other in dropping.values())
+        seat.asked_out = max(0, min(need, movable(seat)))
         if seat.asked_out:
             out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
+
+    def _needed_by(self, first: Seat | None) -> int:
+        """How much should be moved out for the first in the queue; None: for whoever comes."""
+        need = 0
+        if self._memory.away:
+            need = min(first.need if first is not None else NEVER, self._memory.away + self._memory.size // MARGIN)
+        if self._memory.protected and first is not None:
+            need = max(need, self.room.missing(first))
+        return need
 
     def ask_less(self, dropping: Iterable[Seat], out: list[Action]) -> None:
         """Of the clients that were asked for more than the host can take now (core.host_memory)."""
         for seat in dropping:
-            if seat.asked_out > self._movable(seat):
-                seat.asked_out = self._movable(seat)
+            if seat.asked_out > movable(seat):
+                seat.asked_out = movable(seat)
                 out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
 
     def look(self) -> None:
@@ -60,7 +64,11 @@ class Moves:
         if self._memory.away:
             self._crowded_steps += 1
 
-    def turn_ended(self, seat: Seat) -> None:
+    def turn_ended(self, now: int, seat: Seat, end: TurnEnd) -> None:
+        """All its memory may be on the card. One whose lock was revoked moves nothing before it has released it."""
+        seat.resident, seat.room_asked, seat.room_due = UNLIMITED, 0, 0
+        if seat.asked_out and end != "revoked":
+            self.room.asked(now, seat, seat.asked_out)
         seat.crowded_when_left = None if seat.asked_out else self._crowded_steps
         seat.asked_out = 0
 

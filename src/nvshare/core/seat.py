@@ -93,6 +93,12 @@ class Seat:
     last turn began (core.turn_bills)."""
     lag_ns: int
     """What the mode added to its rank when it began to wait."""
+    makes_room: bool
+    resident: int
+    room_asked: int
+    room_due: int
+    """It moves memory out without a lock too; the most that is on the card then; how much it was asked to move out
+    since its last turn; until when its answer is waited for, 0 if none is (core.card_room)."""
     account: str
     """Whose it is: a pod, container or user (core.wait_queue)."""
 
@@ -101,10 +107,11 @@ class Seat:
         "drop_deadline", "first_passed", "fixed", "follows", "gang", "gpu_ns", "group", "handicap",
         "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since",
         "is_suspended", "is_trusted", "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran",
-        "last_scheduled", "last_turns", "limit", "lock", "looks", "measured", "memory", "moved", "moves_memory",
-        "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "protected", "rank",
-        "recent", "reported", "revoked", "siblings", "state", "tag", "ticket", "told_room", "told_wait",
-        "turn_bill_ns", "turns", "waited_since", "waited_total", "weight", "won_rank", "working_set",
+        "last_scheduled", "last_turns", "limit", "lock", "looks", "makes_room", "measured", "memory", "moved",
+        "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "protected",
+        "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "siblings", "state", "tag",
+        "ticket", "told_room", "told_wait", "turn_bill_ns", "turns", "waited_since", "waited_total", "weight",
+        "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -115,12 +122,11 @@ class Seat:
         self.follows = self.told_wait = False
         """It waits only because another member of its gang does; it was told that it waits for memory."""
         self.group, self.priority, self.weight = group, priority, weight
-        self.reported = NO_MEMORY
+        self.reported = self.memory = NO_MEMORY
         """What the client says, and in `memory` what counts of it (core.memory_reports)."""
         self.fixed = self.limit = 0
         """What it says it has of unswappable memory with contexts; its group's limit when that last changed."""
         self.measured: ProcessMemory | None = None
-        self.memory = NO_MEMORY
         self.host_room, self.lacking, self.pinned, self.protected = UNLIMITED, 0, 0, 0
         """How much of its memory the host can take and cannot; how much counts as unswappable, and is protected."""
         self.working_set, self.is_trusted, self.distrusts, self.need = None, True, 0, 0
@@ -142,7 +148,8 @@ class Seat:
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
-        self.hears_starts = self.is_suspended = False
+        self.hears_starts = self.is_suspended = self.makes_room = False
+        self.resident = self.room_asked = self.room_due = 0
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
         """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None

@@ -2,7 +2,7 @@
 
 There are two kinds of methods. Those in the past tense record what a client or the operator did, and accept facts that
 come late or twice. Those in the imperative carry out decisions of core.preemption and core.admission. Nothing here
-decides which clients get a lock or must release it."""
+decides which clients get a lock or must release it. `out` is the list of actions of the present step."""
 
 from collections.abc import Iterator
 
@@ -22,8 +22,7 @@ from nvshare.core.waits import Waits
 
 
 class Turns:
-    """The seats of one GPU by state, their locks, and the timer. `out` is the list of actions of the present step.
-    The other parts of a Gpu read the fields and change none."""
+    """The seats of one GPU by state, their locks, and the timer. The other parts of a Gpu read the fields only."""
 
     def __init__(
         self, uuid: str, settings: Settings, numbers: Iterator[int], memory: MemoryPlanner, unheard: set[int]
@@ -51,7 +50,7 @@ class Turns:
         self.timer = QuantumTimer(self)
         self.gpu_time = GpuTime()
         self.mode = make_mode(settings.quantum, settings, memory)
-        self.moves = Moves(uuid, memory)
+        self.moves = Moves(uuid, memory, self.seats, settings.grace_ns)
         self._settings, self._numbers = settings, numbers
         self._memory, self._unheard = memory, unheard
         self.ranking = Ranking(settings.policy, self.gpu_time)
@@ -167,6 +166,7 @@ class Turns:
         """On or off: no lock and no place in the queue counts any more."""
         for seat in self.running():
             self._end_turn(now, seat, "off", out)
+        self.moves.room.lock_free()
         for seat in self.seats.values():
             if seat.state in ("waiting", "silent", "blocked"):
                 self.withdraw(now, seat)
@@ -294,7 +294,7 @@ class Turns:
             del self.staying[client]
             self.idle.pop(client, None)
         seat.state = TRANSITIONS["end"][seat.state]
-        self.moves.turn_ended(seat)
+        self.moves.turn_ended(now, seat, end)
         seat.lock = seat.drop_deadline = 0
         if not self.staying and not self.dropping:
             self.timer.ends = None

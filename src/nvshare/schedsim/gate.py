@@ -40,6 +40,9 @@ class Gated(Protocol):
     def pushed_out(self, gpu: int) -> tuple[int, int]:
         """How much has moved to the host, and how long that took."""
 
+    def left_on_card(self, gpu: int) -> int:
+        """What is on the card of its memory."""
+
     def hold_ns(self, gpu: int, size: int) -> int:
         """How long it takes until so much of its memory is kept on the host."""
 

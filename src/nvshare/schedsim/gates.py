@@ -200,15 +200,17 @@ class NvshareGate(Gate):
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         """The model of the card moves memory in when work begins; `loaded` says how long that took."""
-        if to_host and (until := self._program.push_out(gpu, size)) is not None:
-            self._pushes_until[gpu] = until
-            self._machine.call_at(until, (self._program.key, "report_pushes"))
+        if to_host:
+            until = self._program.push_out(gpu, size)
+            self._pushes_until[gpu] = self._machine.now if until is None else until
+            self._machine.call_at(self._pushes_until[gpu], (self._program.key, "report_pushes"))
 
     def report_pushes(self) -> None:
         """Moves to the host have ended."""
         for gpu in [gpu for gpu, until in self._pushes_until.items() if until <= self._machine.now]:
             del self._pushes_until[gpu]
             moved, took_ns = self._program.pushed_out(gpu)
+            self._client.room_made(gpu, self._program.left_on_card(gpu))
             if moved:
                 self._client.moved(gpu, to_host=True, moved=moved, took_ns=took_ns)
 

@@ -163,6 +163,10 @@ class Program:
         moved = self.cards[gpu].pushed_out(self._machine.now, self.key)
         return round(moved), self.cards[gpu].push_ns(moved)
 
+    def left_on_card(self, gpu: int) -> int:
+        """What is on the card of its memory; of what it never used there is nothing."""
+        return round(self.cards[gpu].tenants[self.key].resident)
+
     def hold_ns(self, gpu: int, size: int) -> int:
         """How long it takes until so much is kept on the host; what may come back does so when it is needed."""
         tenant = self.cards[gpu].tenants[self.key]

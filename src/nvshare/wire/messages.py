@@ -44,6 +44,8 @@ STARTS_SINCE = 5
 GPU_TIME_SINCE = 6
 """The first version whose clients say how busy their work kept a GPU (GPU_TIME) and how much of it they want at most
 (CORE_LIMIT)."""
+ROOM_SINCE = 6
+"""The first version whose clients move memory out without a lock too, and say what is left on the card (ROOM_MADE)."""
 LOOKS_MOST = 256
 """How many looks one GPU_TIME reports at most."""
 LOOK_NS = 1_000_000
@@ -396,7 +398,9 @@ class MoveIn(Message, frozen=True):
 
 
 class MoveOut(Message, frozen=True):
-    """When you have released this lock, move so much memory to the host. Sent before DROP_LOCK."""
+    """When you have released this lock, move so much memory to the host. Sent before DROP_LOCK.
+
+    Lock 0: you have no lock; move it now, if that is still so. In both cases ROOM_MADE answers."""
 
     number = 26
     from_client = False
@@ -550,11 +554,21 @@ class MemoryMode(Message, frozen=True):
     mode: U8
 
 
+class RoomMade(Message, frozen=True):
+    """A move to the host has ended, and I have no lock. At most `left` bytes of my swappable memory are on the card
+    until I get one. From version 6 on: sent only to a scheduler that says it speaks it."""
+
+    number = 41
+    from_client = True
+    gpu: U8
+    left: Bytes
+
+
 MESSAGES: tuple[type[Message], ...] = (
     Register, SchedOn, SchedOff, ReqLock, LockOk, DropLock, LockReleased, SetTq, MemUpdate, WaitForMem, MemAvailable,
     UpdateLimit, Contended, Idle, Busy, Budget, BudgetAsk, BudgetRecall, BudgetReturn, LongWait, Ping,
     Pong, Capacity, MoveIn, MoveOut, Moved, WorkingSet, Slowed, KeepOnHost, OnHost, Mover,
-    Collective, Drained, LetOne, ExpectedStart, GpuTime, CoreLimit, MemoryMode,
+    Collective, Drained, LetOne, ExpectedStart, GpuTime, CoreLimit, MemoryMode, RoomMade,
 )  # fmt: skip
 
 FROM_CLIENT = tuple(message for message in MESSAGES if message.from_client)

@@ -24,6 +24,8 @@ class ClientRegistered(Event, frozen=True):
     """It does what KeepOnHost says."""
     hears_starts: bool = False
     """It understands TellExpectedStart."""
+    makes_room: bool = False
+    """It does what MoveOut says also if it has no lock, and answers with RoomMade."""
     account: str = ""
     """The pod, container or user whose clients count together in the queue; without one each counts alone."""
 
@@ -77,6 +79,15 @@ class MemoryMoved(Event, frozen=True):
     to_host: bool
     moved: int
     took_ns: int
+
+
+class RoomMade(Event, frozen=True):
+    """A client without a lock moved memory to the host as it was asked to (MoveOut). Of its swappable memory at most
+    `left` bytes are on the card until it gets a lock."""
+
+    client: int
+    gpu: str
+    left: int
 
 
 class WorkingSetReported(Event, frozen=True):

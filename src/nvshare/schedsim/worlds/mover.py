@@ -63,7 +63,7 @@ class Mover:
 
     def _end(self) -> None:
         self.is_moving = False
-        if self._moved:
+        if self._moved or self.to_host:
             self._report(self.to_host, self._moved, self._timeline.now - self._began_at)
         following, self._next = self._next, None
         if following is not None and not self.is_off:

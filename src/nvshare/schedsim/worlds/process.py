@@ -92,7 +92,10 @@ class Process:
 
         def report(to_host: bool, moved: int, took_ns: int) -> None:
             self.uses[gpu].told_moved[to_host] += moved if self.machine.is_registered else 0
-            self.machine.moved(index, to_host=to_host, moved=moved, took_ns=took_ns)
+            if to_host:
+                self.machine.room_made(index, max(0, account.used - moved))
+            if moved:
+                self.machine.moved(index, to_host=to_host, moved=moved, took_ns=took_ns)
 
         return GpuUse(gpu, index, account, Mover(self._timeline, self.do, lambda: account.used, report))
 

@@ -1,0 +1,177 @@
+"""Makes room on the card before a client comes in, while memory is there that the host cannot take.
+
+The driver evicts memory when the card is full, and chooses whose. A client p has memory that the host cannot take:
+lacking(p). Whatever the driver chooses, it does not evict more of p than the host can take if
+
+    fixed + Σ on_card(others) + lacking(p) ≤ size - card reserve
+
+    on_card     an upper bound: all swappable memory of a client that has a lock or had one; after it moved memory to
+                the host as asked, what it says is left (RoomMade). 0 if it never had a lock.
+
+So a client comes in only if this holds for each such client when all memory of the newcomer is on the card.
+
+Clients without a lock are asked to move memory out (MoveOut with lock 0), as far as the host can take it: first those
+that need no turn, the one that ran longest ago first; then the waiting ones, the last in the queue first. A client that
+drops its lock is asked with that lock (core.moves). The newcomer waits for their answers, for at most the grace time.
+Memory that did not go by then is stuck: it counts like memory that the host cannot take (core.memory_planner)."""
+
+from collections.abc import Callable
+from heapq import nsmallest
+
+from nvshare.core.actions import Action, MoveOut
+from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.model import NEVER, UNLIMITED
+from nvshare.core.seat import Seat
+
+LATE = -1
+"""In place of the time by which a client is to answer: it did not."""
+
+
+def movable(seat: Seat) -> int:
+    """What the host can take of it, also if not all that it cannot take counts (core.memory_reports)."""
+    return min(seat.memory.swappable, max(0, seat.host_room - seat.kept))
+
+
+def _total(seat: Seat) -> int:
+    return seat.memory.swappable + seat.pinned
+
+
+def on_card(seat: Seat) -> int:
+    """The most that can be on the card of its memory, without what is unswappable in any case."""
+    if seat.lock:
+        return _total(seat)
+    return 0 if seat.leaves_card else min(_total(seat), seat.resident)
+
+
+def is_moving_out(seat: Seat) -> bool:
+    """It was asked, and has not answered."""
+    return seat.room_due > 0 and not seat.lock
+
+
+def _spare(seat: Seat, coming: Seat) -> int:
+    """How much of what is on the card of it may be evicted, because the host can take it."""
+    return max(0, (_total(seat) if seat is coming else on_card(seat)) - seat.lacking)
+
+
+def _could_go(seat: Seat) -> int:
+    """How much less there would be of it on the card if it were asked for all that it can move."""
+    if seat.lock or seat.revoked or seat.room_due == LATE or not (seat.makes_room and seat.moves_memory):
+        return 0
+    if seat.room_asked >= movable(seat):
+        return 0
+    return max(0, on_card(seat) - (_total(seat) - movable(seat)))
+
+
+def _going(seat: Seat) -> int:
+    return max(0, on_card(seat) - (_total(seat) - seat.room_asked)) if is_moving_out(seat) else 0
+
+
+def _will_go(seat: Seat) -> bool:
+    if seat.lock:
+        return seat.is_suspended or (seat.makes_room and seat.moves_memory)
+    return is_moving_out(seat) or _could_go(seat) > 0
+
+
+def _limit(seat: Seat) -> int:
+    return (seat.group.limit if seat.group is not None else 0) or UNLIMITED
+
+
+def _stuck(seat: Seat) -> int:
+    return 0 if _will_go(seat) else max(0, min(on_card(seat), _limit(seat)) - seat.protected)
+
+
+def _order(seat: Seat) -> tuple[bool, int]:
+    return (False, seat.last_ran) if seat.rank is None else (True, -seat.rank)
+
+
+class CardRoom:
+    """The room of one GPU. Without protected memory there is nothing to do."""
+
+    def __init__(self, uuid: str, seats: dict[int, Seat], memory: MemoryPlanner, grace_ns: int) -> None:
+        self._uuid = uuid
+        self._seats = seats
+        self._memory = memory
+        self._grace_ns = grace_ns
+
+    @property
+    def deadline(self) -> int:
+        """When the time of the next client to answer is over."""
+        if not self._memory.protected:
+            return NEVER
+        return min((seat.room_due for seat in self._seats.values() if is_moving_out(seat)), default=NEVER)
+
+    def missing(self, coming: Seat) -> int:
+        """By how much the card would be too full with this client."""
+        memory = self._memory
+        room = memory.size - memory.card_reserve - (memory.fixed_bytes - memory.pinned)
+        there = sum(on_card(seat) for seat in self._seats.values()) - on_card(coming) + _total(coming)
+        spared = self._spared(coming)
+        return there - (0 if spared is None else _spare(spared, coming)) - room
+
+    def _spared(self, coming: Seat) -> Seat | None:
+        """Of the clients that lack room on the host the one of which the least may be evicted: the card may be too
+        small by that."""
+        return min(
+            (seat for seat in self._seats.values() if seat.lacking), key=lambda seat: _spare(seat, coming), default=None
+        )
+
+    def _others(self, coming: Seat) -> list[Seat]:
+        """Whose moves would make room. What may be evicted need not move."""
+        spared = self._spared(coming)
+        return [seat for seat in self._seats.values() if seat is not coming and seat is not spared]
+
+    def is_made(self, coming: Seat) -> bool:
+        """There is room for it, or no more can be expected."""
+        if not self._memory.protected or self.missing(coming) <= 0:
+            return True
+        others = self._others(coming)
+        return not any(seat.state == "dropping" or is_moving_out(seat) or _could_go(seat) for seat in others)
+
+    def stuck(self) -> Callable[[Seat], int]:
+        """Says of a client how much others have on the card beside protected memory, and do not move. As with that,
+        nobody has more than the limit of its group. One look at all clients serves any number of questions."""
+        sizes = {client: _stuck(seat) for client, seat in self._seats.items()}
+        spares = nsmallest(2, ((size, client) for client, size in sizes.items() if self._seats[client].protected))
+        total = sum(sizes.values())
+
+        def of_others(coming: Seat) -> int:
+            spare = next((size for size, client in spares if client != coming.client), 0)
+            return total - sizes[coming.client] - spare
+
+        return of_others
+
+    def ask(self, now: int, coming: Seat, out: list[Action]) -> None:
+        """The clients without a lock that should make room for this one."""
+        if not self._memory.protected:
+            return
+        others = self._others(coming)
+        missing = self.missing(coming) - sum(_going(seat) for seat in others)
+        for seat in sorted((seat for seat in others if _could_go(seat)), key=_order):
+            if missing <= 0:
+                break
+            gain = min(missing, _could_go(seat))
+            need = _total(seat) - on_card(seat) + gain
+            self.asked(now, seat, need if need > seat.room_asked else movable(seat))
+            out.append(MoveOut(seat.client, self._uuid, 0, seat.room_asked))
+            missing -= gain
+
+    def asked(self, now: int, seat: Seat, need: int) -> None:
+        """It is to move so much to the host, all in all since its last turn."""
+        seat.room_asked = need
+        seat.room_due = now + self._grace_ns if seat.makes_room else 0
+
+    def answered(self, seat: Seat, left: int) -> None:
+        """While it has no lock, no more than this is on the card. If it has got one, it has said so before that."""
+        if not seat.lock:
+            seat.resident, seat.room_due = min(seat.resident, left), 0
+
+    def expire(self, now: int) -> None:
+        """Those that have not answered in time are no longer waited for, or asked for more before they do."""
+        for seat in self._seats.values():
+            if 0 < seat.room_due <= now:
+                seat.room_due = LATE
+
+    def lock_free(self) -> None:
+        """All may run without locks."""
+        for seat in self._seats.values():
+            seat.resident, seat.room_asked, seat.room_due = UNLIMITED, 0, 0
