@@ -96,8 +96,6 @@ class CardRoom:
     @property
     def deadline(self) -> int:
         """When the time of the next client to answer is over."""
-        if not self._memory.protected:
-            return NEVER
         return min((seat.room_due for seat in self._seats.values() if is_moving_out(seat)), default=NEVER)
 
     def missing(self, coming: Seat) -> int:
