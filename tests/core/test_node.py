@@ -154,3 +154,20 @@ def test_what_a_client_reports_of_its_gpu_time_is_counted_for_it() -> None:
     assert node.handle(1000 * MILLISECOND, ev.GpuTimeReported(1, "g0", first=900, count=100, busy=0b111)) == []
     node.gpus["g0"].turns.gpu_time.divide(2000 * MILLISECOND)
     assert node.clients[1].seats["g0"].gpu_ns == 3 * MILLISECOND
+
+
+def test_a_client_that_has_said_that_it_moves_no_memory_is_not_asked_for_less() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    for client in (1, 2):
+        node.handle(
+            0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),), moves_memory=True)
+        )
+        node.handle(0, ev.LockRequested(client, "g0", Memory(swappable=8 * GIB)))
+    now = 300 * SECOND
+    out = node.handle(now, ev.AlarmRang())
+    assert any(isinstance(action, ac.MoveOut) for action in out)
+    node.handle(now, ev.MoverReported(1, "g0", "prefetches have no effect"))
+    node.handle(now, ev.PauseSet(True, group="run/2"))
+    out = node.handle(now, ev.MemoryChanged(1, "g0", Memory()))
+    assert not any(isinstance(action, ac.MoveOut) for action in out)

@@ -13,7 +13,8 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MILLISECOND, SECOND
 from nvshare.core.node import Node
-from nvshare.schedsim.worlds.process import GpuUse, Process
+from nvshare.schedsim.worlds.gpu_use import GpuUse
+from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.world import CARD, World
 
 CARDS = [f"GPU-{UUID(int=number)}" for number in (1, 2, 3, 4)]

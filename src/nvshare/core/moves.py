@@ -55,7 +55,7 @@ class Moves:
     def ask_less(self, dropping: Iterable[Seat], out: list[Action]) -> None:
         """Of the clients that were asked for more than the host can take now (core.host_memory)."""
         for seat in dropping:
-            if seat.asked_out > movable(seat):
+            if seat.moves_memory and seat.asked_out > movable(seat):
                 seat.asked_out = movable(seat)
                 out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
 

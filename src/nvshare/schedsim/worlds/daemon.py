@@ -17,6 +17,7 @@ from nvshare.schedsim.worlds import laws
 from nvshare.schedsim.worlds.chance import Chance
 from nvshare.schedsim.worlds.connection import Connection, Pipe
 from nvshare.schedsim.worlds.process import Process
+from nvshare.schedsim.worlds.share_laws import ShareLaws
 from nvshare.schedsim.worlds.timeline import Alarm, Timeline
 from nvshare.translation import Registrant
 
@@ -28,7 +29,7 @@ SURELY_HUNG_NS = 35 * SECOND
 SURELY_AWAY_NS = 6 * SECOND
 """Nobody waits longer than 5 s for a scheduler that is not there."""
 
-_ENCODER = msgspec.msgpack.Encoder()
+_ENCODER = msgspec.json.Encoder()
 
 
 def _named(record: ev.Event | ac.Action) -> tuple[str, ev.Event | ac.Action]:
@@ -54,8 +55,9 @@ class Daemon:
         self.node: Node | None = None
         """The core; None while the scheduler is away."""
         self.steps = 0
+        """Without reports of GPU time."""
         self.digest = 0
-        self.journal: deque[tuple[int, ev.Event, tuple[ac.Action, ...]]] = deque(maxlen=40)
+        self.journal: deque[tuple[int, ev.Event, tuple[ac.Action, ...]]] = deque(maxlen=60)
         self.given: set[int] = set()
         """The numbers of all locks."""
         self.clock_error = 0
@@ -68,6 +70,7 @@ class Daemon:
         self._is_paranoid = is_paranoid
         self._epoch = 0
         self._last_client = 0
+        self._share_laws = ShareLaws(0, settings.grace_ns)
         self._by_client: dict[int | None, Process] = {}
         self._alarm = Alarm(timeline, self._ring)
         self._rang_at = 0
@@ -84,6 +87,7 @@ class Daemon:
         settles_at = self._now + self.settings.settle_ns if self._epoch else None
         self._epoch += 1
         self._alarm.clear()
+        self._share_laws = ShareLaws(self._now, self.settings.grace_ns)
         self.node = Node(
             self.settings,
             epoch=self._epoch,
@@ -148,9 +152,11 @@ class Daemon:
             return
         if isinstance(event, ev.ClientLeft) and event.client not in self.node.clients:
             return
-        self.steps += 1
+        self.steps += not isinstance(event, ev.GpuTimeReported)
         now = self._now
+        self._share_laws.before(now, event, self.node)
         actions = self.node.handle(now, event)
+        self._share_laws.after(self.node)
         self.journal.append((now, event, tuple(actions)))
         self.digest = zlib.crc32(_ENCODER.encode((now, _named(event), list(map(_named, actions)))), self.digest)
         if actions:

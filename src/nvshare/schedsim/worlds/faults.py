@@ -209,7 +209,8 @@ def _limit_cores(world: World) -> None:
     group = world.chance.choice(world.groups)
     world.daemon.tell(ev.CoreLimitSet(group, world.chance.choice([5, 30, 90])))
     end = ev.CoreLimitSet(group, None)
-    world.timeline.at(world.chance.randrange(10 * SECOND), lambda: world.daemon.tell(end))
+    time_ns = world.chance.choice([10 * SECOND, 200 * SECOND // world.pace])
+    world.timeline.at(world.chance.randrange(time_ns), lambda: world.daemon.tell(end))
 
 
 def _give_order(world: World) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from nvshare.client_machine.library import TurnState
 from nvshare.core import actions as ac
 from nvshare.core.limits.shared_limit import SharedLimit
-from nvshare.core.model import UNLIMITED
+from nvshare.core.model import SECOND, UNLIMITED
 from nvshare.core.node import Node
 from nvshare.schedsim.worlds.process import Process
 
@@ -91,6 +91,12 @@ def check_agreement(node: Node, processes: list[Process]) -> None:
                 assert not seat.is_waiting, who
 
 
+def has_progressed(processes: list[Process], before: dict[tuple[int, str], int]) -> bool:
+    """Everybody who stood at a gate has been let through."""
+    uses = {(process.pid, gpu): use for process in processes for gpu, use in process.uses.items()}
+    return all(uses[key].worked > worked for key, worked in before.items())
+
+
 def check_progress(processes: list[Process], before: dict[tuple[int, str], int]) -> None:
     """Whoever stood at a gate when the failures ended has been let through since."""
     for process in processes:
@@ -120,6 +126,16 @@ def check_nobody_waits_for_the_absent(processes: list[Process], away_since: int,
         for gpu, use in process.uses.items():
             waits = use.waits_since is not None and use.waits_since <= then
             assert not waits, f"p{process.pid} waits for {gpu} although there is no scheduler"
+
+
+def check_looks(process: Process) -> None:
+    """What a process reports of its GPU time is what it had: looks are samples, one in a millisecond or in 16."""
+    for use, looker in process.lookers.pairs:
+        wrong = abs(looker.reported_ns - looker.busy_ns)
+        most = looker.looked_ns // 20 + looker.unsure_ns + SECOND // 2
+        assert wrong <= most, (
+            f"p{process.pid} at {use.gpu} had work for {looker.busy_ns} ns and reported {looker.reported_ns}"
+        )
 
 
 def check_gangs(node: Node, actions: list[ac.Action]) -> None:

@@ -7,45 +7,14 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from nvshare.client_machine.library import Account, Config, Verdict
+from nvshare.client_machine.library import Config, Verdict
 from nvshare.client_machine.machine import ClientMachine
 from nvshare.schedsim.worlds.connection import Connection
+from nvshare.schedsim.worlds.gpu_use import GpuUse
+from nvshare.schedsim.worlds.looker import Lookers
 from nvshare.schedsim.worlds.mover import Mover
 from nvshare.schedsim.worlds.timeline import Alarm, Timeline
 from nvshare.wire.messages import MoverState
-
-
-class GpuUse:
-    """What a process's threads do at one GPU."""
-
-    __slots__ = (
-        "account", "ask", "drained_at", "drains", "gpu", "has_work", "index", "is_open", "mover", "needs", "told_moved",
-        "waits_since", "worked",
-    )  # fmt: skip
-
-    def __init__(self, gpu: str, index: int, account: Account, mover: Mover) -> None:
-        self.gpu = gpu
-        self.index = index
-        self.account = account
-        self.mover = mover
-        self.told_moved = [0, 0]
-        """Bytes to the GPU and to the host that it has reported on its present connection."""
-        self.is_open = False
-        """The gate."""
-        self.has_work = False
-        """A thread computes or stands at the gate."""
-        self.waits_since: int | None = None
-        """When a thread came to the closed gate."""
-        self.worked = 0
-        """Stretches of work that could begin."""
-        self.needs = 0
-        """What a thread waits to allocate; 0: none does."""
-        self.ask = 0
-        """The number of its question about that, once it is sent."""
-        self.drains = 0
-        """Drains begun or given up; says whether one that ends is still wanted."""
-        self.drained_at = 0
-        """When the last drain ended: until then a thread at the gate waits for its own process."""
 
 
 class Outside(Protocol):
@@ -67,7 +36,10 @@ class Outside(Protocol):
 class Process:
     """Everything between one program's threads and the scheduler."""
 
-    def __init__(self, pid: int, group: str, own_limit: int, gpus: list[str], world: Outside) -> None:
+    def __init__(
+        self, pid: int, group: str, config: Config | int, gpus: list[str], world: Outside, *, counts_time: bool = False
+    ) -> None:
+        """`config` may be its own limit alone. `counts_time`: it reports its GPU time."""
         self.pid = pid
         self.group = group
         self.connection: Connection | None = None
@@ -81,11 +53,12 @@ class Process:
         self._held: list[Callable[[], None]] = []
         self._alarm = Alarm(world.timeline, self.wake, self.do)
         cards = [(UUID(gpu.removeprefix("GPU-")).bytes, world.card) for gpu in gpus]
-        self.machine = ClientMachine(
-            world.timeline.now, cards, self, Config(own_limit=own_limit, name=f"p{pid}".encode())
-        )
+        config = Config(own_limit=config) if isinstance(config, int) else config
+        config.name = f"p{pid}".encode()
+        self.machine = ClientMachine(world.timeline.now, cards, self, config)
         self.uses = {gpu: self._use_of(gpu, i) for i, gpu in enumerate(gpus)}
         self._by_index = list(self.uses.values())
+        self.lookers = Lookers(world.timeline, self.machine, self._by_index if counts_time else (), self.do)
 
     def _use_of(self, gpu: str, index: int) -> GpuUse:
         account = self.machine.accounts[index]
@@ -128,7 +101,9 @@ class Process:
         if self.is_stopped:
             self._held.append(what)
         else:
+            self.lookers.before()
             what()
+            self.lookers.after()
 
     def stop(self) -> None:
         """SIGSTOP."""
@@ -138,6 +113,7 @@ class Process:
         """SIGCONT."""
         self.is_stopped = False
         self.went_on_at = self._timeline.now
+        self.lookers.late()
         held, self._held = self._held, []
         for what in held:
             what()

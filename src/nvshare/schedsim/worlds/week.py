@@ -12,7 +12,8 @@ from nvshare.core.model import GIB, SECOND, QuantumRule
 from nvshare.record import Record
 from nvshare.schedsim.worlds import laws
 from nvshare.schedsim.worlds.faults import FAULTS
-from nvshare.schedsim.worlds.process import GpuUse, Process
+from nvshare.schedsim.worlds.gpu_use import GpuUse
+from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.world import GPUS, LONG_QUANTUM_NS, World
 
 HOUR = 3600 * SECOND

@@ -5,12 +5,14 @@ same steps on every machine, and the digest over them proves it."""
 
 from uuid import UUID
 
+from nvshare.client_machine.library import Config
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MILLISECOND, SECOND, QuantumRule, Settings
 from nvshare.schedsim.worlds import laws
 from nvshare.schedsim.worlds.chance import Chance
 from nvshare.schedsim.worlds.daemon import Daemon
-from nvshare.schedsim.worlds.process import GpuUse, Process
+from nvshare.schedsim.worlds.gpu_use import GpuUse
+from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.timeline import Timeline
 
 GPUS = tuple(f"GPU-{UUID(int=number)}" for number in (1, 2))
@@ -92,13 +94,21 @@ class World:
         self.daemon.slept()
         for process in self.processes.values():
             process.went_on_at = self.now
+            process.lookers.late()
 
     def spawn(self) -> None:
         self._last_pid += 1
         pid = self._last_pid
         gpus = self.chance.choice([[GPUS[0]], [GPUS[0]], [GPUS[1]], list(GPUS)])
-        own_limit = self.chance.choice([0, 0, 4 * GIB])
-        process = Process(pid, self.chance.choice([*self.groups, f"run/{pid}"]), own_limit, gpus, self)
+        config = Config(
+            own_limit=self.chance.choice([0, 0, 4 * GIB]), priority=self.chance.choice([-20, 0, 0, 0, 1, 10])
+        )
+        if self.pace == 1:  # Shares are looked at twice a second, and hours pass in slow worlds.
+            config.weight = self.chance.choice([1, 100, 100, 300])
+            config.core_limit = self.chance.choice([0] * 7 + [40])
+        group = self.chance.choice([*self.groups, f"run/{pid}"])
+        counts_time = self.pace == 1 and self.chance.random() < 0.7
+        process = Process(pid, group, config, gpus, self, counts_time=counts_time)
         self.processes[pid] = process
         if self.chance.random() < 0.4:
             process.machine.use_collectives()  # With others of its group that do so it is a job.
@@ -166,7 +176,9 @@ class World:
         node = self.daemon.node
         assert node is not None
         bound = max(gpu.longest_gang_wait_ns(len(processes)) for gpu in node.gpus.values())
-        self.play(until=self.now + bound + self.daemon.clock_error + 20 * SECOND)
+        end = self.now + bound + self.daemon.clock_error + 20 * SECOND
+        while self.now < end and not laws.has_progressed(processes, before):
+            self.play(until=min(end, self.now + 10 * SECOND))
         laws.check_progress(processes, before)
         for process in processes:
             for gpu in process.uses:
@@ -174,6 +186,7 @@ class World:
         self.play(until=self.now + bound + 20 * SECOND)
         laws.check_agreement(node, processes)
         for process in processes:
+            laws.check_looks(process)
             self.kill(process)
         assert not node.clients
         for pod in self.pods:

@@ -1,0 +1,160 @@
+"""What must hold of GPU time, core limits, weights and priorities in every world at every step.
+
+The accounts here are kept from what goes into the core, since its scheduler began: which looks are reported busy, how
+long locks are held, and by how much the scheduler is late.
+
+    time        each client's GPU time only grows, and is at most what it held and reported; all clients of a GPU
+                together had at most the time that passed
+    core limit  in any stretch of time: GPU time of the group <= limit * time + slack
+    held back   nobody for longer than docs/decisions/0034 says
+    priority    if the first in the queue outranks all who run, one of them is told to drop its lock"""
+
+from collections import Counter
+
+from nvshare.core import events as ev
+from nvshare.core.compute_shares import held_back_by
+from nvshare.core.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
+from nvshare.core.gpu import Gpu
+from nvshare.core.gpu_time import REPORT_LOOKS
+from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.model import SECOND
+from nvshare.core.node import Node
+from nvshare.core.seat import Seat
+from nvshare.core.weighted_time import LONGEST_HOLD_NS
+
+UNKNOWN_NS = (REPORT_LOOKS + 100) * LOOK_NS
+"""So long after it what a client had is counted."""
+SHORT_NS = 5 * SECOND
+"""Steps are not as frequent as looks."""
+
+
+class Excess:
+    """Of a group with a core limit at one GPU: what it used, less its limit and what nobody could prevent."""
+
+    def __init__(self, now: int, percent: int) -> None:
+        self.percent = percent
+        self.has_waiters = False
+        """Somebody waited since the excess was lowest: then a turn lasts until its quantum is over."""
+        self._now = now
+        self._sum = self._lowest = 0
+
+    def passes(self, now: int, used: int, *, has_waiters: bool) -> int:
+        """The most in any stretch of time that ends now."""
+        self._sum += used - (now - self._now) * self.percent // 100
+        self._now = now
+        self.has_waiters = self.has_waiters or has_waiters
+        if self._sum <= self._lowest:
+            self._lowest, self.has_waiters = self._sum, has_waiters
+        return self._sum - self._lowest
+
+
+class ShareLaws:
+    """Since one scheduler began. Call `before` with each event, then `after`."""
+
+    def __init__(self, now: int, grace_ns: int) -> None:
+        self._began = self._now = now
+        self._grace_ns = grace_ns
+        self._late_ns = self._newly_late_ns = 0
+        """For how long in all the scheduler did nothing although it was time to, and before the present step."""
+        self._reported: Counter[tuple[str, int]] = Counter()
+        self._unlocked: Counter[tuple[str, str]] = Counter()
+        """What each group reported without a lock since the last step, which nobody can prevent."""
+        self._had: dict[tuple[str, int], int] = {}
+        self._excess: dict[tuple[str, str], Excess] = {}
+        self._held_back: dict[tuple[str, int, str], tuple[int, int]] = {}
+        """Since when, and by when it must end."""
+
+    def before(self, now: int, event: ev.Event, node: Node) -> None:
+        now = max(now, self._now)
+        deadline = node.next_deadline()
+        self._newly_late_ns = 0 if deadline is None else max(0, now - max(deadline, self._now))
+        self._late_ns += self._newly_late_ns
+        self._now = now
+        self._unlocked.clear()
+        if isinstance(event, ev.GpuTimeReported):
+            busy_ns = event.busy.bit_count() * LOOK_NS
+            client = node.clients[event.client]
+            self._reported[event.gpu, event.client] += busy_ns
+            if not client.seats[event.gpu].lock:
+                self._unlocked[event.gpu, client.group.key] += busy_ns
+
+    def after(self, node: Node) -> None:
+        for uuid, gpu in node.gpus.items():
+            used = self._check_time(uuid, gpu)
+            self._check_limits(uuid, gpu, node, used)
+            if node.is_scheduling and not node.is_settling:
+                self._check_held_back(uuid, gpu)
+                _check_priority(uuid, gpu)
+
+    def _check_time(self, uuid: str, gpu: Gpu) -> Counter[str]:
+        """What each group has used since the last step."""
+        total = 0
+        used: Counter[str] = Counter()
+        for seat in gpu.turns.seats.values():
+            before = self._had.get((uuid, seat.client), 0)
+            assert seat.gpu_ns >= before, f"GPU time of client {seat.client} went back to {seat.gpu_ns} from {before}"
+            most = seat.held_until(self._now) + self._reported[uuid, seat.client] + (seat.turns + 1) * LOOK_NS
+            assert seat.gpu_ns <= most, f"client {seat.client} is charged {seat.gpu_ns} ns, and had {most} at most"
+            self._had[uuid, seat.client] = seat.gpu_ns
+            used["" if seat.group is None else seat.group.key] += seat.gpu_ns - before
+            total += seat.gpu_ns
+        busy_ns, passed_ns = gpu.turns.gpu_time.busy_ns, self._now - self._began + 2 * LOOK_NS
+        assert total <= busy_ns, f"clients had {total} ns of {uuid}, which was busy for {busy_ns}"
+        assert busy_ns <= passed_ns, f"{uuid} was busy for {busy_ns} of {passed_ns} ns"
+        return used
+
+    def _check_limits(self, uuid: str, gpu: Gpu, node: Node, used: Counter[str]) -> None:
+        turns = gpu.turns
+        quantum_ns = turns.mode.longest_quantum_ns
+        has_waiters = bool(turns.queue.order) or turns.timer.ends is not None
+        is_kept = node.is_scheduling and not node.is_settling and quantum_ns < MOST_DEBT_NS
+        limits = {key: group.core_limit_on(uuid) for key, group in node.groups.items() if is_kept}
+        for where, group in [key for key in self._excess if key[0] == uuid and not limits.get(key[1])]:
+            del self._excess[where, group]
+        for group, percent in limits.items():
+            excess = self._excess.get((uuid, group))
+            if percent and (excess is None or excess.percent != percent):
+                self._excess[uuid, group] = Excess(self._now, percent)
+            elif percent and excess is not None:
+                prevented = used[group] - self._newly_late_ns - self._unlocked[uuid, group]
+                beyond = excess.passes(self._now, prevented, has_waiters=has_waiters)
+                slack = BURST_NS + MOST_AHEAD_NS + UNKNOWN_NS + 2 * self._grace_ns + quantum_ns * excess.has_waiters
+                assert beyond <= slack, f"{group} used {beyond} ns of {uuid} more than {percent} %, {slack} at most"
+
+    def _check_held_back(self, uuid: str, gpu: Gpu) -> None:
+        now = self._now
+        for seat in gpu.turns.seats.values():
+            reason = held_back_by(gpu.turns, seat)
+            for other in ("core limit", "weight"):
+                if reason != other:
+                    self._held_back.pop((uuid, seat.client, other), None)
+            if reason is not None:
+                since, due = self._held_back.get((uuid, seat.client, reason), (now, 0))
+                due = max(due, since + self._longest_hold(uuid, gpu, seat, reason))
+                self._held_back[uuid, seat.client, reason] = since, due
+                assert now <= due, (
+                    f"client {seat.client} is held back by its {reason} since {since}, until {due} at most"
+                )
+
+    def _longest_hold(self, uuid: str, gpu: Gpu, seat: Seat, reason: str) -> int:
+        if reason == "weight":
+            return LONGEST_HOLD_NS + SHORT_NS + self._late_ns
+        quantum_ns = gpu.turns.mode.longest_quantum_ns + self._late_ns + self._reported[uuid, seat.client]
+        percent = 100 if seat.group is None else seat.group.core_limit_on(uuid) or 100
+        return gpu.shares.longest_hold_ns(percent, quantum_ns, 2 * self._grace_ns) + SHORT_NS
+
+
+def _check_priority(uuid: str, gpu: Gpu) -> None:
+    turns, memory = gpu.turns, gpu.memory
+    first = turns.queue.first()
+    if not turns.ranking.preempts or first is None or first.gang is not None or turns.dropping or not turns.staying:
+        return
+    assert first.rank is not None, "who waits has a rank"
+    is_first_of_all = all(
+        seat.gang is None
+        and seat.won_rank is not None
+        and first.rank < seat.won_rank
+        and first.priority > seat.priority
+        for seat in turns.staying.values()
+    )
+    assert not is_first_of_all or memory.would_fit(first.need), f"client {first.client} outranks all who run on {uuid}"

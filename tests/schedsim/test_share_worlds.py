@@ -1,0 +1,105 @@
+"""Worlds notice a core, or a client machine, that counts GPU time wrongly or does not keep shares."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+
+from nvshare.client_machine.looks import LookReport
+from nvshare.core import events as ev
+from nvshare.core import gpu_time
+from nvshare.core.core_cap import CoreCap
+from nvshare.core.gpu_time import GpuTime, Looks
+from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.model import SECOND
+from nvshare.core.preemption import Preemption
+from nvshare.core.seat import Seat
+from nvshare.core.weighted_time import WeightedTime
+from nvshare.schedsim.worlds.faults import BrokenWorldError, play
+from nvshare.schedsim.worlds.looker import Looker
+from nvshare.schedsim.worlds.process import Process
+from nvshare.schedsim.worlds.world import GPUS, World
+
+
+def found(seeds: range, steps: int = 600) -> str:
+    """What worlds say about the core as it is now."""
+    for seed in seeds:
+        try:
+            play(seed, steps)
+        except BrokenWorldError as error:
+            return str(error)
+    return ""
+
+
+def charge_all(counts: list[int]) -> list[int]:
+    """Whoever was busy is charged for all of the time, however many were."""
+    return [count.bit_count() * LOOK_NS for count in counts]
+
+
+def refund(real: Callable[..., None]) -> Callable[..., None]:
+    """A turn that ends gives GPU time back."""
+
+    def turn_ended(self: GpuTime, now: int, seat: Seat) -> None:
+        real(self, now, seat)
+        seat.gpu_ns //= 2
+
+    return turn_ended
+
+
+BREACHES: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
+    "all are charged for all": (gpu_time, "split", lambda real: charge_all, "which was busy for"),
+    "idle looks are charged": (
+        Looks, "counts", lambda real: lambda self, upto, looks: (1 << looks) - 1, "at most",
+    ),
+    "GPU time goes back": (GpuTime, "turn_ended", refund, "went back"),
+    "debts are never repaid": (
+        CoreCap, "_repaid", lambda real: lambda self, debt, looks: debt, "is held back by its core limit",
+    ),
+    "leads never end": (
+        WeightedTime, "leads", lambda real: lambda self, chunk: dict.fromkeys(range(1000), 10**12),
+        "is held back by its weight",
+    ),
+    "priorities do not preempt": (
+        Preemption, "is_outranked", lambda real: lambda self, now, head: False, "outranks all who run",
+    ),
+    "work is not reported": (
+        Looker, "_report",
+        lambda real: lambda self, report: real(self, LookReport.of(report.first, report.count, 0)), "and reported 0",
+    ),
+}  # fmt: skip
+
+
+POLICIES = {"leads never end": "fair", "priorities do not preempt": "priority"}
+"""In which worlds it is looked for; otherwise in all."""
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+def test_a_breach_is_found(breach: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, fault, complaint = BREACHES[breach]
+    monkeypatch.setattr(owner, name, fault(getattr(owner, name)))
+    if breach in POLICIES:
+        monkeypatch.setattr(World, "_policy", lambda self: POLICIES[breach])
+    assert complaint in found(range(20))
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_core_limit_that_is_not_kept_is_found(is_kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_kept:
+        monkeypatch.setattr(CoreCap, "look", lambda self, debt: False)
+    world = World(0)
+    for process in list(world.processes.values()):
+        world.kill(process)
+    world.chance.is_calm = True
+    world.daemon.tell(ev.CoreLimitSet("run/a", 5))
+    process = world.processes[99] = Process(99, "run/a", 0, [GPUS[0]], world, counts_time=True)
+    process.do(lambda: process.work(GPUS[0]))
+    expected: AbstractContextManager[Any] = (
+        nullcontext() if is_kept else pytest.raises(AssertionError, match="more than 5 %")
+    )
+    with expected:
+        world.play(until=world.now + 100 * SECOND)
+    node = world.daemon.node
+    assert node is not None
+    [client] = node.clients.values()
+    assert (client.seats[GPUS[0]].gpu_ns < 6 * SECOND) == is_kept
