@@ -1,6 +1,8 @@
 """Which core limit counts: annotation, then the operator, then the pod's specification, within what its claims allow; a
 process may only lower it."""
 
+from typing import TypeGuard
+
 import pytest
 
 from core.pods_and_claims import claim_prepared, pod_changed
@@ -117,3 +119,26 @@ def test_recent_use_is_that_of_the_window_or_of_the_time_since_the_first_note() 
         recent.note(second * SECOND + 1, 99 * SECOND)  # Too soon: not noted.
     assert recent.percent(30 * SECOND + SECOND // 2, 10 * SECOND + SECOND // 4) == 50.0
     assert recent.percent(50 * SECOND, 10 * SECOND) == 0.0
+
+
+def test_an_order_decides_on_the_gpus_of_a_group_in_the_same_order_in_every_process() -> None:
+    gpus = tuple(f"g{number}" for number in range(8))
+    node = Node(Settings(), epoch=1)
+    given: dict[str, int] = {}
+    for client, gpu in enumerate(gpus, 1):
+        node.handle(0, ev.ClientRegistered(client, "run/1", "x", "x", (Claim(gpu, GIB),)))
+        (given[gpu],) = (a.lock for a in node.handle(0, ev.LockRequested(client, gpu, Memory())) if has_lock(a))
+    node.handle(0, ev.CoreLimitSet("run/1", 1))
+    node.handle(30 * SECOND, ev.AlarmRang())
+    for client, gpu in enumerate(gpus, 1):
+        assert not any(has_lock(action) for action in node.handle(30 * SECOND, released(client, gpu, given[gpu])))
+    actions = node.handle(30 * SECOND, ev.CoreLimitSet("run/1", None))
+    assert [action.gpu for action in actions if has_lock(action)] == list(gpus)
+
+
+def released(client: int, gpu: str, lock: int) -> ev.LockReleased:
+    return ev.LockReleased(client, gpu, lock, again=True)
+
+
+def has_lock(action: ac.Action) -> TypeGuard[ac.GiveLock]:
+    return isinstance(action, ac.GiveLock)

@@ -104,3 +104,10 @@ def test_todays_conversation_has_every_message_but_those_that_are_named() -> Non
     said = {type(line.message) for line in recorded(wire.PROTOCOL_VERSION) if line.sign in "<>"}
     assert set(wire.MESSAGES) - said == set(NOT_RECORDED)
     assert {kind.number for kind in NOT_RECORDED} <= known_lengths(wire.PROTOCOL_VERSION).keys()
+
+
+def test_the_library_sends_no_bytes_that_it_did_not_set() -> None:
+    """Padding is zero, as `encode` has it: otherwise frames would have what was in the program's memory before."""
+    sent = [line for line in recorded(wire.PROTOCOL_VERSION) if line.sign == ">"]
+    assert sent
+    assert [encode(line.message).hex() for line in sent] == [line.text for line in sent]

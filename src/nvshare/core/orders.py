@@ -149,7 +149,7 @@ class Orders:
         self._limits.groups.order(group, replace(group.order, **changes), out)
         members = self._members(event.group)
         self._rerank(lambda: apply_ranks(members))
-        for uuid in {uuid for client in members for uuid in client.seats}:
+        for uuid in dict.fromkeys(uuid for client in members for uuid in client.seats):
             self._gangs.touch(self._gpus[uuid])
         out.extend(NoteOrder(client.id) for client in members)
 
