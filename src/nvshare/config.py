@@ -127,7 +127,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("cgroup_root", "/sys/fs/cgroup", read.path, "where the host's cgroups are mounted", "PATH"),
     _one_of("live_shrink", "on", "on|off", "a limit lowered below use moves memory in use to the host"),
-    _one_of("policy", "priority", "fcfs|fair|priority", "order of the queue: arrival, share of GPU time, priority"),
+    _one_of("policy", "priority", "fcfs|fair|priority", "order of the queue: arrival, GPU time by weight, priority"),
     Option("grace_seconds", "10", read.seconds(0.1, 600), "time in which a program must release a lock", "SECONDS"),
     Option(
         "settle_seconds",

@@ -81,12 +81,12 @@ def program_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--priority",
         type=click.IntRange(MIN_PRIORITY, MAX_PRIORITY),
-        help="-10 to 10: a higher one gets the GPU first. Above 0: root and the user of the scheduler. Default: 0.",
+        help="-10 to 10: a higher one gets the GPU first. Above 0 only for root and the scheduler's user. Default: 0.",
     )
     @click.option(
         "--weight",
         type=click.IntRange(1, MAX_WEIGHT),
-        help="Share of GPU time, with the policy `fair`. Default: 100.",
+        help="Share of GPU time, with policy `fair`. Default: 100.",
     )
     @click.option("--name", callback=_name, help="Name of the program in `nvsharectl status` and `top`.")
     @click.option(

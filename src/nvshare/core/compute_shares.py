@@ -50,7 +50,7 @@ class ComputeShares:
         self._looked: tuple[int, object] = -LEAST_STEP_NS, None
         """When debts and leads were last looked at, and who ran and was held back then."""
         self.is_active = False
-        """There are core limits, or weights may decide; otherwise nothing is to be decided."""
+        """There are core limits, or weights may decide; otherwise there is nothing to decide."""
         self.policy_changed()
 
     @property
@@ -114,7 +114,7 @@ class ComputeShares:
         self._note_activity()
 
     def repaid_at(self, now: int) -> int:
-        """When the groups without clients here will owe nothing more; in the past if they do not now."""
+        """When the groups without clients here will have repaid their debts; in the past if they have none now."""
         pending = self._turns.gpu_time.pending(now)
         return max((now + cap.repaid_ns(cap.debt_ns(pending)) - 1 for cap in self._dormant.values()), default=0)
 

@@ -5,13 +5,13 @@ had their shares, all tags are equal. So the mean of the tags, weighted by the w
 A client whose tag is above it has had too much:
 
     lead     = (tag - mean of the others) * Σ weights of the others / 100        within ± MAX_LEAD_NS
-    handicap = lead * time / what was billed in it, lately                       within ± MAX_LEAD_NS
+    handicap = lead * recent time / the part of it that was billed               within ± MAX_LEAD_NS
 
 The handicap is the time after which the client will have no more than its share, if it gets no lock until then. It
 waits as if it had arrived later by this time: rank = arrival + handicap. Time in which a client had no work counts as
 if it had had its share, so a client cannot save up time.
 
-A turn ends before all its looks are divided up: the tag then contains an estimate, and the next one the difference.
+A turn ends before all its looks are divided. The tag then contains an estimate; the difference is added to it later.
 
     turn    ≤ max(LEAST_TURN_NS, MAX_LEAD_NS * weight / Σ weights of the others): one turn never exceeds the bound on
             the lead
@@ -54,13 +54,13 @@ class Shares:
         """With or without a wait."""
 
     def turn_ended(self, now: int, seat: Seat) -> None:
-        """Called while it still counts as a holder (core.gpu_time)."""
+        """Called while the client still counts as a holder (core.gpu_time)."""
 
     def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:
-        """A client moved its memory in, and it took so long."""
+        """A client moved its memory in, which took `took_ns`."""
 
     def queue_changed(self, now: int, *, is_waited_for: bool) -> None:
-        """At the end of each step: whether clients wait."""
+        """Called at the end of each step, with whether clients wait."""
 
     def restart(self, seat: Seat) -> None:
         """The policy is new. The seat has no tag."""
@@ -85,7 +85,7 @@ class FairShares(Shares):
         super().__init__(gpu_time)
         self._bills = TurnBills(gpu_time)
         self._members: dict[int, tuple[int, int]] = {}
-        """Who competes: the weight and the tag that count in the sums."""
+        """The competing clients: the weight and the tag of each, as they count in the sums."""
         self._weights = self._used = 0
         self._virtual = 0
         """The right tag of every client, at the time when a client last ceased to compete."""
@@ -137,7 +137,7 @@ class FairShares(Shares):
         return max(LEAST_TURN_NS, max(turns, default=NEVER))
 
     def check(self, competing: dict[int, Seat]) -> None:
-        assert self._members.keys() == competing.keys(), "who waits or runs competes"
+        assert self._members.keys() == competing.keys(), "clients that wait or run compete"
         assert self._weights == sum(weight for weight, _ in self._members.values())
         assert self._used == sum(weight * tag for weight, tag in self._members.values())
         assert self._bills.open_ns == sum(seat.bill_ns - seat.billed_ns for seat in competing.values())
@@ -156,14 +156,14 @@ class FairShares(Shares):
         self._bills.close_for(seat)
 
     def _settle(self, now: int, seat: Seat) -> None:
-        """Put all that it was billed into its tag."""
+        """Adds the part of the bill that the tag does not contain yet."""
         seat.tag += self._bills.settle(now, seat) * DEFAULT_WEIGHT // max(1, seat.weight)
 
     def _mean(self, now: int) -> int:
         return (self._used + DEFAULT_WEIGHT * self._bills.all_unsettled_ns(now)) // self._weights
 
     def _mean_of_others(self, now: int, seat: Seat) -> int:
-        """Of all who compete; `seat` does not yet, and its account is settled."""
+        """The mean of all competing clients. `seat` is not one of them yet, and its tag contains its whole bill."""
         unsettled = self._bills.all_unsettled_ns(now) - (seat.billed_ns - seat.bill_ns)
         return (self._used + DEFAULT_WEIGHT * unsettled) // self._weights
 

@@ -30,8 +30,8 @@ REPORT_LOOKS = 512
 """So many looks back reports are awaited: a report has up to 256 looks, and takes its time to come."""
 WAKE_LOOKS = 250
 LEAST_LOOKS, MOST_LOOKS = 64, 4096
-"""What is divided up at once. With fewer looks each report would cost a visit to every client. More looks than this are
-divided up at once only if all have the same answer: a step after a silence of days costs no more than another one."""
+"""How many looks are divided at once. With fewer, each report would cost a visit to every client. More than this are
+divided at once only if all have the same answer: a step after a silence of days costs no more than another one."""
 
 
 class Looks:
@@ -47,10 +47,10 @@ class Looks:
         self.since: int | None = None
         """The first look at which it held the lock that it has; None if it has none."""
         self.started = 0
-        """The same, of its last lock."""
+        """The first look of its present or last lock."""
         self.back_since: int | None = None
-        """Since which look it is held back because of its weight; in `back` the looks at which it was before, in `wake`
-        those after it was let go in which it may begin its work."""
+        """The look since which it is held back by its weight. `back`: earlier looks at which it was held back. `wake`: the
+        looks after it was let go in which it may still wake up."""
         self.rests: int | None = None
         """The look from which on it has nothing to do, until it reports again; None if it has."""
 
@@ -68,7 +68,7 @@ class Looks:
         self.known |= known
 
     def competes(self, upto: int, looks: int) -> int:
-        """The looks at which it was busy, held back, or let go and had not begun its work yet."""
+        """The looks at which it was busy, was held back, or had been let go and had not begun its work yet."""
         counts = self.counts(upto, looks)
         back = self.back | ones_from(self.back_since, upto, looks) | self._wakes(counts)
         return counts | (back & ones(looks))
@@ -79,7 +79,7 @@ class Looks:
         return self.wake & ((work & -work) - 1) if work else self.wake
 
     def is_constant(self, upto: int) -> bool:
-        """No report is known of look `upto` or a later one: all of them have the same answer."""
+        """Nothing is reported of look `upto` or a later one, so all of them have the same answer."""
         is_later = any(begin is not None and begin > upto for begin in (self.since, self.rests))
         return not (self.busy or self.known or self.held or self.back or self.wake or is_later)
 
@@ -136,7 +136,7 @@ class GpuTime:
         self.observer: Callable[[Chunk], None] | None = None
         """Is told of looks when they are divided up (core.compute_shares)."""
         self.bills: TurnBills | None = None
-        """The same, with policy fair."""
+        """Is told of the same looks, with policy fair."""
 
     def pending(self, now: int) -> "Chunk":
         """The looks that are not divided up."""
@@ -150,7 +150,8 @@ class GpuTime:
         looks.back_since = now // LOOK_NS + 1
 
     def let_go(self, now: int, seat: Seat) -> None:
-        """If it waits, it competes until its first work, for WAKE_LOOKS: it has to wake up because it was held back."""
+        """If the client waits, it competes until its first work, for at most WAKE_LOOKS: it must wake up first, because it
+        was held back."""
         looks, end = seat.looks, max(0, now // LOOK_NS + 1 - self._upto)
         assert looks is not None, "who is held back is counted"
         looks.back |= ones_from(looks.back_since, self._upto, end)
@@ -228,7 +229,7 @@ class GpuTime:
         return seat.gpu_ns + ahead
 
     def ahead_ns(self, now: int, seat: Seat) -> int:
-        """The part of `estimate_ns` that is not divided up."""
+        """The part of `estimate_ns` that is not divided yet."""
         if seat.looks is not None:
             self.divide(now)
         if seat.looks is None:
@@ -237,7 +238,7 @@ class GpuTime:
         return ahead.bit_count() * LOOK_NS // max(1, self.holders)
 
     def undivided_ns(self, now: int) -> int:
-        """How much time is not divided up, if anything is known of it."""
+        """The time that is not divided yet; 0 if nothing is known of it."""
         return max(0, now - self._upto * LOOK_NS) if self._looks else 0
 
     def busy_percent(self, now: int) -> float:
@@ -246,14 +247,15 @@ class GpuTime:
         return self._recent.percent(self._upto * LOOK_NS if self._looks else now, self.busy_ns)
 
     def percent_between(self, now: int, begin: int, end: int) -> float:
-        """For how much of this time any client was busy; of the last one as long, if `end` is not divided up yet."""
+        """For which part of this time any client was busy, in percent. If the looks before `end` are not divided yet: of
+        the last time of the same length whose looks are."""
         self.divide(now)
         known = self._upto * LOOK_NS if self._looks else now
         ahead = max(0, end - known)
         return self._recent.percent_between(begin - ahead, end - ahead, (self._busy_until, self.busy_ns))
 
     def _is_constant(self) -> bool:
-        """All looks from now on have the same answers."""
+        """All looks that are not divided yet have the same answers."""
         are_bills = self.bills is None or self.bills.are_constant(self._looks, self._upto)
         return are_bills and all(entry.is_constant(self._upto) for entry in self._looks)
 
@@ -269,7 +271,7 @@ class GpuTime:
         return seat.looks
 
     def _divide(self, looks: int, times: int = 1) -> None:
-        """So many looks, and as many again with the same answers, until there were `times` of them."""
+        """Divides `looks` looks, as if the same looks had come `times` times in succession."""
         counts = [entry.counts(self._upto, looks) for entry in self._looks]
         begin, end = self._upto * LOOK_NS, (self._upto + looks * times) * LOOK_NS
         self._note_busy(begin, reduce(or_, counts), looks * (times - 1), times)
@@ -291,7 +293,8 @@ class GpuTime:
         self._looks = kept
 
     def _note_busy(self, begin: int, busy: int, before: int, times: int) -> None:
-        """Looks from the time `begin` on, `before` the last time so many: idle ones at both ends are left out."""
+        """Notes the busy time of looks from the time `begin` on, without the idle looks at both ends. `before` is the
+        number of looks before the last repetition."""
         if busy:
             self._recent.note(begin + ((busy & -busy).bit_length() - 1) * LOOK_NS, self.busy_ns)
             self.busy_ns += busy.bit_count() * LOOK_NS * times

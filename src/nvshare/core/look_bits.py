@@ -8,7 +8,8 @@ from nvshare.core.model import SECOND
 
 LOOK_NS = SECOND // 1000
 MOST_APART = 16
-"""If more clients were busy, all looks are divided up together, in proportion to how many looks each was busy at."""
+"""If more clients than this were busy, all looks are divided together: in proportion to the number of looks at which
+each client was busy."""
 
 
 def split(counts: list[int]) -> list[int]:

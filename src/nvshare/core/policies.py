@@ -1,15 +1,15 @@
 """In which order clients wait. A policy gives a client a rank when it starts to wait; the lowest rank is next.
 
-    fcfs        rank = arrival                  weights and priorities count nothing
-    priority    rank = arrival - 30 s * priority
-    fair        rank = arrival - 30 s * priority + handicap; weights are proportions of the bills: core.fair_shares
+    priority    rank = arrival - 30 s * priority                the default
+    fair        rank = arrival - 30 s * priority + handicap     bills in proportion to weights: core.fair_shares
+    fcfs        rank = arrival                                  weights and priorities are ignored
 
-Where priorities count, the lock is taken from lower ones at once (core.preemption). Without priorities, `priority` is
-the same as `fcfs`.
+Where priorities count, clients of lower priority lose their locks at once (core.preemption). While nobody has a
+priority, `priority` is the same as `fcfs`.
 
-Every rank is an arrival time, shifted by a bounded handicap: of two clients, one that arrives more than `horizon_ns`
-after the other has the higher rank. A mode may add a lag, which is bounded too; not to a client of a raised priority,
-because it would outweigh that. core.modes.mode states the longest wait that follows."""
+Every rank is an arrival time that is shifted by a bounded time: of two clients, one that arrives more than `horizon_ns`
+after the other has the higher rank. A mode may add a lag, which is bounded too. It adds none to a client with a
+priority above 0, because the lag would outweigh the priority. core.modes.mode states the longest wait that follows."""
 
 from collections.abc import Callable, Collection, Iterable
 
@@ -37,7 +37,7 @@ class Policy(Record, frozen=True):
     adds_lag: bool = True
     """The mode's lag counts too. It depends on a client's last turn, so not where all its turns count."""
     preempts: bool = False
-    """Priorities count: who is outranked does not finish its quantum (core.preemption)."""
+    """Priorities count: a client that is outranked does not finish its quantum (core.preemption)."""
 
 
 def _by_arrival(now: int, seat: Seat) -> int:
@@ -70,8 +70,8 @@ class Ranking:
         """The longest of the policies that were in force: clients that wait arrived under an earlier one."""
 
     def set(self, policy: str, seats: Iterable[Seat]) -> None:
-        """Shares start again, because turns are not billed under other policies. Nobody who runs is outranked: its
-        rank was another policy's."""
+        """Shares start again, because turns are not billed under other policies. Clients that run now are not outranked
+        in this turn, because their ranks are those of the earlier policy."""
         self._policy = POLICIES[policy]
         self.horizon_ns = max(self.horizon_ns, self._policy.horizon_ns)
         self.shares = self._policy.shares(self._gpu_time)
@@ -85,7 +85,7 @@ class Ranking:
         return self._policy.preempts
 
     def handicap(self, seat: Seat) -> int:
-        """By how much the policy moves the arrival of a client that waits, with the lag that the mode gave it."""
+        """By how much the policy, and the lag of the mode, shift the rank of a waiting client from its arrival."""
         return self._policy.rank(0, seat) + (seat.lag_ns if self._adds_lag(seat) else 0)
 
     def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:

@@ -5,9 +5,10 @@
                     is left
     switch          the quantum is over and the first in the queue (WaitQueue.first) does not fit: clients leave in the
                     order of the mode until it fits.
-                    Where priorities count: at once, if the first in the queue has a higher priority than each of
-                    them and a lower rank than each had when its turn began, plus what it was served of that turn
-                    when the first in the queue came. They wait with that rank, so what they wait adds up
+                    Where priorities count, the clients leave at once if the first in the queue has, compared with
+                    each of them, a higher priority and a lower rank than its aged rank:
+                        aged rank = rank when its turn began + how long it had been served when the first came
+                    They wait with their aged ranks, so their waiting times add up
     preempt_idle    idle holders leave if the first in the queue can then run, from the time of Mode.idle_preempt_times.
                     A holder that waits at the gate of another GPU, or whose gang works, is not idle
 
@@ -63,14 +64,14 @@ class Preemption:
         return bool(leaving) and all(self._outranks(head, seat) for seat in leaving)
 
     def outrank(self, now: int, head: Seat, out: list[Action]) -> None:
-        """Begin a switch before the quantum is over. Who leaves keeps the rank with which it was outranked."""
+        """Begin a switch before the quantum is over. The clients that leave keep their aged ranks."""
         ranks = {seat.client: self._aged_rank(head, seat) for seat in self._leaving(now, head)}
         self._switch(now, head, "priority", out)
         for client, rank in ranks.items():
             self._turns.seats[client].outranked_rank = rank
 
     def _outranks(self, head: Seat, seat: Seat) -> bool:
-        """`head` waits, `seat` runs. Who runs without having waited, after a restart, finishes its turn."""
+        """`head` waits, `seat` runs. A client that runs without having waited, after a restart, finishes its turn."""
         assert head.rank is not None, "the first in the queue waits"
         if head.priority <= seat.priority or seat.gang is not None:
             return False
@@ -78,8 +79,8 @@ class Preemption:
         return rank is not None and head.rank < rank
 
     def _aged_rank(self, head: Seat, seat: Seat) -> int | None:
-        """The rank of a running client when `head` came: the time in which it was served does not count as waiting.
-        Bringing its memory in is no service."""
+        """The rank of a running client when `head` came. The time in which it was served does not count as waiting; the
+        time in which its memory was moved in does."""
         if seat.won_rank is None:
             return None
         move_ns = seat.need * self._turns.mode.move_cost_ns // GIB

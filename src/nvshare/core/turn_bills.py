@@ -1,18 +1,19 @@
-"""What the turns of one GPU's clients are billed with policy fair (docs/decisions/0017): work, and idleness that keeps
-others waiting. At each look (core.gpu_time) one of these is divided:
+"""What clients of one GPU are billed for their turns with policy fair (docs/decisions/0017): work, and idleness that
+keeps others waiting. Each look (core.gpu_time) is divided:
 
-    somebody is busy                    in equal parts among those who are: the GPU time
-    nobody is, and a client waits       in equal parts among those who hold a lock, but for the first START_LOOKS of
-                                        a turn, in which the client wakes up and submits its first work
+    some clients are busy               in equal parts among the busy clients: the GPU time
+    none is busy, and a client waits    in equal parts among the holders, except in the first START_LOOKS of a turn,
+                                        in which the client wakes up and submits its first work
 
-    bill = Σ parts - time in which the client moved its memory in, as it reports it; a turn costs at least nothing
+    bill = Σ parts - time in which the client moved its memory in, as it reports it; the bill of a turn is at least 0
 
-`stretched` is the time in which so much is billed, as it was lately while clients waited.
+`stretched` is the time that it takes, lately and while clients wait, until a given amount is billed.
 
-While memory moves in, work waits for it on the GPU and looks busy. A turn of a light client has as much to move as one
-of a heavy client. If that were billed, the light one would have less than its share of the work. So moves are nobody's.
+While memory moves in, work waits for it on the GPU and looks busy. A turn of a light client has as much to move as a
+turn of a heavy client. If moves were billed, the light client would have less than its share of the work. So they are
+billed to nobody.
 
-A client that reports no looks is busy while it holds a lock (core.gpu_time): its bill is the held time."""
+A client that reports no looks counts as busy while it holds a lock (core.gpu_time): its bill is the held time."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -25,28 +26,28 @@ from nvshare.core.seat import Seat
 START_LOOKS = 50
 RECENT_LOOKS = 60_000
 LEAST_RECENT_LOOKS = 1000
-"""Before so many all time counts as billed."""
+"""Until a client has waited at this many looks, all time counts as billed."""
 MOST_STRETCHED = 64
 
 
 class TurnBills:
-    """`seat.bill_ns` is what a client was billed for the looks that are divided up; it may be corrected downwards."""
+    """`seat.bill_ns` is what a client was billed for the looks that are divided. A report of a move makes it less."""
 
     def __init__(self, gpu_time: GpuTime) -> None:
         self._gpu_time = gpu_time
         self._waited = 0
-        """The looks at which a client waited and that are not divided up: bit 0 is look `_first`."""
+        """The looks at which a client waited and that are not divided yet: bit 0 is look `_first`."""
         self._first = 0
         self._waits_since: int | None = None
         self._open: set[int] = set()
         self.open_ns = 0
-        """What the clients that compete were billed since their last account (`seat.billed_ns`)."""
+        """What competing clients were billed, beyond what their tags contain (`seat.billed_ns`)."""
         self._passed = self._paid = 0
-        """Looks at which a client waited lately, and those of them that somebody paid for."""
+        """The recent looks at which a client waited, and how many of them were billed."""
         gpu_time.bills = self
 
     def queue_changed(self, now: int, *, is_waited_for: bool) -> None:
-        """Whether clients wait, at the end of each step."""
+        """Called at the end of each step, with whether clients wait."""
         if is_waited_for == (self._waits_since is not None):
             return
         look = -(-now // LOOK_NS)
@@ -55,13 +56,12 @@ class TurnBills:
         self._waits_since = look if is_waited_for else None
 
     def are_constant(self, entries: Iterable[Looks], first: int) -> bool:
-        """All looks from this one on are billed alike, as far as is known now."""
+        """As far as is known now, all looks from this one on are billed in the same way."""
         is_changed = self._waited >> max(0, first - self._first) or (self._waits_since or 0) > first
         return not is_changed and all(entry.started + START_LOOKS <= first for entry in entries)
 
     def charge(self, chunk: Chunk, times: int = 1) -> None:
-        """Looks that are divided up, each once, and as many again as if they were the same, until there were so many
-        times of them."""
+        """Bills the looks of a chunk, as if the same looks had come `times` times in succession."""
         for entry, part in zip(chunk.entries, chunk.parts(0), strict=True):
             self._add(entry, part * times)
         waited = self._take_waited(chunk.first, chunk.looks)
@@ -80,7 +80,7 @@ class TurnBills:
         self._paid += (reduce(or_, idle) | (busy & waited)).bit_count() * times
 
     def _take_waited(self, first: int, looks: int) -> int:
-        """At which of these looks a client waited; earlier ones are forgotten."""
+        """At which of these looks a client waited. These and earlier looks are forgotten."""
         self._waited >>= max(0, first - self._first)
         waited = (self._waited | ones_from(self._waits_since, first, looks)) & ones(looks)
         self._waited >>= looks
@@ -94,18 +94,18 @@ class TurnBills:
             if seat.client in self._open:
                 self.open_ns += part
 
-    # A client.
+    # One client.
 
     def bill_ns(self, now: int, seat: Seat) -> int:
-        """Until now, with an estimate for the looks that are not divided up."""
-        ahead = self._gpu_time.ahead_ns(now, seat)  # May divide looks up.
+        """The bill until now, with an estimate for the looks that are not divided yet."""
+        ahead = self._gpu_time.ahead_ns(now, seat)  # May divide looks.
         return seat.bill_ns + ahead
 
     def turn_began(self, now: int, seat: Seat) -> None:
         seat.turn_bill_ns = self.bill_ns(now, seat)
 
     def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:
-        """Memory moved in during the turn, up to now."""
+        """The client has moved memory in during this turn, for `took_ns` until now."""
         took_ns = min(took_ns, now - seat.held_since) // max(1, self._gpu_time.holders)
         credit = max(0, min(took_ns, self.bill_ns(now, seat) - seat.turn_bill_ns))
         seat.bill_ns -= credit
@@ -114,16 +114,16 @@ class TurnBills:
             self.open_ns -= credit
 
     def unsettled_ns(self, now: int, seat: Seat) -> int:
-        """What its account does not contain yet."""
+        """The part of the bill that its tag does not contain yet."""
         return self.bill_ns(now, seat) - seat.billed_ns
 
     def settle(self, now: int, seat: Seat) -> int:
-        """Put it into the account; how much it was. Not while the client competes."""
+        """Marks this part as contained in the tag, and returns it. Not called while the client competes."""
         unsettled = self.unsettled_ns(now, seat)
         seat.billed_ns += unsettled
         return unsettled
 
-    # All clients that compete.
+    # All competing clients.
 
     def open_for(self, seat: Seat) -> None:
         self._open.add(seat.client)
@@ -134,7 +134,7 @@ class TurnBills:
         self.open_ns -= seat.bill_ns - seat.billed_ns
 
     def all_unsettled_ns(self, now: int) -> int:
-        """Of all who compete; looks that are not divided up count as busy."""
+        """The same of all competing clients; looks that are not divided yet count as busy."""
         return self.open_ns + self._gpu_time.undivided_ns(now)
 
     def stretched(self, bill_ns: int) -> int:
@@ -143,6 +143,6 @@ class TurnBills:
 
 
 def _idle_holder(entry: Looks, first: int, looks: int) -> int:
-    """At which looks a client holds a lock and has had the time to begin its work."""
+    """The looks at which a client holds a lock, after the time in which it begins its work."""
     start = ones(max(0, entry.started + START_LOOKS - first)) & ~ones(max(0, entry.started - first))
     return (entry.held | ones_from(entry.since, first, looks)) & ones(looks) & ~start

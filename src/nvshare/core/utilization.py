@@ -1,13 +1,13 @@
-"""What NVML reports of one GPU's utilisation, beside what the clients account for in the same seconds.
+"""NVML's utilisation of one GPU, and the part of the same time in which its clients were busy.
 
-NVML's figure is the part of a sample period (1/6 s to 1 s, by product) in which at least one kernel of any process ran.
-Here it stands for the time since the last reading. Both figures are means over the last WINDOW_NS:
+NVML's figure is the part of a sample period (1/6 s to 1 s, depending on the product) in which a kernel of any process
+ran. Here it counts for the time since the previous reading. Both figures are means over the last WINDOW_NS:
 
     accounted = time in which a client was busy (core.gpu_time) / time
     NVML      > accounted: kernels of processes without the library, or of work that a client does not report
     accounted > NVML:      copies, waits between dependent work, locks of clients that do not report their GPU time
 
-A process without the library that works only while a client does is in neither: the GPU is busy once."""
+A process without the library that works only while a client works changes neither figure."""
 
 from nvshare.core.gpu_time import GpuTime
 from nvshare.core.model import SECOND
@@ -15,25 +15,25 @@ from nvshare.core.recent_use import WINDOW_NS
 from nvshare.record import Record
 
 PERIOD_NS = SECOND
-"""NVML's longest sample period: so much the first reading stands for."""
+"""NVML's longest sample period. The first reading counts for this time."""
 LONGEST_NS = 5 * SECOND
-"""After a longer time without a reading all begins again."""
+"""After a longer time without a reading, earlier readings are forgotten."""
 
 
 class Comparison(Record, frozen=True):
-    """In percent of the same time."""
+    """Both figures, in percent of the same time."""
 
     utilization: float
     accounted: float
 
 
 class Utilization:
-    """Of one GPU."""
+    """The comparison for one GPU."""
 
     def __init__(self, gpu_time: GpuTime) -> None:
         self._gpu_time = gpu_time
         self._spans: list[tuple[int, int, int]] = []
-        """Begin, end and percent, without gaps."""
+        """Begin, end and percent of each reading, without gaps."""
 
     def measured(self, now: int, percent: int) -> None:
         spans = self._spans
@@ -47,7 +47,7 @@ class Utilization:
             del spans[0]
 
     def compared(self, now: int) -> Comparison | None:
-        """None: NVML has reported nothing lately."""
+        """None if NVML has reported nothing lately."""
         if not self._spans or now - self._spans[-1][1] > WINDOW_NS:
             return None
         begin, end = self._spans[0][0], self._spans[-1][1]

@@ -148,7 +148,7 @@ SETTINGS: dict[str, Setting] = {
         "NVSHARE_SIM_NVML_MEMORY", checks.flag, "1", "0: NVML answers Not Supported to questions about memory"
     ),
     "nvml_init": Setting(
-        "NVSHARE_SIM_NVML_INIT", str, "", "a named pipe: NVML starts when it has been opened to write and closed again"
+        "NVSHARE_SIM_NVML_INIT", str, "", "named pipe: NVML starts when it was opened for writing and closed"
     ),
     "trace": Setting("NVSHARE_SIM_TRACE", checks.flag, "0", "1: write a trace into the directory"),
 }

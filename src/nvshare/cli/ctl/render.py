@@ -20,7 +20,7 @@ from nvshare.printable import printable
 
 SHORT_UUID = 12
 NOTED_PERCENT = 20
-"""Of a GPU's time: NVML's figure is of samples."""
+"""In percent of a GPU's time. A smaller difference is not reported, because NVML only takes samples."""
 NO_CLIENTS = "No clients. Start a program with: nvshare run -- PROGRAM"
 
 
@@ -52,7 +52,7 @@ def move_cost(gpu: GpuSnapshot) -> str:
 
 
 def accounted(gpu: GpuSnapshot) -> str:
-    """What clients account for of the utilisation that NVML reports; empty if it reports none."""
+    """The part of the time in which clients were busy, and NVML's utilisation; empty if NVML reports none."""
     if gpu.accounted_percent is None or gpu.utilization_percent is None:
         return ""
     return f"{gpu.accounted_percent:.0f}% of {gpu.utilization_percent:.0f}%"

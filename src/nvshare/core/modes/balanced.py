@@ -12,12 +12,12 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
                                                 worked in its last turn if that is longer
                 At least 2 s, and twice what those who run had to bring in: half of a turn is work. Until a cost is
                 known, at least least_ns. At most most_ns
-    idle        loss = switch * the part of the quantum that was left when it paused: so much sooner is the switch.
-                Until a cost is known, loss = switch
-                an idle holder goes at once if its usual pause ≥ loss, otherwise when it has been idle for as long as
-                that: at most twice the best that could have been done
+    idle        loss = switch * the part of the quantum that was left when the pause began, because the switch comes at
+                the end of the quantum in any case. Until a cost is known, loss = switch.
+                An idle holder leaves at once if its usual pause ≥ loss, otherwise when it has been idle for `loss`.
+                This costs at most twice as much as the best choice in hindsight
     queue       lag = 12 * last turn * (duty / 0.6)², at most 4 * all its turns, at most 2 * most_ns
-    switch      who came in first leaves first"""
+    switch      the client that got its lock first leaves first"""
 
 from collections.abc import Collection, Iterable
 
@@ -36,7 +36,7 @@ LEAST_NS = 2 * SECOND
 LEAST_TO_LOAD = 2
 LAG_FACTOR = 12
 LAG_TO_HELD = 4
-"""Who had little in all does not queue as late as who had much: a short job that always computes ends soon."""
+"""A client with few or short turns so far is not queued as late as one that had much, so a short job ends soon."""
 MAX_LAG = 2
 """In `most_ns`."""
 
@@ -63,7 +63,7 @@ class Balanced(Learning):
         return min(max(quantum, self._least_ns(running)), self.longest_quantum_ns)
 
     def _visit_ns(self, head: Seat) -> int:
-        """After which time the first in the queue may come in because it will not stay for long, or may not."""
+        """After which time the first in the queue gets the lock because it will not stay for long, or may not stay."""
         switch_ns = self.habits.cost.of(self.evicted_bytes(head))
         habit = self.habits.of(head)
         if habit is None:

@@ -11,8 +11,8 @@ card, how much must be moved in, and how much of the others' memory this evicts.
     cost        the time of a stretch beyond the usual service if memory had to be moved in
 
 A client's first stretch brings all its memory in. With `compares_first` the last such stretch is kept until a usual
-one is known, and is compared with it then. The first estimate is rough, because pages are created and programs warm up,
-but it comes before the first switch back instead of after it.
+one is known, and is then compared with it. This first estimate is rough, because pages are created and programs warm
+up, but it is known before the client's first switch back to the GPU instead of after it.
 
 Pauses are reported only while the GPU is contended. In these modes it is contended whenever not all of its clients fit
 together, so habits are known before a client waits."""
@@ -53,7 +53,7 @@ class Habit:
         """The beginning of the present stretch is known."""
         self.usual_service: int | None = None
         self.unjudged: tuple[int, int, int] | None = None
-        """Time, service and bytes of a stretch that brought memory in before any usual one."""
+        """Time, service and bytes of a stretch in which memory was moved in, while `usual_service` is not known."""
         self.worked = 0.0
         """Service of the last stretches; older ones count less."""
         self.paused = 0.0
