@@ -1,12 +1,12 @@
-"""How soon a program of high priority has a card that a batch job fills, and where that time goes.
+"""How soon a program of high priority gets a card that a batch job fills, and where that time goes.
 
-    waited      from its request to the drop of the batch job's lock; it is decided in the step of the request
-    drained     until the batch job has released it: work that was submitted before ends
-    lock        from the request to the lock: both of them
-    drain work  what of that was kernels of the batch job: at most what pacing lets be queued (decision 4)
-    first       from the lock to the begin of the first kernel: the program wakes up, its memory comes in
+    waited      from its request to the drop of the batch job's lock; this is decided in the step of the request
+    drained     from the drop to the release of that lock: submitted work ends
+    lock        from the request to the lock: waited + drained
+    drain work  the part of it in kernels of the batch job: at most what pacing allows to be queued (decision 4)
+    first       from the lock to the beginning of the first kernel: the program wakes up, its memory moves in
 
-The scheduler's journal and the card's trace have the same clock."""
+The scheduler's journal and the card's trace use the same clock."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Answer:
 
 
 def answered(*options: str) -> Answer:
-    """The batch job has 12 GiB, the other one 4; with a quantum of 60 s, unless the options say otherwise. The other
-    one comes when the batch job has used all its memory: kernels that populate memory take 100 times as long as others,
-    and a kernel that runs cannot be stopped."""
+    """The batch job has 12 GiB, the other program 4 GiB. The quantum is 60 s, unless the options say otherwise.
+    The other program starts when the batch job has used all its memory: kernels that populate memory take 100 times as
+    long as others, and a kernel that runs cannot be stopped."""
     fixed = ("--switch-time-mode", "fixed", "--switch-time-fixed", "60")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         journal = Path(name) / "journal"
@@ -69,7 +69,7 @@ def answered(*options: str) -> Answer:
 
 
 def answer_of(steps: Iterable[Step], batch_ends: Iterable[int], first_ns: int) -> Answer:
-    """From the steps of the scheduler, the ends of the batch job's kernels, and the begin of the other's first one."""
+    """From the scheduler's steps, the ends of the batch job's kernels, and the begin of the other's first kernel."""
     drop = next(step for step in steps if any(_is_for_priority(action) for action in step.actions))
     (dropped,) = [action for action in drop.actions if isinstance(action, ac.DropLock)]
     asked = [it for it in steps if isinstance(it.event, ev.LockRequested) and it.event.client != dropped.client]

@@ -1,4 +1,4 @@
-"""A simulated P100 of natural speed, and workers on it under the library. The card's own trace says what each had."""
+"""A simulated P100 of natural speed, and workers on it under the library. The card's trace says what each one had."""
 
 from __future__ import annotations
 

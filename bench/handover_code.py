@@ -4,7 +4,7 @@
 
 A scheduler runs in this process and is traced, while a thread hands its lock around. The core's time advances by
 READ_NS whenever it is read, so that turns are as short as without tracing. The counts depend on the version of Python,
-and not on the machine or its load: what a change saves is seen at once."""
+and not on the machine or its load. So one run shows what a change saves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SOURCES = str(Path(nvshare.__file__).parent) + os.sep
 PARTS = ("core", "wire", "translation", "scheduler/clients", "scheduler/engine", "scheduler/observe")
 HAND_OVERS = 200
 READ_NS = 20_000
-"""About what a hand-over takes; it reads the time once."""
+"""About the time of a hand-over, which reads the clock once."""
 
 
 class Count:
@@ -47,7 +47,7 @@ class Count:
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         path = frame.f_code.co_filename
         if not self.is_on or not path.startswith(SOURCES):
-            return None  # What is called before is not slowed down.
+            return None  # Code outside of the measurement is not slowed down.
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         part = path.removeprefix(SOURCES).removesuffix(".py")
         self.bytecodes[part] += event == "opcode"

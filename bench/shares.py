@@ -4,10 +4,10 @@
     python -m bench shares
 
 All kernels take KERNEL_MS of the card, so the card's own trace says what each program had: the number of its kernels
-that ended in the observed time. The programs always have work, but for one of the row about idle shares.
+that ended in the observed time. The programs always have work, except for one in the row about idle shares.
 
-The rows about weights and priorities report a goal and fail nothing: what a program has queued when it is held back
-still counts for it, and page faults are billed like work.
+The rows about weights and priorities report a goal, and a missed goal fails nothing: work that a program has queued
+when it is held back still counts for it, and page faults are billed like work.
 
 | row | wanted |
 |---|---|
@@ -40,7 +40,7 @@ OBSERVED_S = 60.0
 LONG_WARM_UP_S = 10.0
 """Until programs that started one after the other have what their weights say."""
 TURNS_WARM_UP_S = 60.0
-"""Until each has used all its memory: what is used for the first time comes by faults, and these are billed."""
+"""The time until each program has used all its memory. Its first use causes page faults, and these are billed."""
 Row = dict[str, Any]
 
 

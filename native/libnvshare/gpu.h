@@ -39,10 +39,10 @@ struct nvs_gpu {
     _Atomic bool memory_changed; /* since the last report; what it pairs with: nvs_memory_changed */
     _Atomic bool is_urgent;      /* by so much that the report must not wait */
 
-    /* The rest belongs to the helper thread. A word that threads write must not hold its flags: the compiler may read all of a word to
-     * look at several of them. So the times are first. */
+    /* The rest belongs to the helper thread. Its flags must not share a word with fields that threads write, because the compiler may read
+     * a whole word to test several flags. So the times come first. */
     int64_t drain_began_ns, asked_ns;
-    int64_t next_look_ns; /* when idleness is looked for again */
+    int64_t next_look_ns; /* when the helper looks for idleness again */
     bool is_draining;     /* the lock is to be released when all work has finished */
     bool is_helping;      /* a drain of another GPU may wait for work that has not passed this closed gate (helper/drains.c) */
     bool is_asked;        /* the scheduler wants one submission let through (LET_ONE) */

@@ -65,7 +65,7 @@ class Registrant(Record, frozen=True):
     command: str
     is_in_pod: bool = False
     may_raise: bool = True
-    """Its own word may raise its priority above 0."""
+    """The priority that it states itself may be above 0."""
     uid: int | None = None
     account: str = ""
 

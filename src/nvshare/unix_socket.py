@@ -20,5 +20,5 @@ def peer_credentials(connection: socket.socket) -> PeerCredentials:
 
 
 def is_operator(uid: int) -> bool:
-    """Orders are given by root and by the user of this process."""
+    """Root and the user of this process may give orders."""
     return uid in (0, os.geteuid())

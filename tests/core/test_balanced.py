@@ -12,7 +12,7 @@ from nvshare.core.seat import Seat
 
 CAPACITY = 16 * GIB
 EARLIER_NS = 3600 * SECOND
-"""Clients have held the GPU for so long before the turn of a test."""
+"""For how long clients have held the GPU before the turn of a test."""
 
 
 def seat(client: int, gib: float) -> Seat:
@@ -188,7 +188,7 @@ def test_until_a_cost_is_known_an_idle_holder_keeps_its_lock_late_in_its_turn_to
 
 
 def times(rules: Balanced, idle: Seat, left: float) -> list[int]:
-    """When it goes for a client of 8 GiB, if this part of its turn was left when it paused."""
+    """When it loses its lock for a client of 8 GiB, if this part of its turn was left when it paused."""
     return rules.idle_preempt_times(100 * SECOND, seat(2, 8), [idle], lambda at: left * (at == 100 * SECOND))
 
 

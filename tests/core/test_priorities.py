@@ -1,5 +1,5 @@
-"""A program of higher priority has the GPU after one drain: in every mode, with each policy that counts priorities,
-whatever the quantum is, until those that it takes the GPU from have waited as long as the priority is worth."""
+"""A program of higher priority gets the GPU after one drain: in every mode, with each policy that counts priorities,
+and with any quantum, until the preempted programs have waited as long as the priority is worth."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def holders(gpu: BusyGpu) -> set[int]:
 
 
 def answer_ms(gpu: BusyGpu, client: int, most_ms: int = 400_000) -> int:
-    """After which time it has a lock."""
+    """The time until the client has a lock."""
     began = gpu.now_ms
     while not gpu.clients[client].lock and gpu.now_ms - began < most_ms:
         gpu.run(gpu.tick_ms)

@@ -1,4 +1,4 @@
-"""Policy fair in turns: weights are proportions of the work, whatever memory has to move for it; idle holders pay."""
+"""Policy fair in turns: weights are proportions of the work, however much memory moves for it; idle holders pay."""
 
 import pytest
 

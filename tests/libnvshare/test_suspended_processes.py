@@ -1,5 +1,5 @@
-"""Memory mode checkpoint, with a scheduler in the test's hand: programs that exit, an NVML that is slow, programs that
-are linked with the driver."""
+"""Memory mode checkpoint, with a scheduler that the test controls: programs that exit, a slow NVML, programs that are
+linked with the driver."""
 
 import errno
 import os
@@ -70,7 +70,7 @@ def test_a_turn_that_comes_while_a_suspended_program_exits_is_given_back(
 def test_an_exit_waits_for_the_checkpoint_or_restore_under_way(
     on_card: Programs, scheduler: FakeScheduler, leaves: bool
 ) -> None:
-    """The driver's exit handler would take down what it works on; the simulated driver ends such a program."""
+    """The driver's exit handler frees the state that it works on; the simulated driver ends such a program."""
     program, peer, _ = start(on_card, scheduler, *SLOW_EXIT, NVSHARE_SIM_COPY_BANDWIDTH="10M")
     if leaves:
         peer.settle(DropLock(0, 1, 60000, 1))

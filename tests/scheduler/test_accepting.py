@@ -11,7 +11,7 @@ WAITING = 50
 
 
 def test_a_backlog_of_connections_is_accepted_one_in_each_iteration_of_the_loop(tmp_path: Path) -> None:
-    """So a flood of connections delays a message of another client by one of them, not by the backlog."""
+    """So a flood delays a message of another client by one connection, not by the whole backlog."""
     path = str(tmp_path / "s.sock")
     accepted: Counter[int] = Counter()
     iterations = 0

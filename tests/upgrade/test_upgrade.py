@@ -107,7 +107,7 @@ def test_todays_conversation_has_every_message_but_those_that_are_named() -> Non
 
 
 def test_the_library_sends_no_bytes_that_it_did_not_set() -> None:
-    """Padding is zero, as `encode` has it: otherwise frames would have what was in the program's memory before."""
+    """Padding is zero, as in `encode`: otherwise frames would contain earlier contents of the program's memory."""
     sent = [line for line in recorded(wire.PROTOCOL_VERSION) if line.sign == ">"]
     assert sent
     assert [encode(line.message).hex() for line in sent] == [line.text for line in sent]

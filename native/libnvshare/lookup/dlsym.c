@@ -23,8 +23,8 @@ static bool is_collective_name(const char *name) { return name[0] == 'n' && strn
 /* Every program that encodes looks up NvEncodeAPICreateInstance. */
 static bool is_encoder_name(const char *name) { return name[0] == 'N' && strncmp(name, "NvEncodeAPI", 11) == 0; }
 
-/* A global search finds our export even if there is no driver, or one without this function. A program that looks whether the driver has
- * it must not find it then. */
+/* A global search finds our export even if there is no driver, or if the driver does not have this function. Then a program that asks
+ * whether the driver has it must not find it. */
 static bool is_only_ours(const char *name) { return nvs_export_has(name) && !nvs_real_driver_has(name); }
 
 static void *ours_for(const char *name, void *found)
@@ -64,7 +64,7 @@ static void *no_symbol(void *handle, const char *name)
     return NULL;
 }
 
-/* What it finds depends on who asks, and is given to it as it is. */
+/* What RTLD_NEXT finds depends on the caller, and is returned unchanged: such calls pass no stub. */
 static void note_next(void *handle, const char *name)
 {
     if (name && handle == RTLD_NEXT && is_driver_name(name) && nvs_options()->memory_mode == NVS_MODE_CHECKPOINT && !nvs_stub_is_needless(name))
@@ -88,7 +88,7 @@ void *nvs_dlsym_target(void *handle, const char *name)
     if (!is_ours(handle, name))
         return (void *)nvs_real_dlsym();
     if (handle != RTLD_DEFAULT || nvs_options()->memory_mode == NVS_MODE_CHECKPOINT)
-        return (void *)substitute; /* by default as if we were the caller, who may be in a namespace of its own */
+        return (void *)substitute; /* RTLD_DEFAULT then searches as if we were the caller, which may be in another namespace */
     return is_only_ours(name) ? (void *)no_symbol : (void *)nvs_real_dlsym();
 }
 

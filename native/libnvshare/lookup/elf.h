@@ -10,15 +10,15 @@ bool nvs_elf_is_loaded(const char *name);
 /* The first definition of `name` in the objects loaded after ours, in search order; NULL if there is none. */
 void *nvs_elf_next(const char *name);
 
-/* Names that loaded objects take from other objects. */
+/* Names that loaded objects import from other objects. */
 struct nvs_elf_imports {
-    unsigned long long loads; /* how many objects had been loaded when it was looked last */
+    unsigned long long loads; /* how many objects had been loaded at the last search */
     int count;
-    bool is_full; /* there are more, or longer ones */
+    bool is_full; /* there are more names, or longer ones */
     char names[32][96];
 };
-/* Finds those for which `is_wanted`. False, and nothing is changed, if no object has been loaded since the last time. `is_wanted` must not
- * call the dynamic linker. */
+/* Finds the names for which `is_wanted` is true. Returns false and changes nothing if no object has been loaded since the last search.
+ * `is_wanted` must not call the dynamic linker. */
 bool nvs_elf_imports(struct nvs_elf_imports *imports, bool (*is_wanted)(const char *name));
 
 #endif

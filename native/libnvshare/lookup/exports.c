@@ -7,11 +7,11 @@
  *   intercepted     stub, then our hook           our hook
  *   passed on       stub, then the driver         the driver
  *
- * So in mode checkpoint such a program is in the passage (suspend/passage.h) like one that looks functions up. Functions that are not
- * intercepted are exported for this alone. A driver may have functions that are not in the list: a program that is linked with one
- * of them is not suspended (suspend/bypass.h).
+ * So in mode checkpoint the threads of such a program are counted in the passage (suspend/passage.h), like those of a program that looks
+ * functions up. Functions that are not intercepted are exported only for this. A driver may have functions that are not in the list: a
+ * program that is linked with one of them is not suspended (suspend/bypass.h).
  *
- * A jump costs less than a nanosecond. Programs that look functions up do not pay it: they get the hook or the stub itself.
+ * A jump costs less than a nanosecond. Programs that look functions up do not need it: they get the hook or the stub itself.
  *
  * On aarch64 there are no checkpoints, and the hooks are exported themselves. */
 #include "lookup/exports.h"
@@ -52,7 +52,7 @@ bool nvs_export_has(const char *name)
 
 static CUresult missing(void) { return CUDA_ERROR_NOT_FOUND; }
 
-/* Used by the assembly below, hence not static. Threads may come at the same time: they store the same. */
+/* Called by the assembly below, so it is not static. Several threads may call it at the same time: they store the same value. */
 void *nvs_export_resolve(unsigned number);
 void *nvs_export_resolve(unsigned number)
 {
@@ -71,7 +71,7 @@ void *nvs_export_resolve(unsigned number)
     "1: endbr64\nmov $number, %r11d\njmp nvs_exports_unresolved\n" \
     ".pushsection .data.nvs_exports\n2: .quad 1b\n.popsection\n.set number, number + 1\n"
 
-/* What is unresolved keeps all registers that arguments are in. */
+/* nvs_exports_unresolved saves and restores all registers that can hold arguments. */
 __asm__(".section .data.nvs_exports,\"aw\",@progbits\n.p2align 3\n"
         ".globl nvs_export_slots\n.hidden nvs_export_slots\nnvs_export_slots:\n"
         ".text\n.p2align 4\n.globl nvs_exports_first\n.hidden nvs_exports_first\nnvs_exports_first:\n.set number, 0\n"

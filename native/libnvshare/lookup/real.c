@@ -58,8 +58,8 @@ static void *loaded_library(const char *name, bool load)
     return handle || !load ? handle : dlopen(name, RTLD_LAZY);
 }
 
-/* The function of the driver, NULL if it is not loaded or has none. Not nvs_elf_is_loaded: a sanitizer may ask before its
- * dl_iterate_phdr works. */
+/* The driver's function; NULL if the driver is not loaded or does not have it. nvs_elf_is_loaded is not used here, because a sanitizer may
+ * ask before its dl_iterate_phdr works. */
 static void *driver_function(const char *name, bool load)
 {
     void *handle = loaded_library("libcuda.so.1", load);
@@ -74,7 +74,7 @@ bool nvs_real_driver_has(const char *name) { return driver_function(name, false)
 void *nvs_real_next(const char *name)
 {
     void *found = nvs_real_dlsym() ? nvs_real_dlsym()(RTLD_NEXT, name) : NULL;
-    return found ? found : driver_function(name, true); /* the driver may be loaded out of the program's sight */
+    return found ? found : driver_function(name, true); /* the driver may be loaded where the program's search does not find it */
 }
 
 bool nvs_real_is_driver(const char *name, const void *function)

@@ -33,7 +33,7 @@ void nvs_real_look_for_collectives(void);
 /* True if the driver's library has this function under this name. Only in memory mode checkpoint: nobody else asks. */
 bool nvs_real_is_driver(const char *name, const void *function);
 
-/* True if the driver is loaded in this process already and has this function. Does not load it. */
+/* True if the driver is already loaded in this process and has this function. Does not load the driver. */
 bool nvs_real_driver_has(const char *name);
 /* The function of this name behind our export: what a program that is linked with the driver would call without us. NULL if there is
  * none. */

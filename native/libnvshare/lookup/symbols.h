@@ -16,8 +16,8 @@ struct nvs_launch_params {
 
 enum nvs_variant { NVS_ANY, NVS_LEGACY, NVS_PTDS };
 
-/* A hook has the driver's name in C. On x86_64 the linker knows it by another one: what is exported under the driver's name is a jump to
- * it (lookup/exports.c). */
+/* In C, a hook has the name of the driver's function. On x86_64 its symbol has another name, because the driver's name is exported as a
+ * jump to the hook (lookup/exports.c). */
 #if defined(__x86_64__)
 #define NVS_HOOK_NAME(symbol, params) CUresult symbol params __asm__("nvs_hook_" #symbol);
 #else

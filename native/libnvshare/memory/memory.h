@@ -9,7 +9,7 @@
 /* Charges `bytes` before the driver is asked for them. CUDA_ERROR_OUT_OF_MEMORY if the limit or the size of the card
  * forbids it, or if the budget does not suffice and the scheduler grants no more or does not answer. May wait for that answer. */
 CUresult nvs_memory_reserve(struct nvs_gpu *gpu, uint64_t bytes, bool swappable);
-/* The driver has refused memory that cannot be evicted: one line names the settings, once. */
+/* The driver has refused memory that cannot be evicted: prints one line that names the settings, only once. */
 void nvs_memory_say_fixed(void);
 /* The same for device memory that is to become managed memory, unless it is small: *is_small. What programs share by IPC handle, or
  * let a stream write to or wait for, is small and must be native. It is charged as unswappable, and counted until

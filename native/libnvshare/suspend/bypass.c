@@ -12,7 +12,7 @@ static const char *_Atomic known;
 
 void nvs_bypass_known(const char *what) { atomic_store(&known, what); }
 
-/* True if calls by this name would come to a function that is not behind a stub. Calls nothing that takes a lock of the dynamic linker. */
+/* True if calls of this name would reach a function without a stub. Calls nothing that takes a lock of the dynamic linker. */
 static bool is_doubtful(const char *name)
 {
     bool is_driver_name = name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';

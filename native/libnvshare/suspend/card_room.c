@@ -11,15 +11,15 @@
 enum { NVML_SUCCESS = 0 };
 struct nvml_memory { unsigned long long total, free, used; };
 
-/* Between the helper and the thread that asks NVML. A question is a number; it is under way until the numbers are the same. */
-static _Atomic uint32_t question; /* a futex; only the helper raises it */
+/* Shared by the helper and the thread that asks NVML. A question is a number. It is pending until `answered` is equal to `question`. */
+static _Atomic uint32_t question; /* a futex; only the helper increments it */
 static _Atomic uint32_t answered; /* stored by the thread after the answer */
 static _Atomic uint64_t free_bytes;
-/* The helper's own. */
+/* Used by the helper only. */
 static bool has_thread, is_answer_wanted;
 static int64_t asked_ns;
 
-/* Of the thread that asks. */
+/* Used only by the thread that asks. */
 static struct {
     int (*init)(void);
     int (*find)(const char *uuid, void **device);
@@ -40,7 +40,7 @@ static bool look_up(void)
     return nvml.find && nvml.memory;
 }
 
-/* UINT64_MAX if NVML does not say. */
+/* UINT64_MAX if NVML does not report it. */
 static uint64_t ask_nvml(const struct nvs_gpu *gpu)
 {
     void *device;

@@ -9,11 +9,11 @@
 #include "suspend/bypass.h"
 
 enum { LOCK_MS = 5000 };
-#define EXIT_WAIT_NS (60000 * NVS_MS) /* as much as the scheduler adds to the grace time at most */
+#define EXIT_WAIT_NS (60000 * NVS_MS) /* the most that the scheduler adds to the grace time */
 
-static _Atomic uint32_t place; /* a futex; written by the helper, except that the thread of a journey ends it */
+static _Atomic uint32_t place; /* a futex; written by the helper, and at the end of a journey by its thread */
 static _Atomic bool is_exiting;
-static bool is_told = true;         /* the helper's own, except that a journey clears it before it ends */
+static bool is_told = true;         /* used by the helper; cleared by the journey's thread before it stores `place` */
 static struct nvs_journey journey;  /* written by its thread before `place`, read by the helper after it */
 
 enum nvs_place nvs_journey_place(void) { return (enum nvs_place)atomic_load(&place); }
@@ -70,8 +70,8 @@ static void *come_back(void *nothing)
 }
 
 /* The place is stored before `is_exiting` is read: pairs with nvs_journey_exits, which does the two in the other order. At least one side
- * sees the other's store: the exit waits for the journey, or there is none. Without a thread it is made here: the scheduler waits
- * meanwhile. */
+ * sees the other's store: the exit waits for the journey, or no journey begins. If no thread can be started, the journey is made here,
+ * and the scheduler waits meanwhile. */
 void nvs_journey_begin(bool to_host)
 {
     enum nvs_place before = nvs_journey_place();

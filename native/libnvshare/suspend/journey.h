@@ -1,5 +1,5 @@
-/* The way of this process off the card and back: the driver's calls, in a thread of their own, because they take seconds and may hang.
- * All functions are for the helper, except where it is said. */
+/* A journey takes this process off the card, or back: the driver's calls, in a separate thread, because they take seconds and may hang.
+ * All functions are for the helper, unless stated otherwise. */
 #ifndef NVS_JOURNEY_H
 #define NVS_JOURNEY_H
 
@@ -22,15 +22,15 @@ enum nvs_place nvs_journey_place(void);
 void nvs_journey_begin(bool to_host);
 struct nvs_journey {
     bool to_host;
-    const char *bypass; /* not NULL: it was not tried, because of this (suspend/bypass.h) */
+    const char *bypass; /* not NULL: the reason why the checkpoint was not tried (suspend/bypass.h) */
     CUresult result;
     int64_t ns;
 };
 /* True once for each journey, when it has ended. */
 bool nvs_journey_ended(struct nvs_journey *journey);
 
-/* The program exits, for the thread that does: no journey begins from here on, and the one under way is waited for. The driver's exit
- * handler, which runs later, takes down what it works on. */
+/* Called by the thread that exits the program: from now on no journey begins, and a journey in progress is waited for. The driver's exit
+ * handler, which runs later, frees the state that a journey works on. */
 void nvs_journey_exits(void);
 bool nvs_journey_is_exiting(void);
 void nvs_journey_forked(void);

@@ -7,7 +7,7 @@
 
 /* What the program is given for `function`, which it has looked up by `name`: a stub in memory mode checkpoint, else the function. */
 void *nvs_stub_for(const char *name, void *function);
-/* True if this function has none: it needs no turn at any time, or must find the driver whatever state the process is in. */
+/* True if this function has no stub: it never needs a turn, or it must reach the driver in any state of the process. */
 bool nvs_stub_is_needless(const char *name);
 void nvs_stubs_forked(void);
 /* The function behind a stub. */

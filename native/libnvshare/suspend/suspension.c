@@ -51,7 +51,7 @@ void nvs_suspension_unfit(const char *what)
     if (!atomic_exchange(&is_used, false))
         return;
     nvs_warn("this process uses %s and cannot be suspended: its memory stays native and cannot be evicted", what);
-    nvs_passage_open(); /* a thread inside says so, or the helper: the process is on the card */
+    nvs_passage_open(); /* the caller is a thread inside, or the helper: the process is on the card */
     nvs_wake_helper();
 }
 
@@ -75,7 +75,7 @@ static uint64_t bytes_on(struct nvs_gpu *gpu)
 
 /* ---- the end of a turn ---- */
 
-/* Its memory stays where it is. The scheduler must know that before the lock is released. */
+/* The memory stays on the card. The scheduler must know this before the lock is released. */
 static bool stay(void)
 {
     atomic_store(&is_used, false);
@@ -129,7 +129,7 @@ static bool may_return(struct nvs_gpu *gpu, int64_t now)
     return false;
 }
 
-/* While the program exits nothing comes back, and a turn for it is given back. */
+/* While the program exits, the process is not brought back, and a lock that it gets is released. */
 static int64_t go_on(struct nvs_gpu *gpu, int64_t now)
 {
     enum nvs_place at = nvs_journey_place();

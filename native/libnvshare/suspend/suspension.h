@@ -1,5 +1,5 @@
 /* Memory mode checkpoint (decision 32): at the end of a turn the process leaves the card, before the next it comes back. The driver is called
- * in a thread of its own (suspend/journey.h). All functions are for the helper, except where it is said. */
+ * in a thread of its own (suspend/journey.h). All functions are for the helper, unless stated otherwise. */
 #ifndef NVS_SUSPENSION_H
 #define NVS_SUSPENSION_H
 
@@ -27,10 +27,10 @@ void nvs_suspension_close(void);
 int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now_ns);
 /* True while the helper may call the driver: the process is on the card. */
 bool nvs_suspension_is_on_card(void);
-/* The program exits, for the thread that does: nothing is suspended or brought back from here on. Waits until what is under way has
- * ended. */
+/* Called by the thread that exits the program: from now on the process is not suspended or brought back. Waits until a checkpoint or
+ * restore in progress has ended. */
 void nvs_suspension_exits(void);
-/* After it: what is suspended stays so. */
+/* Called after nvs_suspension_exits: a suspended process stays suspended. */
 void nvs_suspension_ends(void);
 void nvs_suspension_forked(void);
 

@@ -9,7 +9,7 @@
  * A real driver does this for any process. Here a process can do it only for itself. Calls that are under way when it is locked are not
  * waited for; work that was submitted is.
  *
- * The driver's exit handler takes down what these steps work on. A step that is under way then, or begins later, ends the program. */
+ * The driver's exit handler frees the state that these steps work on. A step in progress then, or a later one, ends the program. */
 #define _GNU_SOURCE
 #include "driver/driver.h"
 #include "state/host.h"
@@ -26,8 +26,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one step at a time *
 static pthread_mutex_t ready_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
 static _Atomic int state; /* CUprocessState */
-static _Atomic pid_t exited; /* whose exit handler has run */
-static _Atomic pid_t stepping; /* who has the lock */
+static _Atomic pid_t exited; /* the process whose exit handler has run */
+static _Atomic pid_t stepping; /* the process that has the lock */
 
 static void fail_in_exit(const char *when)
 {

@@ -99,7 +99,7 @@ static inline uint64_t sim_scaled(double simulated_ns) { return (uint64_t)(simul
 uint64_t sim_thread_token(void);
 /* Not ready: waits while the process is locked (checkpoint.c). False if it is not initialised. */
 bool sim_await_ready(void);
-/* The driver's exit handler, as far as checkpoints are concerned; and a forked child. */
+/* For checkpoints: what the driver's exit handler does, and what a forked child does. */
 void sim_checkpoint_exits(void);
 void sim_checkpoint_forked(void);
 CUresult sim_card_of(CUdevice device, unsigned *card);

@@ -100,7 +100,7 @@ nvmlReturn_t nvml_copy(const char *text, char *buffer, unsigned length)
     return NVML_SUCCESS;
 }
 
-/* NVSHARE_SIM_NVML_INIT names a pipe: NVML starts when somebody has opened it to write and closed it again. */
+/* NVSHARE_SIM_NVML_INIT names a pipe: NVML starts when a process has opened it for writing and closed it. */
 static void wait_for_pipe(void)
 {
     char byte;

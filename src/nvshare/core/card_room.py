@@ -1,19 +1,20 @@
-"""Makes room on the card before a client comes in, while memory is there that the host cannot take.
+"""Makes room on the card before a client gets its lock, if the card has memory that the host cannot take.
 
-The driver evicts memory when the card is full, and chooses whose. A client p has memory that the host cannot take:
-lacking(p). Whatever the driver chooses, it does not evict more of p than the host can take if
+The driver evicts memory when the card is full, and chooses whose memory. Let lacking(p) be the memory of client p that
+the host cannot take. Whatever the driver chooses, it does not evict more of p than the host can take if
 
     fixed + Σ on_card(others) + lacking(p) ≤ size - card reserve
 
-    on_card     an upper bound: all swappable memory of a client that has a lock or had one; after it moved memory to
-                the host as asked, what it says is left (RoomMade). 0 if it never had a lock.
+    on_card     an upper bound: all swappable memory of a client that has a lock or had one; after it has moved memory
+                to the host as asked, what it reports as left (RoomMade). 0 if it never had a lock.
 
-So a client comes in only if this holds for each such client when all memory of the newcomer is on the card.
+So a client gets its lock only if this holds, for each p, with all memory of the coming client on the card.
 
 Clients without a lock are asked to move memory out (MoveOut with lock 0), as far as the host can take it: first those
 that need no turn, the one that ran longest ago first; then the waiting ones, the last in the queue first. A client that
-drops its lock is asked with that lock (core.moves). The newcomer waits for their answers, for at most the grace time.
-Memory that did not go by then is stuck: it counts like memory that the host cannot take (core.memory_planner)."""
+drops its lock is asked with that lock (core.moves). The coming client waits for their answers, for at most the grace
+time. Memory that has not moved by then is stuck: it counts like memory that the host cannot take
+(core.memory_planner)."""
 
 from collections.abc import Callable
 from heapq import nsmallest
@@ -24,7 +25,7 @@ from nvshare.core.model import NEVER, UNLIMITED
 from nvshare.core.seat import Seat
 
 LATE = -1
-"""In place of the time by which a client is to answer: it did not."""
+"""Instead of the time by which a client must answer: it did not answer in time."""
 
 
 def movable(seat: Seat) -> int:
@@ -37,7 +38,7 @@ def _total(seat: Seat) -> int:
 
 
 def on_card(seat: Seat) -> int:
-    """The most that can be on the card of its memory, without what is unswappable in any case."""
+    """The most of its memory that can be on the card, without its unswappable memory."""
     if seat.lock:
         return _total(seat)
     return 0 if seat.leaves_card else min(_total(seat), seat.resident)
@@ -49,12 +50,12 @@ def is_moving_out(seat: Seat) -> bool:
 
 
 def _spare(seat: Seat, coming: Seat) -> int:
-    """How much of what is on the card of it may be evicted, because the host can take it."""
+    """How much of its memory on the card may be evicted, because the host can take it."""
     return max(0, (_total(seat) if seat is coming else on_card(seat)) - seat.lacking)
 
 
 def _could_go(seat: Seat) -> int:
-    """How much less there would be of it on the card if it were asked for all that it can move."""
+    """How much of its memory would leave the card if it were asked for all that it can move."""
     if seat.lock or seat.revoked or seat.room_due == LATE or not (seat.makes_room and seat.moves_memory):
         return 0
     if seat.room_asked >= movable(seat):
@@ -95,7 +96,7 @@ class CardRoom:
 
     @property
     def deadline(self) -> int:
-        """When the time of the next client to answer is over."""
+        """By when the next client must answer."""
         return min((seat.room_due for seat in self._seats.values() if is_moving_out(seat)), default=NEVER)
 
     def missing(self, coming: Seat) -> int:
@@ -107,14 +108,14 @@ class CardRoom:
         return there - (0 if spared is None else _spare(spared, coming)) - room
 
     def _spared(self, coming: Seat) -> Seat | None:
-        """Of the clients that lack room on the host the one of which the least may be evicted: the card may be too
-        small by that."""
+        """Of the clients that lack room on the host, the one of whose memory the least may be evicted. The card may be
+        too small by this amount."""
         return min(
             (seat for seat in self._seats.values() if seat.lacking), key=lambda seat: _spare(seat, coming), default=None
         )
 
     def _others(self, coming: Seat) -> list[Seat]:
-        """Whose moves would make room. What may be evicted need not move."""
+        """The clients whose moves would make room. Memory that may be evicted need not move."""
         spared = self._spared(coming)
         return [seat for seat in self._seats.values() if seat is not coming and seat is not spared]
 
@@ -126,8 +127,9 @@ class CardRoom:
         return not any(seat.state == "dropping" or is_moving_out(seat) or _could_go(seat) for seat in others)
 
     def stuck(self) -> Callable[[Seat], int]:
-        """Says of a client how much others have on the card beside protected memory, and do not move. As with that,
-        nobody has more than the limit of its group. One look at all clients serves any number of questions."""
+        """A function that says how much memory, beside protected memory, the other clients have on the card and do not
+        move. As with protected memory, no client counts for more than the limit of its group. All clients are visited
+        once, for any number of calls."""
         sizes = {client: _stuck(seat) for client, seat in self._seats.items()}
         spares = nsmallest(2, ((size, client) for client, size in sizes.items() if self._seats[client].protected))
         total = sum(sizes.values())
@@ -139,7 +141,7 @@ class CardRoom:
         return of_others
 
     def ask(self, now: int, coming: Seat, out: list[Action]) -> None:
-        """The clients without a lock that should make room for this one."""
+        """Asks clients without a lock to make room for this one."""
         if not self._memory.protected:
             return
         others = self._others(coming)
@@ -154,22 +156,22 @@ class CardRoom:
             missing -= gain
 
     def asked(self, now: int, seat: Seat, need: int) -> None:
-        """It is to move so much to the host, all in all since its last turn."""
+        """The client must move `need` bytes to the host, counted from its last turn on."""
         seat.room_asked = need
         seat.room_due = now + self._grace_ns if seat.makes_room else 0
 
     def answered(self, seat: Seat, left: int) -> None:
-        """While it has no lock, no more than this is on the card. If it has got one, it has said so before that."""
+        """Without a lock, the client has at most `left` bytes on the card. If it has a lock now, this is too old."""
         if not seat.lock:
             seat.resident, seat.room_due = min(seat.resident, left), 0
 
     def expire(self, now: int) -> None:
-        """Those that have not answered in time are no longer waited for, or asked for more before they do."""
+        """Clients that have not answered in time are not waited for, and are not asked for more before they answer."""
         for seat in self._seats.values():
             if 0 < seat.room_due <= now:
                 seat.room_due = LATE
 
     def lock_free(self) -> None:
-        """All may run without locks."""
+        """Scheduling was switched on or off: clients may run, or have run, without locks."""
         for seat in self._seats.values():
             seat.resident, seat.room_asked, seat.room_due = UNLIMITED, 0, 0

@@ -48,7 +48,7 @@ class ComputeShares:
         self._prune_at = LEAST_PRUNED
         self.deadline = NEVER
         self._looked: tuple[int, object] = -LEAST_STEP_NS, None
-        """When debts and leads were last looked at, and who ran and was held back then."""
+        """When debts and leads were last checked, and which clients ran and were held back then."""
         self.is_active = False
         """There are core limits, or weights may decide; otherwise there is nothing to decide."""
         self.policy_changed()
@@ -128,8 +128,8 @@ class ComputeShares:
         return min(MOST_AHEAD_NS + quantum_ns + grace_ns, MOST_DEBT_NS) * 100 // percent
 
     def decide(self, now: int, out: list[Action]) -> None:
-        """Looks at most once in LEAST_STEP_NS, unless something is due or other clients run: a look visits all of them,
-        and events may come every millisecond."""
+        """Debts and leads are checked at most once in LEAST_STEP_NS, unless something is due or other clients run. A
+        check visits all clients, and events may come every millisecond."""
         looked, them = self._looked
         if now < min(looked + LEAST_STEP_NS, self.deadline) and them == self._those_concerned():
             self.deadline = min(self.deadline, looked + LEAST_STEP_NS)
@@ -159,7 +159,7 @@ class ComputeShares:
         self._drop(now, going, out)
 
     def _note_activity(self) -> None:
-        """Called when there are other core limits or another policy, or weights begin or cease to decide."""
+        """Called when core limits or the policy have changed, or weights begin or cease to decide."""
         self._turns.gpu_time.observer = self._charge if self._caps or self._weighted is not None else None
         self.is_active = self._may_decide()
 

@@ -43,8 +43,8 @@ REPORTS = (MemoryMoved, RoomMade, WorkingSetReported, WorkSlowed)
 
 
 class Gpu:
-    """The parts of one GPU. `out` is the list of actions of the present step. `numbers` are those of the next locks,
-    `unheard` the node's clients with a silent seat on any GPU."""
+    """The parts of one GPU. `out` is the list of actions of the present step. `numbers` gives the numbers of new
+    locks; `unheard` are the node's clients with a silent seat on any GPU."""
 
     def __init__(self, uuid: str, settings: Settings, numbers: Iterator[int], unheard: set[int]) -> None:
         self.uuid = uuid
@@ -198,7 +198,7 @@ class Gpu:
             self.shares.preempt(now, out)
 
     def let_in(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
-        """The second half: admission and notices. Returns who was let in."""
+        """The second half: admission and notices. Returns the clients that got a lock."""
         turns = self.turns
         self.is_reordered = False
         if self._is_measured:
@@ -241,7 +241,7 @@ class Gpu:
         if ends is None or ends >= due or waits.is_switching or waits.is_held:
             return due
         head = self._lone_first()
-        if head is None or (self.memory.protected and self.memory.fits(head.need)):  # It waits for room on the card.
+        if head is None or (self.memory.protected and self.memory.fits(head.need)):  # Waits for room on the card.
             return due
         return ends
 

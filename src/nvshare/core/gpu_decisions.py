@@ -52,7 +52,7 @@ class GpuDecisions:
         while self.touched:
             touched, self.touched = self.touched, {}
             for gpu in touched.values():
-                if not is_settling:  # Otherwise nobody is moved.
+                if not is_settling:  # While settling, no client loses its lock.
                     gpu.make_room(now, out)
                 for seat in gpu.let_in(now, out, is_settling=is_settling):
                     if len(seat.siblings) > 1 or seat.gang is not None:

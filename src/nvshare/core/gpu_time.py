@@ -49,8 +49,8 @@ class Looks:
         self.started = 0
         """The first look of its present or last lock."""
         self.back_since: int | None = None
-        """The look since which it is held back by its weight. `back`: earlier looks at which it was held back. `wake`: the
-        looks after it was let go in which it may still wake up."""
+        """The look since which it is held back by its weight. `back`: earlier looks at which it was held back. `wake`:
+        the looks after it was let go in which it may still wake up."""
         self.rests: int | None = None
         """The look from which on it has nothing to do, until it reports again; None if it has."""
 
@@ -150,8 +150,7 @@ class GpuTime:
         looks.back_since = now // LOOK_NS + 1
 
     def let_go(self, now: int, seat: Seat) -> None:
-        """If the client waits, it competes until its first work, for at most WAKE_LOOKS: it must wake up first, because it
-        was held back."""
+        """If the client waits, it competes until its first work, for at most WAKE_LOOKS: it must wake up first."""
         looks, end = seat.looks, max(0, now // LOOK_NS + 1 - self._upto)
         assert looks is not None, "who is held back is counted"
         looks.back |= ones_from(looks.back_since, self._upto, end)
@@ -247,8 +246,7 @@ class GpuTime:
         return self._recent.percent(self._upto * LOOK_NS if self._looks else now, self.busy_ns)
 
     def percent_between(self, now: int, begin: int, end: int) -> float:
-        """For which part of this time any client was busy, in percent. If the looks before `end` are not divided yet: of
-        the last time of the same length whose looks are."""
+        """For which part of this time any client was busy; of the last divided time as long, if `end` is later."""
         self.divide(now)
         known = self._upto * LOOK_NS if self._looks else now
         ahead = max(0, end - known)
@@ -293,8 +291,7 @@ class GpuTime:
         self._looks = kept
 
     def _note_busy(self, begin: int, busy: int, before: int, times: int) -> None:
-        """Notes the busy time of looks from the time `begin` on, without the idle looks at both ends. `before` is the
-        number of looks before the last repetition."""
+        """Looks from `begin` on, without the idle ones at both ends. `before`: looks before the last repetition."""
         if busy:
             self._recent.note(begin + ((busy & -busy).bit_length() - 1) * LOOK_NS, self.busy_ns)
             self.busy_ns += busy.bit_count() * LOOK_NS * times

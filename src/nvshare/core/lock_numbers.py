@@ -5,5 +5,5 @@ from itertools import count
 
 
 def lock_numbers(epoch: int) -> Iterator[int]:
-    """Those of this daemon: the epoch in the high half, never the same twice."""
+    """The lock numbers of this daemon: the epoch in the high half, never the same twice."""
     return count((epoch << 32) + 1)

@@ -44,7 +44,7 @@ class Moves:
             out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
 
     def _needed_by(self, first: Seat | None) -> int:
-        """How much should be moved out for the first in the queue; None: for whoever comes."""
+        """How much should be moved out for the first in the queue; None: for any next client."""
         need = 0
         if self._memory.away:
             need = min(first.need if first is not None else NEVER, self._memory.away + self._memory.size // MARGIN)

@@ -27,7 +27,7 @@ from nvshare.core.policies import POLICIES
 from nvshare.core.seat import Seat
 
 MOST_OWED = 64
-"""Of so many GPUs that NVML does not know the debts of groups that have no clients any more are remembered."""
+"""The number of GPUs unknown to NVML for which the debts of groups without clients are remembered."""
 
 
 class Orders:
@@ -59,8 +59,8 @@ class Orders:
         }
 
     def concern(self, now: int, gpu: Gpu) -> bool:
-        """There are orders for this GPU alone, or groups without clients owe time of it. It is looked at again when
-        they have repaid. What programs say of GPUs that do not exist does not fill the scheduler's memory."""
+        """There are orders for this GPU alone, or groups without clients have debts at it. It is checked again when the
+        debts are repaid. The bound is for programs that name GPUs that do not exist."""
         if gpu.is_paused or gpu.rule != self.rule:
             return True
         repaid_at = gpu.shares.repaid_at(now)

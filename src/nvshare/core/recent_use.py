@@ -39,13 +39,13 @@ class RecentUse:
         return min(100.0, max(0.0, 100 * (gpu_ns - used) / (now - begin)))
 
     def percent_between(self, begin: int, end: int, last: tuple[int, int]) -> float:
-        """Of the time from `begin` to `end`; `last` is the time of now and what it has had until then."""
+        """What it had of the time from `begin` to `end`; `last`: a time, and what it had had until then."""
         notes = [*(note for note in self._notes if note[0] < last[0]), last]
         return min(100.0, max(0.0, 100 * (_at(notes, end) - _at(notes, begin)) / (end - begin)))
 
 
 def _at(notes: list[tuple[int, int]], time: int) -> float:
-    """What it had had by then. Before the first note it had nothing more, after the last one neither."""
+    """What it had had by then. Before the first note and after the last one, nothing is added."""
     for (begin, used), (end, used_then) in pairwise(notes):
         if begin <= time <= end:
             return used + (used_then - used) * (time - begin) / (end - begin)

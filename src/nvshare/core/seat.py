@@ -89,16 +89,17 @@ class Seat:
     looks: "Looks | None"
     """For how long its work kept the GPU busy; `looks` is what is not counted yet (core.gpu_time)."""
     bill_ns: int
-    """Policy fair: what it was billed; `billed_ns` how much of that its tag contains, `turn_bill_ns` the bill when its
-    last turn began (core.turn_bills)."""
+    """Policy fair: what it was billed. `billed_ns`: the part of it that its tag contains. `turn_bill_ns`: the bill when
+    its last turn began (core.turn_bills)."""
     lag_ns: int
     """What the mode added to its rank when it began to wait."""
     makes_room: bool
     resident: int
     room_asked: int
     room_due: int
-    """It moves memory out without a lock too; the most that is on the card then; how much it was asked to move out
-    since its last turn; until when its answer is waited for, 0 if none is (core.card_room)."""
+    """`makes_room`: it moves memory out also without a lock. `resident`: the most that is on the card while it has no
+    lock. `room_asked`: how much it was asked to move out since its last turn. `room_due`: until when its answer is
+    waited for; 0 if none is (core.card_room)."""
     account: str
     """Whose it is: a pod, container or user (core.wait_queue)."""
 

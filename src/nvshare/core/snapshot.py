@@ -116,7 +116,7 @@ class GpuSnapshot(Record, frozen=True):
     """For how long work of any client has kept it busy, and for how much of the last ten seconds."""
     busy_percent: float = 0.0
     utilization_percent: float | None = None
-    """What NVML reports, a mean over some seconds, and what clients account for in the same time; None: not known."""
+    """What NVML reports, and the part of the same seconds in which clients were busy, as means; None: not known."""
     accounted_percent: float | None = None
 
 

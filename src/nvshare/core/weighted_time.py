@@ -26,7 +26,7 @@ LONGEST_HOLD_NS = 60 * SECOND
 
 LANE = 4
 MOST_WEIGHT = (1 << 8 * LANE) // (2 * MOST_APART)
-"""The sum of MOST_APART of them fits into a lane. Users may choose up to 1000."""
+"""The sum of MOST_APART such weights fits into a lane. Users may choose up to 1000."""
 PRECISION = 20
 _FLAGS = bytes.maketrans(b"01", b"\0\1")
 
@@ -82,8 +82,8 @@ def dues(masks: list[int], weights: list[int]) -> list[int]:
 
 
 def _totals(flags: list[bytes], weights: list[int], looks: int) -> Sequence[int]:
-    """For each look the sum of the weights of those who compete. The looks of a client are lanes of LANE bytes of one
-    integer, so all are added at once, however often the clients change."""
+    """For each look, the sum of the weights of the competing clients. The looks of a client are lanes of LANE bytes in
+    one integer, so all looks are added at once, however often the competing clients change."""
     sums = sum(
         weight * int.from_bytes(flag.decode("ascii").encode("utf-32-le"), "little")
         for flag, weight in zip(flags, weights, strict=True)

@@ -25,7 +25,7 @@ class Sample(Record, frozen=True):
     used_bytes: int
     total_bytes: int
     utilization_percent: int | None = None
-    """Of the last sample period; None: the card does not tell, as in MIG mode."""
+    """Of NVML's last sample period; None if the card does not report it, as in MIG mode."""
 
 
 class Xid(Record, frozen=True):

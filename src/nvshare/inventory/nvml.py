@@ -165,7 +165,7 @@ def _memory(handle: Any) -> Any:
 
 
 def _utilization(handle: Any) -> int | None:
-    """In percent; None if this card does not tell, as in MIG mode."""
+    """In percent; None if this card does not report it, as in MIG mode."""
     rates = _ask_optional(raw.nvmlDeviceGetUtilizationRates, handle)
     return None if rates is None else min(100, int(rates.gpu))
 

@@ -119,7 +119,7 @@ class PodSettings(Record, frozen=True):
     """Percent of each GPU's time; `spec_core_limit` as the containers' environment has it."""
     spec_core_limit: int | None = None
     container_core_limits: tuple[int, ...] = ()
-    """Of containers whose own differs from `spec_core_limit`, the lowest."""
+    """The limits of containers other than `spec_core_limit`, which is the lowest."""
 
 
 def label(pod: Pod) -> str:

@@ -28,7 +28,7 @@ READ_FIRST_S = 0.001
 """An alarm that is this late rings again after this time: this process did not run, and answers that arrived before
 the deadline are still to be read."""
 FREQUENT = (GpuTimeReported, UtilizationMeasured)
-"""Figures that decide nothing by themselves: GPU time is reported five times a second by each running client."""
+"""Events that only report figures. Each running client reports its GPU time five times a second."""
 
 
 class Outgoing(Receiver, Protocol):

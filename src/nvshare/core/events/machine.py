@@ -32,7 +32,7 @@ class MemoryMeasured(Event, frozen=True):
 
 
 class UtilizationMeasured(Event, frozen=True):
-    """In percent: the part of NVML's last sample period (1/6 s to 1 s) in which a kernel ran, of any process."""
+    """The part of NVML's last sample period (1/6 s to 1 s) in which a kernel of any process ran, in percent."""
 
     gpu: str
     percent: int

@@ -108,7 +108,7 @@ class Group:
 
     def core_limit_on(self, gpu: str) -> int:
         """Percent of the GPU's time that its processes may use together; 0: as much as they get. What a process wants
-        lowers it, unless its container has it by the pod's specification. Without a pod the operator's order counts."""
+        lowers it, unless the pod's specification gives it that. Without a pod the operator's order counts."""
         said = (self.core_limit, self.order.core_limit, self.spec_core_limit)
         percent = self.claims.bounded_core_limit(gpu, next((it for it in said if it is not None), None))
         is_overruled = self.order.core_limit is not None and not self.is_pod

@@ -91,8 +91,9 @@ class Balanced(Learning):
         return [self._idle_preempt_time(seat, self._loss_ns(seat, evicted, left)) for seat in idle]
 
     def _loss_ns(self, seat: Seat, evicted: int, left: Left) -> int:
-        """What the switch costs now, less what it would cost at the end of the quantum anyway. Until a cost is known,
-        all of it: if holders went early, every stretch would bring memory in, and nothing could be learned."""
+        """What the switch costs now, less what it would cost at the end of the quantum in any case. Until a cost is
+        known, all of it: if holders left early, memory would be moved in during every stretch, and no cost could be
+        learned."""
         assert seat.idle_since is not None, "an idle holder"
         switch_ns = self.switch_ns(seat, evicted)
         return round(switch_ns * left(seat.idle_since)) if self.habits.cost.samples else switch_ns

@@ -1,8 +1,8 @@
 """The looks of a world's process at one GPU, as the library's helper makes them (native/libnvshare/helper/gpu_time.c).
 
 What a look counts for and when it is reported is the library's own code (client/looks.c). Between two events of a
-process nothing changes for it, so its looks are made up afterwards, each at its own time. A process that is stopped
-makes none."""
+process nothing changes for it, so its looks are computed afterwards, each for its own time. A stopped process makes no
+looks."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from nvshare.schedsim.worlds.timeline import Alarm, Timeline
 from nvshare.wire.messages import LOOKS_MOST
 
 AFTER_NS = 200 * MILLISECOND
-"""The helper is awake at least so often while it looks."""
+"""While the helper looks, it wakes up at least this often."""
 
 
 class Looker:
@@ -37,15 +37,15 @@ class Looker:
         self._is_resting = False
         self._seen_until = now
         self.looked_ns = self.busy_ns = self.reported_ns = self.unsure_ns = 0
-        """For how long it looked, for how much of that it had work, and what it reported of it. A look that was late
-        counts for some time before."""
+        """For how long it looked; for which part of that it had work; what it reported; for how long a late look may
+        count although nothing was seen."""
 
     @property
     def is_looking(self) -> bool:
         return self._due is not None
 
     def saw(self, now: int) -> None:
-        """What it had until now, at all looks that were due."""
+        """Makes all looks that were due until now."""
         if self._due is not None:
             self.looked_ns += now - self._seen_until
             self.busy_ns += (now - self._seen_until) * self._is_busy
@@ -61,7 +61,7 @@ class Looker:
         self._seen_until = now
 
     def change(self, now: int, *, may_work: bool, is_busy: bool) -> None:
-        """`may_work`: its gate is open, or work that it submitted may be unfinished, and the scheduler hears of it."""
+        """`may_work`: its gate is open, or submitted work may be unfinished, and the scheduler is told of it."""
         self._is_busy = is_busy
         if not may_work:
             self._end()
@@ -93,7 +93,7 @@ class Looker:
 
 
 class Lookers:
-    """Those of one process; of one that does not report its GPU time there are none."""
+    """The lookers of one process; none if it does not report its GPU time."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
 """What must hold of GPU time, core limits, weights and priorities in every world at every step.
 
-The accounts here are kept from what goes into the core, since its scheduler began: which looks are reported busy, how
+The accounts here are computed from the input of the core since its scheduler began: which looks are reported busy, how
 long locks are held, and by how much the scheduler is late.
 
     time        each client's GPU time only grows, and is at most what it held and reported; all clients of a GPU
                 together had at most the time that passed
     core limit  in any stretch of time: GPU time of the group <= limit * time + slack
-    held back   nobody for longer than docs/decisions/0034 says
-    priority    if the first in the queue outranks all who run, one of them is told to drop its lock"""
+    held back   no client for longer than docs/decisions/0034 says
+    priority    if the first in the queue outranks all running clients, one of them is told to drop its lock"""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ from nvshare.core.seat import Seat
 from nvshare.core.weighted_time import LONGEST_HOLD_NS
 
 UNKNOWN_NS = (REPORT_LOOKS + 100) * LOOK_NS
-"""So long after it what a client had is counted."""
+"""After this time at most, the GPU time of a client is counted."""
 SHORT_NS = 5 * SECOND
 """Steps are not as frequent as looks."""
 
@@ -39,7 +39,7 @@ class Excess:
         self._sum = self._lowest = 0
 
     def passes(self, now: int, used: int, *, has_waiters: bool) -> int:
-        """The most in any stretch of time that ends now."""
+        """The largest excess of any stretch of time that ends now."""
         self._sum += used - (now - self._now) * self.percent // 100
         self._now = now
         self.has_waiters = self.has_waiters or has_waiters
@@ -55,7 +55,7 @@ class ShareLaws:
         self._began = self._now = now
         self._grace_ns = grace_ns
         self._late_ns = self._newly_late_ns = 0
-        """For how long in all the scheduler did nothing although it was time to, and before the present step."""
+        """For how long the scheduler did nothing after a deadline: the total, and before the present step."""
         self._reported: Counter[tuple[str, int]] = Counter()
         self._unlocked: Counter[tuple[str, str]] = Counter()
         """What each group reported without a lock since the last step, which nobody can prevent."""

@@ -142,8 +142,8 @@ def registrant_of(client: int, peer: Peer, run: bytes, account: str) -> Registra
 
 
 def may_raise(peer: Peer) -> bool:
-    """As with nice(1): a program may lower its own priority, and only who may give orders may raise it. Root in a
-    container has user ID 0 as well."""
+    """As with nice(1): a program may lower its own priority; only users who may give orders may raise it. Not in a
+    container, where root has user ID 0 too."""
     return peer.pod is None and peer.container is None and is_operator(peer.uid)
 
 

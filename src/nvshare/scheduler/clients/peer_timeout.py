@@ -11,7 +11,7 @@ class PeerTimeout:
         self._after_s = after_s
         self._expire = expire
         self.timer: asyncio.TimerHandle | None = None
-        """None: the peer may take any time."""
+        """None if the peer may take any time."""
 
     def start(self, why: str) -> None:
         self.call_after(self._after_s, self._expire, why)

@@ -193,7 +193,7 @@ def _gpu_families(node: Snapshot) -> Iterator[Metric]:
     quanta = [([gpu.uuid], gpu.quantum_ns / SECOND) for gpu in node.gpus]
     yield _gauge("nvshare_gpu_quantum_seconds", "Current quantum.", ["gpu"], quanta)
     used = [([gpu.uuid], gpu.utilization_percent / 100) for gpu in node.gpus if gpu.utilization_percent is not None]
-    text = "Part of the last seconds in which a kernel of any process ran, as NVML says."
+    text = "Part of the last seconds in which a kernel of any process ran, as NVML reports."
     yield _gauge("nvshare_gpu_utilization_ratio", text, ["gpu"], used)
     ours = [([gpu.uuid], gpu.accounted_percent / 100) for gpu in node.gpus if gpu.accounted_percent is not None]
     text = "Part of the same seconds in which a client was busy."

@@ -49,7 +49,7 @@ def _concerned(step: Step) -> str:
 
 
 def _ignored(node: Node, event: ev.Event) -> str:
-    """An order that the policy in force does not look at."""
+    """Says so if the policy in force ignores this order."""
     policy = node.orders.policy
     if isinstance(event, ev.WeightSet) and event.weight is not None and policy != "fair":
         return f"; weights count with policy fair, it is {policy}"
