@@ -17,7 +17,9 @@ CUresult cuDriverGetVersion(int *version);
 CUresult cuGetErrorName(CUresult error, const char **text);
 CUresult cuGetErrorString(CUresult error, const char **text);
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags);
+CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version, cuuint64_t flags);
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status);
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status);
 CUresult cuGetExportTable(const void **table, const CUuuid *id);
 
 /* Devices. */

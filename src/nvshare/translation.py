@@ -65,7 +65,7 @@ class Registrant(Record, frozen=True):
     command: str
     is_in_pod: bool = False
     may_raise: bool = True
-    """The priority that it states itself may be above 0."""
+    """The priority and the weight that it states itself may be above the default."""
     uid: int | None = None
     account: str = ""
 
@@ -73,6 +73,7 @@ class Registrant(Record, frozen=True):
 def registration(registrant: Registrant, message: wire.Register) -> ev.ClientRegistered:
     """Who registers, and what it claims about itself. In a pod, priority and weight come from Kubernetes alone."""
     priority = message.priority if registrant.may_raise else min(0, message.priority)
+    most_weight = MAX_WEIGHT if registrant.may_raise else DEFAULT_WEIGHT
     given = printable(message.name.rstrip(b"\0").decode("utf-8", "replace"))
     return ev.ClientRegistered(
         client=registrant.client,
@@ -82,7 +83,7 @@ def registration(registrant: Registrant, message: wire.Register) -> ev.ClientReg
         claims=tuple(_claim(entry) for entry in message.entries),
         own_limit=message.own_limit,
         priority=0 if registrant.is_in_pod else priority,
-        weight=DEFAULT_WEIGHT if registrant.is_in_pod else min(MAX_WEIGHT, message.weight or DEFAULT_WEIGHT),
+        weight=DEFAULT_WEIGHT if registrant.is_in_pod else min(most_weight, message.weight or DEFAULT_WEIGHT),
         pid=registrant.pid,
         uid=registrant.uid,
         account=registrant.account,

@@ -69,11 +69,12 @@ def check(actions: list[ac.Action], node: Node) -> None:
             assert not has_room, "a gang comes in as soon as there is room at all its GPUs"
 
 
-def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int) -> None:
-    """Who waits does so for a reason. Members of gangs may wait for another GPU."""
+def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_late: bool) -> None:
+    """Who waits does so for a reason. Members of gangs may wait for another GPU, and everybody for a late alarm."""
     first = real.queue.first()
     is_kept = real.waits.is_held or (first is not None and first.is_entering)
-    waits_for_room = any(not naive_room.is_made(gpu, now, gpu.seats[seat.client]) for seat in real.queue)
+    is_made = [naive_room.is_made(gpu, now, gpu.seats[seat.client]) for seat in real.queue]
+    waits_for_room = is_alarm_late or not all(is_made)
     if any(not seat.follows and not seat.enters_with_gang for seat in real.queue):
         assert is_kept or waits_for_room or gpu.named("staying", "dropping"), (
             "nobody waits for a GPU on which nobody runs"

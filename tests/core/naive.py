@@ -27,10 +27,9 @@ class Naive(NaiveShares, MemoryNotes):
     def __init__(self, settings: Settings, settles_at: int | None) -> None:
         super().__init__(settings)
         self.settles_at = settles_at
-        self.is_scheduling = True
+        self.is_scheduling, self.slowness = True, 0
         self.given: dict[int, tuple[int, str]] = {}
         self.refused: set[tuple[int, str]] = set()  # Whose late claims the present step refuses.
-        self.slowness = 0
         self.has_gangs, self.most_clients = False, 0  # There has been a gang; how many clients there were at most.
 
     def seat(self, client: int, gpu: str) -> NaiveSeat:
@@ -243,28 +242,29 @@ class Naive(NaiveShares, MemoryNotes):
 
     def queue(self, uuid: str, gpu: NaiveGpu, node: Node) -> list[NaiveSeat]:
         """Who waits, in the order of policy and mode."""
+        gpu.longest_lag_ns = max(gpu.longest_lag_ns, node.gpus[uuid].turns.mode.longest_lag_ns)
         for seat in gpu.named("waiting"):
             if seat.rank is None or gangs.may_be_member(node.gpus[uuid].turns.seats[seat.client]):
-                rank = self._rank(seat, node.gpus[uuid].turns)
+                rank = self._rank(seat, node.gpus[uuid].turns, gpu.longest_lag_ns)
                 if seat.rank not in (None, rank):  # It moved with its gang, behind all who have this rank.
                     self.order_number += 1
                     seat.order = self.order_number
                 seat.rank = rank
         return sorted(gpu.named("waiting"), key=lambda seat: (_UNKNOWN if seat.rank is None else seat.rank, seat.order))
 
-    def _rank(self, seat: NaiveSeat, real: Turns) -> int | None:
-        """Worked out again where that is possible, else as the core has it."""
+    def _rank(self, seat: NaiveSeat, real: Turns, longest_lag_ns: int) -> int | None:
+        """Worked out again if possible, else as the core has it. The lag may be that of an earlier mode."""
         by_core = real.seats[seat.client].rank
         if self.policy == "fair" or gangs.may_be_member(real.seats[seat.client]):
             return by_core  # A member of a gang may have the rank of another one.
         rank = seat.arrived + self.handicap(seat)
         if seat.is_outranked:
-            assert by_core is None or by_core <= rank + real.mode.longest_lag_ns, "who was outranked keeps its rank"
+            assert by_core is None or by_core <= rank + longest_lag_ns, "who was outranked keeps its rank"
             return by_core
         if not seat.may_lag:
             return rank
         if by_core is not None:
-            assert 0 <= by_core - rank <= real.mode.longest_lag_ns, "a client lags by no more than its mode promises"
+            assert 0 <= by_core - rank <= longest_lag_ns, "a client lags by no more than its mode promises"
         return by_core
 
     def _check_gpu(self, now: int, uuid: str, gpu: NaiveGpu, node: Node) -> None:
@@ -286,7 +286,7 @@ class Naive(NaiveShares, MemoryNotes):
         assert len(staying) <= 1 or gpu.taken("staying") <= safe, "those who stay fit, or one is alone"
         for seat in staying:
             assert seat.contended == is_contended, "a holder knows whether it has to report its pauses"
-        gangs.check_queue(now, gpu, real, safe)
+        gangs.check_queue(now, gpu, real, safe, is_alarm_late=node.gpus[uuid].deadline <= now)
         self.check_shares(now, uuid, gpu, node.gpus[uuid])
         for seat in gpu.named("waiting", "staying"):
             assert not self.is_paused(uuid, seat), "who is paused neither waits in the queue nor keeps its lock"

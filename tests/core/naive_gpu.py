@@ -79,6 +79,7 @@ class NaiveGpu:
     seats: dict[int, NaiveSeat] = field(default_factory=dict)
     most_clients: int = 0
     longest_wait_ns: int = 0
+    longest_lag_ns: int = 0
     """The core's own bound: the highest that held so far, because a rule may change while clients wait."""
     longest_gang_wait_ns: int = 0
     """The same, if there are gangs."""

@@ -141,6 +141,18 @@ def test_an_order_for_who_waits_with_a_lag_counts_at_once() -> None:
     assert holders(gpu) != set()
 
 
+def test_an_order_during_a_drain_moves_the_rank_of_who_is_preempted() -> None:
+    gpu = batch_gpu()
+    gpu.run(1000)
+    gpu.add(need=BIG, priority=10)
+    gpu.run(gpu.tick_ms)
+    (batch,) = gpu.node.gpus["g0"].turns.dropping.values()
+    before = batch.outranked_rank
+    assert before is not None
+    gpu.handle(ev.PrioritySet(f"run/{batch.client}", -10))
+    assert batch.outranked_rank == before + 10 * 30 * SECOND
+
+
 def test_with_weights_a_priority_says_how_soon_and_the_weight_how_much() -> None:
     """The light one has the higher priority; both always have work, so its lead soon outweighs its priority."""
     gpu = BusyGpu(Settings(policy="fair", quantum=QuantumRule(mode="fixed", fixed_ns=2 * SECOND)), tick_ms=125)

@@ -152,6 +152,27 @@ def test_every_lookup_of_libcudart_is_answered_as_the_driver_would(programs: Pro
     assert with_library.stdout == without.stdout
 
 
+PER_THREAD = """
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+for ask, more in ((driver.cuGetProcAddress_ptsz, ()), (driver.cuGetProcAddress_v2_ptsz, (None,))):
+    for flags, symbol in ((0, "cuLaunchKernel_ptsz"), (1, "cuLaunchKernel"), (2, "cuLaunchKernel_ptsz")):
+        found = ctypes.c_void_p()
+        assert ask(b"cuLaunchKernel", ctypes.byref(found), 12000, ctypes.c_uint64(flags), *more) == 0
+        wanted = ctypes.cast(getattr(driver, symbol), ctypes.c_void_p)
+        assert found.value == wanted.value, (ask.__name__, flags)
+print("ok")
+"""
+
+
+@pytest.mark.parametrize("preload", [{}, {"LD_PRELOAD": ""}], ids=["shared", "bare"])
+def test_a_program_for_the_per_thread_default_stream_finds_its_functions(
+    programs: Programs, preload: dict[str, Any]
+) -> None:
+    """Its header turns cuGetProcAddress into cuGetProcAddress_v2_ptsz. What that finds is what dlsym finds."""
+    assert programs.run(sys.executable, "-c", PER_THREAD, **simulated(programs), **preload).stdout == "ok\n"
+
+
 def simulated(programs: Programs) -> dict[str, Any]:
     directory = programs.directory / "gpus"
     directory.mkdir(exist_ok=True)

@@ -21,6 +21,9 @@ static void lookup(void)
     OK(cuGetProcAddress, "cuMemcpy", &a, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
     OK(cuGetProcAddress, "cuMemcpy", &b, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
     TRUE_(a == (void *)cuMemcpy && b == (void *)cuMemcpy_ptds);
+    OK(cuGetProcAddress_ptsz, "cuMemcpy", &a, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
+    OK(cuGetProcAddress_v2_ptsz, "cuMemcpy", &b, 12000, 0, &status);
+    TRUE_(a == (void *)cuMemcpy && b == (void *)cuMemcpy_ptds);
     OK(cuGetProcAddress_v2, "cuStreamGetCaptureInfo", &a, 11030, 0, &status);
     OK(cuGetProcAddress_v2, "cuStreamGetCaptureInfo", &b, 12030, 0, &status);
     TRUE_(a == (void *)cuStreamGetCaptureInfo_v2 && b == (void *)cuStreamGetCaptureInfo_v3);

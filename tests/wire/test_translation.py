@@ -27,15 +27,18 @@ def test_gpu_time_of_no_looks_says_from_when_on_there_is_no_work() -> None:
 @pytest.mark.parametrize(
     ("who", "said", "counts"),
     [
-        (Registrant(1, 7, "run/1", "", "x"), 10, 10),
-        (Registrant(1, 7, "run/1", "", "x", may_raise=False), 10, 0),
-        (Registrant(1, 7, "run/1", "", "x", may_raise=False), -3, -3),
-        (Registrant(1, 7, "pod/1", "", "x", is_in_pod=True), -3, 0),
+        (Registrant(1, 7, "run/1", "", "x"), (10, 1000), (10, 1000)),
+        (Registrant(1, 7, "run/1", "", "x", may_raise=False), (10, 1000), (0, 100)),
+        (Registrant(1, 7, "run/1", "", "x", may_raise=False), (-3, 7), (-3, 7)),
+        (Registrant(1, 7, "pod/1", "", "x", is_in_pod=True), (-3, 7), (0, 100)),
     ],
 )
-def test_a_program_that_may_not_raise_its_priority_may_lower_it(who: Registrant, said: int, counts: int) -> None:
-    message = m.Register(0, 2, said, 0, bytes(16), bytes(32), 100, 0, 0, ())
-    assert registration(who, message).priority == counts
+def test_a_program_that_may_not_raise_its_priority_and_weight_may_lower_them(
+    who: Registrant, said: tuple[int, int], counts: tuple[int, int]
+) -> None:
+    message = m.Register(0, 2, said[0], 0, bytes(16), bytes(32), said[1], 0, 0, ())
+    event = registration(who, message)
+    assert (event.priority, event.weight) == counts
 
 
 def test_a_core_limit_is_a_percentage() -> None:

@@ -58,16 +58,18 @@ static CUresult route(const char *name, void **fn, int version, cuuint64_t flags
     return result;
 }
 
-CUresult cuGetProcAddress(const char *name, void **fn, int version, cuuint64_t flags)
-{
-    if (nvs_real_load() != 0)
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return route(name, fn, version, flags, nvs_real.cuGetProcAddress(name, fn, version, flags));
-}
-
-CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
-{
-    if (nvs_real_load() != 0)
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return route(name, fn, version, flags, nvs_real.cuGetProcAddress_v2(name, fn, version, flags, status));
-}
+/* `asked` are the flags as the function below means them: without any, the form for the per-thread default stream means that stream. */
+#define PER_THREAD(flags) ((flags) ? (flags) : CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+#define ANSWER(symbol, params, args, asked) \
+    CUresult symbol params \
+    { \
+        if (nvs_real_load() != 0) \
+            return CUDA_ERROR_NOT_INITIALIZED; \
+        return route(name, fn, version, asked, nvs_real.symbol args); \
+    }
+#define PARAMS (const char *name, void **fn, int version, cuuint64_t flags)
+#define PARAMS_V2 (const char *name, void **fn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+ANSWER(cuGetProcAddress, PARAMS, (name, fn, version, flags), flags)
+ANSWER(cuGetProcAddress_ptsz, PARAMS, (name, fn, version, flags), PER_THREAD(flags))
+ANSWER(cuGetProcAddress_v2, PARAMS_V2, (name, fn, version, flags, status), flags)
+ANSWER(cuGetProcAddress_v2_ptsz, PARAMS_V2, (name, fn, version, flags, status), PER_THREAD(flags))

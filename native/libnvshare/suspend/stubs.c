@@ -20,8 +20,9 @@ extern char nvs_stubs_first[];
 
 bool nvs_stub_is_needless(const char *name)
 {
-    static const char *const names[] = {"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuGetProcAddress",
-                                        "cuGetProcAddress_v2", "cuGetExportTable"};
+    static const char *const names[] = {"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString",
+                                        "cuGetProcAddress", "cuGetProcAddress_ptsz", "cuGetProcAddress_v2", "cuGetProcAddress_v2_ptsz",
+                                        "cuGetExportTable"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i]))
             return true;

@@ -58,9 +58,20 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
     return best != NULL || status != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
+/* The forms for programs that were compiled for the per-thread default stream: without a flag they find functions of that kind. */
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+    return cuGetProcAddress_v2(symbol, function, version, flags ? flags : CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, status);
+}
+
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
     return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+}
+
+CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+    return cuGetProcAddress_v2_ptsz(symbol, function, version, flags, NULL);
 }
 
 /* NVIDIA's runtime checks the driver by private tables; there are none here. */

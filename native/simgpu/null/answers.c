@@ -107,6 +107,16 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
     return best >= 0 || status != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+    return cuGetProcAddress_v2(symbol, function, version, flags ? flags : CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, status);
+}
+
+CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+    return cuGetProcAddress_v2_ptsz(symbol, function, version, flags, NULL);
+}
+
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
     return cuGetProcAddress_v2(symbol, function, version, flags, NULL);

@@ -131,7 +131,8 @@ class ComputeShares:
         """Debts and leads are checked at most once in LEAST_STEP_NS, unless something is due or other clients run. A
         check visits all clients, and events may come every millisecond."""
         looked, them = self._looked
-        if now < min(looked + LEAST_STEP_NS, self.deadline) and them == self._those_concerned():
+        is_early = now < min(looked + LEAST_STEP_NS, self.deadline) and them == self._those_concerned()
+        if is_early and (self._turns.staying or self._turns.over or self._turns.ahead):
             self.deadline = min(self.deadline, looked + LEAST_STEP_NS)
             return
         self._look(now, out)

@@ -25,7 +25,7 @@ before the others, and all drop their locks, whether a client waits or not. How 
 No deadlock: locks for which others must leave are granted all or none, and of all waiting gangs the one with the lowest
 rank is passed only by clients before it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nvshare.core.actions import Action, LetOne
 from nvshare.core.client import Client
@@ -158,7 +158,10 @@ class Gangs:
 
     def member_paused(self, seat: Seat) -> None:
         """All its gang may be idle now."""
-        for uuid in () if seat.gang is None else seat.gang.seats:
+        self._touch_gpus(() if seat.gang is None else seat.gang.seats)
+
+    def _touch_gpus(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
             self._touch(self._gpus[uuid])
 
     # Decisions, in the order of a step.
@@ -180,8 +183,7 @@ class Gangs:
                 taken.update(waiting)
                 self._approach(now, gang, waiting, out)
             if gang.stage != stage_before:
-                for uuid in waiting:
-                    self._touch(self._gpus[uuid])
+                self._touch_gpus(waiting)
 
     def _gather(self, now: int, gang: Gang) -> None:
         """Those at rest wait if a member wants to work, and no longer."""
@@ -215,6 +217,7 @@ class Gangs:
             gang.departure = Departure(now, max(seat.drop_deadline for seat in dropping))
         if gang.departure is not None and not gang.departure.look(now, len(dropping)):
             gang.departure = None
+            self._touch_gpus(gang.seats)  # Who is held back leaves the queue only now.
         return gang.departure is not None
 
     def _let_through(self, now: int, gang: Gang, out: list[Action]) -> None:
@@ -248,11 +251,10 @@ class Gangs:
         due = max(gpu.switch_time(now, waiting[uuid]) for uuid, gpu in gpus.items())
         gang.due = due if gang.due is None else min(gang.due, due)
         when = min(gang.due, max(gpu.available_time(now, waiting[uuid]) for uuid, gpu in gpus.items()))
+        gang.stage = "ready" if when > now else "entering"
         if when > now:
-            gang.stage = "ready"
             self.deadline = min(self.deadline, when)
             return
-        gang.stage = "entering"
         for uuid, gpu in gpus.items():
             gpu.make_way(now, waiting[uuid], out)
 
@@ -295,5 +297,4 @@ class Gangs:
             waiting = gang.waiting() if gang.stage == "entering" else {}
             gang.may_enter = bool(waiting) and all(self._gpus[uuid].may_let_in(seat) for uuid, seat in waiting.items())
             if gang.may_enter:
-                for uuid in waiting:
-                    self._touch(self._gpus[uuid])
+                self._touch_gpus(waiting)

@@ -91,6 +91,7 @@ class GpuDecisions:
             if is_changed:  # Who came in may have been before a gang.
                 self.gangs.even_out_quanta(now)
                 self.gangs.decide(now, out)
+                self.gangs.open()
         return empty
 
     def _make_room(self, now: int, out: list[Action]) -> list[Gpu]:

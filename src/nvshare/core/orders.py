@@ -133,6 +133,8 @@ class Orders:
             self._gangs.touch(gpu)
         elif seat.lock and seat.won_rank is not None:
             seat.won_rank += by_ns
+            if seat.outranked_rank is not None:
+                seat.outranked_rank += by_ns
         elif seat.kept_rank is not None:
             seat.kept_rank += by_ns
 
