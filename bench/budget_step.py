@@ -90,7 +90,7 @@ STEPS: dict[str, tuple[Callable[[Group], None], float]] = {
     "memory changed": (Group.change, 4),
     "question": (Group.ask, 10),
     "answer": (Group.answer, 5.5),
-    "come and go": (Group.come_and_go, 14),
+    "come and go": (Group.come_and_go, 36),
 }
 """What is timed, and the bound in multiples of the floor."""
 

@@ -83,8 +83,8 @@ STEPS: dict[str, tuple[Callable[[Crowd], None], int, float]] = {
     "hand over": (Crowd.hand_over, 1, 12),
     "memory changed": (Crowd.grow, 1, 10),
     "idle or busy": (Crowd.pause, 1, 6.5),
-    "forced switch": (Crowd.force, 2, 12),
-    "come and go": (Crowd.come_and_go, 2, 16),
+    "forced switch": (Crowd.force, 2, 35),
+    "come and go": (Crowd.come_and_go, 2, 36),
 }
 """What is timed, how many steps one call makes, and the bound in multiples of the floor."""
 
