@@ -1,5 +1,8 @@
 """Policy fair in turns: weights are proportions of the work, however much memory moves for it; idle holders pay."""
 
+from functools import partial
+
+import msgspec
 import pytest
 
 from core.busy_gpu import BusyGpu
@@ -137,3 +140,89 @@ def test_an_idle_holder_pays_until_nobody_waits_any_more() -> None:
     node.handle(2 * SECOND, ev.ClientLeft(2))
     node.gpus["g0"].turns.gpu_time.divide(10 * SECOND)
     assert node.gpus["g0"].turns.seats[1].bill_ns == SECOND
+
+
+@pytest.mark.parametrize("is_set_later", [False, True])
+def test_the_length_of_uptime_and_of_silence_makes_no_difference(is_set_later: bool) -> None:
+    """The looks at which a client waited are bits of an integer. It has a bit for each look of the last second."""
+    settings = turns()
+    node, day = Node(msgspec.structs.replace(settings, policy="fcfs") if is_set_later else settings, epoch=1), 24 * 3600
+    start = 100 * day * SECOND
+    node.handle(start, ev.GpuFound("g0", 16 * GIB))
+    node.handle(start, ev.PolicySet("fair"))
+    for client in (1, 2):
+        node.handle(start, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+    seats, bills = node.gpus["g0"].turns.seats, node.gpus["g0"].turns.gpu_time.bills
+    assert bills is not None
+    for days in (100, 101, 104, 204):
+        begin = days * day * SECOND
+        for client in (1, 2):
+            node.handle(begin, ev.LockRequested(client, "g0", Memory(BIG)))
+        for client in (1, 2):
+            released = ev.LockReleased(client, "g0", seats[client].lock, False)
+            assert lines_of(partial(node.handle, begin + client * SECOND // 10, released)) < 2000
+            assert 0 < bills._waited.bit_length() < 1000
+    assert [seat.bill_ns for seat in seats.values()] == [3 * SECOND // 10] * 2
+
+
+class Liar(BusyGpu):
+    """Client 1 says all the time that it is moving memory."""
+
+    def _report(self) -> None:
+        super()._report()
+        if self.clients[1].lock:
+            self.handle(ev.MemoryMoved(1, "g0", False, 1, 1 << 40))
+
+
+def test_a_client_that_claims_to_move_all_the_time_gains_half_a_second_for_each_gib() -> None:
+    """Of its 9 GiB, in each turn of 30 s, of three equals: it pays for 25.5 s."""
+    gpu = Liar(Settings(policy="fair", quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND)), tick_ms=125)
+    for _ in range(3):
+        gpu.add(need=BIG)
+    gpu.run(1_000_000)
+    expected = parts([30 / 25.5, 1, 1])
+    assert gpu.run(3_000_000) == pytest.approx(expected, rel=0.05)
+
+
+def test_a_client_cannot_claim_the_same_move_in_many_turns() -> None:
+    """It ends its turns itself, and is the first in the queue again."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+    node.handle(0, ev.LockRequested(1, "g0", Memory(GIB)))
+    seat = node.gpus["g0"].turns.seats[1]
+    for second in range(1, 11):
+        node.handle(second * SECOND, ev.MemoryMoved(1, "g0", False, GIB, SECOND))
+        node.handle(second * SECOND, ev.LockReleased(1, "g0", seat.lock, True))
+    node.handle(20 * SECOND, ev.LockReleased(1, "g0", seat.lock, False))
+    assert seat.tag == 20 * SECOND - SECOND // 2
+    node.handle(20 * SECOND, ev.LockRequested(2, "g0", Memory(GIB)))
+    other = node.gpus["g0"].turns.seats[2]
+    node.handle(21 * SECOND, ev.LockReleased(2, "g0", other.lock, False))
+    node.handle(21 * SECOND, ev.LockRequested(1, "g0", Memory(GIB)))
+    node.handle(22 * SECOND, ev.MemoryMoved(1, "g0", False, GIB, SECOND))
+    node.handle(30 * SECOND, ev.LockReleased(1, "g0", seat.lock, False))
+    node.gpus["g0"].turns.gpu_time.divide(40 * SECOND)
+    assert seat.bill_ns == 29 * SECOND - SECOND
+
+
+@pytest.mark.parametrize("busy_ms", [0, 100, 500])
+def test_a_turn_costs_at_least_nothing_when_its_last_looks_are_known(busy_ms: int) -> None:
+    """It says that it moved memory for 400 ms of a turn of 500 ms, and then when it was busy."""
+    node, at = Node(turns(), epoch=1, is_paranoid=True), 0
+    node.handle(0, ev.ClientRegistered(1, "run/1", "x", "x", (Claim("g0", 16 * GIB),)))
+    for _ in range(5):
+        node.handle(at, ev.LockRequested(1, "g0", Memory(BIG)))
+        seat, first = node.gpus["g0"].turns.seats[1], at // MILLISECOND
+        at += SECOND // 2
+        for _ in range(2):
+            node.handle(at, ev.MemoryMoved(1, "g0", False, GIB, SECOND // 5))
+        for part in (0, 250):
+            busy = ((1 << busy_ms) - 1) >> part & (1 << 250) - 1
+            node.handle(at, ev.GpuTimeReported(1, "g0", first + part, 250, busy))
+        node.handle(at, ev.LockReleased(1, "g0", seat.lock, False))
+        at += 2 * SECOND
+        node.handle(at, ev.GpuTimeReported(1, "g0", at // MILLISECOND, 0, 0))
+    assert seat.bill_ns == 5 * max(0, busy_ms - 400) * MILLISECOND
+    assert seat.lent_ns == 0
+    assert seat.tag >= seat.bill_ns

@@ -129,6 +129,7 @@ class FairShares(Shares):
 
     def restart(self, seat: Seat) -> None:
         seat.billed_ns = seat.turn_bill_ns = seat.bill_ns
+        seat.lent_ns = 0
         if seat.lock or seat.state in ("waiting", "blocked"):
             self._enter(seat)
 

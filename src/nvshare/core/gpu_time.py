@@ -10,7 +10,7 @@ that a holder has not reported within REPORT_LOOKS counts as busy: an old librar
 charged for the time in which it holds the lock. A report without a lock counts too (work that was not drained in time).
 A client that has nothing to do says so once (a report of no looks): it is not busy until it reports again.
 
-Looks are bits of integers: bit j is look `_upto` + j. When they are divided up makes no difference to the sums, as long
+Looks are bits of integers: bit j is look `upto` + j. When they are divided up makes no difference to the sums, as long
 as no more than MOST_APART clients were busy: whoever only reads the state may do it too."""
 
 from collections.abc import Callable
@@ -128,7 +128,7 @@ class GpuTime:
         self.busy_ns = 0
         self._recent = RecentUse(kept_ns=2 * WINDOW_NS, spacing_ns=SECOND // 4)
         self.holders = 0
-        self._upto = 0
+        self.upto = 0
         """All looks before this one are divided up."""
         self._busy_until = 0
         """The end of the last look at which a client was busy."""
@@ -140,9 +140,9 @@ class GpuTime:
 
     def pending(self, now: int) -> "Chunk":
         """The looks that are not divided up."""
-        looks = max(0, now // LOOK_NS + 1 - self._upto)
-        counts = [entry.counts(self._upto, looks) for entry in self._looks]
-        return Chunk(self._looks, counts, split(counts), self._upto, looks)
+        looks = max(0, now // LOOK_NS + 1 - self.upto)
+        counts = [entry.counts(self.upto, looks) for entry in self._looks]
+        return Chunk(self._looks, counts, split(counts), self.upto, looks)
 
     def hold_back(self, now: int, seat: Seat) -> None:
         """It competes from now on, whether it is busy or not."""
@@ -151,15 +151,15 @@ class GpuTime:
 
     def let_go(self, now: int, seat: Seat) -> None:
         """If the client waits, it competes until its first work, for at most WAKE_LOOKS: it must wake up first."""
-        looks, end = seat.looks, max(0, now // LOOK_NS + 1 - self._upto)
+        looks, end = seat.looks, max(0, now // LOOK_NS + 1 - self.upto)
         assert looks is not None, "who is held back is counted"
-        looks.back |= ones_from(looks.back_since, self._upto, end)
+        looks.back |= ones_from(looks.back_since, self.upto, end)
         looks.back_since = None
         looks.wake = ones(WAKE_LOOKS) << end if seat.state == "blocked" else 0
 
     def turn_began(self, now: int, seat: Seat) -> None:
         if not self._looks:  # nobody was busy until now
-            self._upto = max(self._upto, now // LOOK_NS)
+            self.upto = max(self.upto, now // LOOK_NS)
         looks = seat.looks or self._new(seat)
         looks.since = looks.started = -(-now // LOOK_NS)
         looks.rests = None
@@ -172,9 +172,9 @@ class GpuTime:
         assert looks.since is not None, "a turn ends once"
         if now > looks.since * LOOK_NS:
             end = -(-now // LOOK_NS)
-            if end - self._upto > 2 * REPORT_LOOKS:
+            if end - self.upto > 2 * REPORT_LOOKS:
                 self.divide(now)
-            looks.held |= ones(max(0, end - self._upto)) & ~ones(max(0, looks.since - self._upto))
+            looks.held |= ones(max(0, end - self.upto)) & ~ones(max(0, looks.since - self.upto))
         looks.since = None
         self.holders -= 1
 
@@ -185,7 +185,7 @@ class GpuTime:
         if not count:
             looks.rests = min(first, now // LOOK_NS + 1)
             return
-        shift = first - self._upto
+        shift = first - self.upto
         known = ones(count)
         if shift < 0:
             known, busy = known >> -shift, busy >> -shift
@@ -193,8 +193,8 @@ class GpuTime:
             known, busy = known << shift, busy << shift
         else:
             return
-        known &= ones(now // LOOK_NS + 1 - self._upto)
-        looks.reported(self._upto, first, known, busy)
+        known &= ones(now // LOOK_NS + 1 - self.upto)
+        looks.reported(self.upto, first, known, busy)
 
     def left(self, now: int, seat: Seat) -> None:
         """The client is charged for all that it had. Its last looks are still shared with it."""
@@ -206,7 +206,7 @@ class GpuTime:
     def divide(self, now: int) -> None:
         """All looks whose reports should have come."""
         end = now // LOOK_NS - REPORT_LOOKS
-        while self._looks and (looks := end - self._upto) >= LEAST_LOOKS:
+        while self._looks and (looks := end - self.upto) >= LEAST_LOOKS:
             if self.observer is not None:
                 self._divide(LEAST_LOOKS)
             elif looks > MOST_LOOKS and self._is_constant():
@@ -214,7 +214,7 @@ class GpuTime:
             else:
                 self._divide(min(MOST_LOOKS, looks))
         if not self._looks:
-            self._upto = max(self._upto, end)
+            self.upto = max(self.upto, end)
 
     def counted_ns(self, now: int, seat: Seat) -> int:
         """What the client has had for certain: it never becomes less, as a counter must not."""
@@ -233,29 +233,29 @@ class GpuTime:
             self.divide(now)
         if seat.looks is None:
             return 0
-        ahead = seat.looks.counts(self._upto, max(0, now // LOOK_NS - self._upto))
+        ahead = seat.looks.counts(self.upto, max(0, now // LOOK_NS - self.upto))
         return ahead.bit_count() * LOOK_NS // max(1, self.holders)
 
     def undivided_ns(self, now: int) -> int:
         """The time that is not divided yet; 0 if nothing is known of it."""
-        return max(0, now - self._upto * LOOK_NS) if self._looks else 0
+        return max(0, now - self.upto * LOOK_NS) if self._looks else 0
 
     def busy_percent(self, now: int) -> float:
         """For how much of the last seconds any client was busy. What is not divided up yet does not count."""
         self.divide(now)
-        return self._recent.percent(self._upto * LOOK_NS if self._looks else now, self.busy_ns)
+        return self._recent.percent(self.upto * LOOK_NS if self._looks else now, self.busy_ns)
 
     def percent_between(self, now: int, begin: int, end: int) -> float:
         """For which part of this time any client was busy; of the last divided time as long, if `end` is later."""
         self.divide(now)
-        known = self._upto * LOOK_NS if self._looks else now
+        known = self.upto * LOOK_NS if self._looks else now
         ahead = max(0, end - known)
         return self._recent.percent_between(begin - ahead, end - ahead, (self._busy_until, self.busy_ns))
 
     def _is_constant(self) -> bool:
         """All looks that are not divided yet have the same answers."""
-        are_bills = self.bills is None or self.bills.are_constant(self._looks, self._upto)
-        return are_bills and all(entry.is_constant(self._upto) for entry in self._looks)
+        are_bills = self.bills is None or self.bills.are_constant(self._looks, self.upto)
+        return are_bills and all(entry.is_constant(self.upto) for entry in self._looks)
 
     def _tell(self, chunk: Chunk, times: int) -> None:
         if self.observer is not None:
@@ -270,18 +270,18 @@ class GpuTime:
 
     def _divide(self, looks: int, times: int = 1) -> None:
         """Divides `looks` looks, as if the same looks had come `times` times in succession."""
-        counts = [entry.counts(self._upto, looks) for entry in self._looks]
-        begin, end = self._upto * LOOK_NS, (self._upto + looks * times) * LOOK_NS
+        counts = [entry.counts(self.upto, looks) for entry in self._looks]
+        begin, end = self.upto * LOOK_NS, (self.upto + looks * times) * LOOK_NS
         self._note_busy(begin, reduce(or_, counts), looks * (times - 1), times)
         parts = split(counts)
         if self.observer is not None or self.bills is not None:
-            self._tell(Chunk(self._looks, counts, parts, self._upto, looks), times)
+            self._tell(Chunk(self._looks, counts, parts, self.upto, looks), times)
         for entry, part in zip(self._looks, parts, strict=True):
             if (seat := entry.seat) is not None:
                 seat.recent.note(begin, seat.gpu_ns)
                 seat.gpu_ns += part * times
                 seat.recent.note(end, seat.gpu_ns)
-        self._upto += looks * times
+        self.upto += looks * times
         kept: list[Looks] = []
         for entry in self._looks:
             if entry.divided(looks * times):

@@ -91,6 +91,10 @@ class Seat:
     bill_ns: int
     """Policy fair: what it was billed. `billed_ns`: the part of it that its tag contains. `turn_bill_ns`: the bill when
     its last turn began (core.turn_bills)."""
+    credit_ns: int
+    lent_ns: int
+    """What its moves have made its bill less since another client had a turn. `lent_ns`: the part of it that is not
+    covered by divided looks yet. These begin with look `lent_from`, and the last ones end at `lent_until`."""
     lag_ns: int
     """What the mode added to its rank when it began to wait."""
     makes_room: bool
@@ -104,11 +108,11 @@ class Seat:
     """Whose it is: a pod, container or user (core.wait_queue)."""
 
     __slots__ = (
-        "account", "asked_out", "bill_ns", "billed_ns", "client", "crowded_when_left", "distrusts",
-        "drop_deadline", "first_passed", "fixed", "follows", "gang", "gpu_ns", "group", "handicap",
-        "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since",
-        "is_suspended", "is_trusted", "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran",
-        "last_scheduled", "last_turns", "limit", "lock", "looks", "makes_room", "measured", "memory", "moved",
+        "account", "asked_out", "bill_ns", "billed_ns", "client", "credit_ns", "crowded_when_left", "distrusts",
+        "drop_deadline", "first_passed", "fixed", "follows", "gang", "gpu_ns", "group", "handicap", "hears_starts",
+        "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_suspended", "is_trusted",
+        "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran", "last_scheduled", "last_turns", "lent_from",
+        "lent_ns", "lent_until", "limit", "lock", "looks", "makes_room", "measured", "memory", "moved",
         "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "protected",
         "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "siblings", "state", "tag",
         "ticket", "told_room", "told_wait", "turn_bill_ns", "turns", "waited_since", "waited_total", "weight",
@@ -150,11 +154,11 @@ class Seat:
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
         self.hears_starts = self.is_suspended = self.makes_room = False
-        self.resident = self.room_asked = self.room_due = 0
+        self.resident = self.room_asked = self.room_due = self.credit_ns = self.lent_ns = 0
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
         """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None
-        self.looks, self.recent = None, RecentUse()
+        self.looks, self.recent, self.lent_from, self.lent_until = None, RecentUse(), 0, 0
 
     @property
     def is_waiting(self) -> bool:

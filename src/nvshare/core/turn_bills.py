@@ -5,7 +5,8 @@ keeps others waiting. Each look (core.gpu_time) is divided:
     none is busy, and a client waits    in equal parts among the holders, except in the first START_LOOKS of a turn,
                                         in which the client wakes up and submits its first work
 
-    bill = Σ parts - time in which the client moved its memory in, as it reports it; the bill of a turn is at least 0
+    bill = Σ parts - time in which the client moved its memory in, as it reports it; the bill of a turn is at least 0,
+           and MOVE_NS_PER_GIB is the most that a move is worth, once between two turns of other clients
 
 `stretched` is the time that it takes, lately and while clients wait, until a given amount is billed.
 
@@ -21,6 +22,7 @@ from operator import or_
 
 from nvshare.core.gpu_time import Chunk, GpuTime, Looks
 from nvshare.core.look_bits import LOOK_NS, ones, ones_from, split
+from nvshare.core.model import GIB, SECOND
 from nvshare.core.seat import Seat
 
 START_LOOKS = 50
@@ -28,6 +30,9 @@ RECENT_LOOKS = 60_000
 LEAST_RECENT_LOOKS = 1000
 """Until a client has waited at this many looks, all time counts as billed."""
 MOST_STRETCHED = 64
+MOVE_NS_PER_GIB = SECOND // 2
+"""Clients report moves in bulk only. The slowest that were measured are those of memory mode checkpoint, 2.2 GB/s
+(docs/decisions/0032)."""
 
 
 class TurnBills:
@@ -39,6 +44,8 @@ class TurnBills:
         """The looks at which a client waited and that are not divided yet: bit 0 is look `_first`."""
         self._first = 0
         self._waits_since: int | None = None
+        self._last_began = 0
+        """The client whose turn began last."""
         self._open: set[int] = set()
         self.open_ns = 0
         """What competing clients were billed, beyond what their tags contain (`seat.billed_ns`)."""
@@ -50,6 +57,10 @@ class TurnBills:
         """Called at the end of each step, with whether clients wait."""
         if is_waited_for == (self._waits_since is not None):
             return
+        self._gpu_time.divide(now)
+        if self._gpu_time.upto > self._first:  # Otherwise there would be a bit for each millisecond since then.
+            self._waited >>= self._gpu_time.upto - self._first
+            self._first = self._gpu_time.upto
         look = -(-now // LOOK_NS)
         if self._waits_since is not None:
             self._waited |= ones_from(self._waits_since, self._first, max(0, look - self._first))
@@ -68,6 +79,16 @@ class TurnBills:
         if waited:
             self._charge_idle(chunk, waited, times)
         self._first += chunk.looks * (times - 1)
+        for index, entry in enumerate(chunk.entries):
+            if entry.seat is not None and entry.seat.lent_ns:
+                self._cover(entry.seat, chunk.parts(entry.seat.lent_from)[index] * times)
+
+    def _cover(self, seat: Seat, part: int) -> None:
+        """Looks of the turn in which it was lent something are divided. What they do not cover comes back."""
+        seat.lent_ns -= min(seat.lent_ns, part)
+        if self._first >= seat.lent_until:
+            self._credit(seat, -seat.lent_ns)
+            seat.lent_ns = 0
 
     def _charge_idle(self, chunk: Chunk, waited: int, times: int) -> None:
         busy = reduce(or_, chunk.counts)
@@ -99,15 +120,28 @@ class TurnBills:
     def bill_ns(self, now: int, seat: Seat) -> int:
         """The bill until now, with an estimate for the looks that are not divided yet."""
         ahead = self._gpu_time.ahead_ns(now, seat)  # May divide looks.
-        return seat.bill_ns + ahead
+        return seat.bill_ns + max(ahead, seat.lent_ns)
 
     def turn_began(self, now: int, seat: Seat) -> None:
         seat.turn_bill_ns = self.bill_ns(now, seat)
+        if self._last_began != seat.client:  # Otherwise nobody has come in its place, and its memory is still there.
+            self._last_began, seat.credit_ns = seat.client, 0
 
     def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:
         """The client has moved memory in during this turn, for `took_ns` until now."""
         took_ns = min(took_ns, now - seat.held_since) // max(1, self._gpu_time.holders)
-        credit = max(0, min(took_ns, self.bill_ns(now, seat) - seat.turn_bill_ns))
+        most = seat.memory.swappable * MOVE_NS_PER_GIB // GIB - seat.credit_ns
+        credit = max(0, min(took_ns, most, self.bill_ns(now, seat) - seat.turn_bill_ns))
+        divided = max(0, seat.bill_ns + seat.lent_ns - seat.turn_bill_ns)
+        if credit > divided:
+            if not seat.lent_ns:
+                seat.lent_from = -(-seat.held_since // LOOK_NS)
+            seat.lent_ns += credit - divided
+            seat.lent_until = -(-now // LOOK_NS)
+        seat.credit_ns += credit
+        self._credit(seat, credit)
+
+    def _credit(self, seat: Seat, credit: int) -> None:
         seat.bill_ns -= credit
         self._paid -= credit // LOOK_NS
         if seat.client in self._open:
