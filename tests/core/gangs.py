@@ -82,6 +82,9 @@ def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_lat
     if first is not None and first.gang is None and not real.waits.is_held:
         crowded = gpu.taken("staying", "dropping") + gpu.need(gpu.seats[first.client])
         assert crowded > safe or waits_for_room, "nobody waits while it fits and it is its turn"
+        if crowded <= safe or not gpu.named("staying", "dropping"):
+            naive_room.check_first(gpu, now, gpu.seats[first.client], is_alarm_late=is_alarm_late)
+    naive_room.note_waits(gpu, now)
 
 
 def check_host(now: int, gpu: NaiveGpu, seat: NaiveSeat, real: Turns) -> None:

@@ -51,7 +51,7 @@ class Naive(NaiveShares, MemoryNotes):
                 self._speak(now, seat, gpu)
 
     def _gpu(self, uuid: str) -> NaiveGpu:
-        return self.gpus.setdefault(uuid, NaiveGpu(context=self.settings.context_bytes, mode=self.mode))
+        return self.gpus.setdefault(uuid, NaiveGpu.of(self.settings, self.mode))
 
     def _ClientRegistered(self, now: int, event: ev.ClientRegistered) -> None:  # noqa: N802 - the event's own name
         clients = {event.client, *(client for gpu in self.gpus.values() for client in gpu.seats)}
@@ -141,7 +141,7 @@ class Naive(NaiveShares, MemoryNotes):
     def start_wait(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
         self.order_number += 1
         seat.state, seat.since, seat.arrived, seat.order = "waiting", now, now, self.order_number
-        seat.passes, seat.allowance, seat.told_wait = 0, 0, False
+        seat.passes, seat.allowance, seat.told_wait, seat.room_since, seat.head_since = 0, 0, False, None, None
         seat.rank, seat.is_outranked, seat.may_lag = None, False, gpu.mode in LEARNING
 
     # What came out.
@@ -191,7 +191,7 @@ class Naive(NaiveShares, MemoryNotes):
         if seat.state == "waiting":
             gangs.note_passing(self, action.gpu, seat, node)
             assert now - seat.since == action.waited_ns
-            assert naive_room.is_made(gpu, now, seat), "nobody comes in while others still make room for it"
+            naive_room.check_given(gpu, now, seat)
         seat.state, seat.lock, seat.revoked, seat.late, seat.is_outranked = "staying", action.lock, 0, None, False
 
     def _AnnounceRoom(self, now: int, action: ac.AnnounceRoom, node: Node) -> None:  # noqa: N802 - the same

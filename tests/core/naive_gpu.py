@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from core import naive_room
 from nvshare.core import actions as ac
-from nvshare.core.model import NO_MEMORY, SECOND, Memory, ModeName
+from nvshare.core.model import NO_MEMORY, SECOND, Memory, ModeName, Settings
 from nvshare.core.turns import Turns
 
 
@@ -49,6 +49,10 @@ class NaiveSeat:
     """What it was asked to move out with its lock; in `room_asked` in all since its turn; it is waited for until."""
     room_asked: int = 0
     room_due: int = 0
+    room_since: int | None = None
+    """Since when there is no room for it on the card, in this wait and since somebody came in. `head_since`: the same,
+    but while it was first in the queue, would fit, and nobody dropped a lock."""
+    head_since: int | None = None
     held: int = 0
     """What it says it keeps on the host, and in `keep` what it was asked to."""
     keep: int = 0
@@ -75,6 +79,7 @@ class NaiveGpu:
     stated_sizes: dict[int, int] = field(default_factory=dict)
     foreign: int = 0
     context: int = 0
+    grace_ns: int = 0
     mode: ModeName = "auto"
     seats: dict[int, NaiveSeat] = field(default_factory=dict)
     most_clients: int = 0
@@ -83,6 +88,10 @@ class NaiveGpu:
     """The core's own bound: the highest that held so far, because a rule may change while clients wait."""
     longest_gang_wait_ns: int = 0
     """The same, if there are gangs."""
+
+    @classmethod
+    def of(cls, settings: Settings, mode: ModeName) -> "NaiveGpu":
+        return cls(context=settings.context_bytes, mode=mode, grace_ns=settings.grace_ns)
 
     def state_size(self, client: int, size: int) -> None:
         """Without NVML the size that most clients state counts; 0: it knows none, or has left."""

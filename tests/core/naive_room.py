@@ -59,6 +59,34 @@ def is_made(gpu: "NaiveGpu", now: int, coming: "NaiveSeat") -> bool:
     return is_safe or not any(_may_go(gpu, now, seat) for seat in others)
 
 
+def _is_long(gpu: "NaiveGpu", now: int, since: int | None) -> bool:
+    return since is not None and now - since >= gpu.grace_ns
+
+
+def check_given(gpu: "NaiveGpu", now: int, coming: "NaiveSeat") -> None:
+    """It comes in. The others have time again to make room for the next one."""
+    may_come = is_made(gpu, now, coming) or _is_long(gpu, now, coming.room_since)
+    assert may_come, "nobody comes in while others still make room for it"
+    for seat in gpu.seats.values():
+        seat.room_since = seat.head_since = None
+
+
+def check_first(gpu: "NaiveGpu", now: int, first: "NaiveSeat", *, is_alarm_late: bool) -> None:
+    """It is first in the queue, and fits beside those who run."""
+    is_over = _is_long(gpu, now, first.head_since)
+    assert is_alarm_late or not is_over, "nobody waits for room for longer than the grace time"
+    if first.head_since is None and not gpu.named("dropping") and not is_made(gpu, now, first):
+        first.head_since = now
+
+
+def note_waits(gpu: "NaiveGpu", now: int) -> None:
+    for seat in gpu.seats.values():
+        if seat.state != "waiting":
+            seat.room_since = seat.head_since = None
+        elif seat.room_since is None and not is_made(gpu, now, seat):
+            seat.room_since = now
+
+
 def note_answer(naive: "Naive", now: int, event: ev.RoomMade) -> None:
     seat = naive.seat(event.client, event.gpu)
     if not _has_lock(seat):
@@ -73,7 +101,8 @@ def note_asked(naive: "Naive", now: int, action: ac.MoveOut, node: object) -> No
         return
     assert not _has_lock(seat), "who has a lock moves nothing before it has released it"
     assert action.need > seat.room_asked, "nobody is asked twice for the same"
-    seat.room_asked, seat.room_due = action.need, now + naive.settings.grace_ns
+    assert not 0 < seat.room_due <= now, "who did not answer in time is not asked again"
+    seat.room_asked, seat.room_due = action.need, seat.room_due or now + naive.settings.grace_ns
     naive.allow(gpu, naive.settings.grace_ns)
 
 

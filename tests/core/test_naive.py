@@ -10,6 +10,7 @@ from core.happenings import HAPPENINGS
 from core.world import World
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
+from nvshare.core.card_room import CardRoom
 from nvshare.core.gangs import Gangs
 from nvshare.core.gpu import Gpu
 from nvshare.core.modes.adaptive import Adaptive
@@ -54,6 +55,16 @@ def shorten_grace(real: Callable[..., None]) -> Callable[..., None]:
     return preempt
 
 
+def wait_for_each(real: Callable[..., None]) -> Callable[..., None]:
+    """Whoever is asked is waited for, however long the client has waited for others."""
+
+    def ask(self: CardRoom, now: int, coming: Seat, out: list[ac.Action]) -> None:
+        real(self, now, coming, out)
+        coming.room_until = 0
+
+    return ask
+
+
 def stay_silent(real: Callable[..., int]) -> Callable[..., int]:
     """Holders are never told that the GPU is contended."""
 
@@ -85,6 +96,7 @@ def lose_the_place(real: Callable[..., None]) -> Callable[..., None]:
         (Notices, "tell", stay_silent, "a holder knows whether it has to report its pauses"),
         (Adaptive, "lag_ns", prefer_the_last, "a client lags by no more than its mode promises"),
         (Turns, "released", lose_the_place, "[seat.client for seat in queue] == "),
+        (CardRoom, "ask", wait_for_each, "nobody waits for room for longer than the grace time"),
         (Gangs, "drop_together", lambda real: lambda self, now, out: None, "locks of a gang are dropped together"),
         (Gangs, "open", lambda real: lambda self: None, "a gang comes in as soon as there is room at all its GPUs"),
     ],

@@ -69,6 +69,8 @@ class Admission:
                 break
             starts_timer = starts_timer or is_empty
             turns.admit(now, seat)
+            if turns.moves.room.is_waited_for:
+                turns.moves.room.came_in()
             admitted.append(seat)
         if starts_timer:
             turns.timer.start(now)

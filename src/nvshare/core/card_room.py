@@ -12,9 +12,13 @@ So a client gets its lock only if this holds, for each p, with all memory of the
 
 Clients without a lock are asked to move memory out (MoveOut with lock 0), as far as the host can take it: first those
 that need no turn, the one that ran longest ago first; then the waiting ones, the last in the queue first. A client that
-drops its lock is asked with that lock (core.moves). The coming client waits for their answers, for at most the grace
-time. Memory that has not moved by then is stuck: it counts like memory that the host cannot take
-(core.memory_planner)."""
+drops its lock is asked with that lock (core.moves). A client that was asked has the grace time to answer, also if it is
+asked for more meanwhile. Memory that has not moved by then is stuck: it counts like memory that the host cannot take
+(core.memory_planner). Such a client is not asked again before it has answered or had a turn.
+
+The coming client waits for room for at most one grace time in all: from when it could come in but for this, and nobody
+drops a lock, until it comes in, whatever the others report meanwhile. The time begins again if another client comes in
+before it, or if it was blocked (core.host_memory)."""
 
 from collections.abc import Callable
 from heapq import nsmallest
@@ -25,7 +29,8 @@ from nvshare.core.model import NEVER, UNLIMITED
 from nvshare.core.seat import Seat
 
 LATE = -1
-"""Instead of the time by which a client must answer: it did not answer in time."""
+"""Instead of the time by which a client must answer: it did not answer in time. Instead of the time until which a
+client waits for room: that is over."""
 
 
 def movable(seat: Seat) -> int:
@@ -93,11 +98,15 @@ class CardRoom:
         self._seats = seats
         self._memory = memory
         self._grace_ns = grace_ns
+        self.is_waited_for = False
+        """A client may have a time until which it waits for room."""
 
     @property
     def deadline(self) -> int:
-        """By when the next client must answer."""
-        return min((seat.room_due for seat in self._seats.values() if is_moving_out(seat)), default=NEVER)
+        """By when the next client must answer, or has waited long enough."""
+        seats = self._seats.values()
+        answer = min((seat.room_due for seat in seats if is_moving_out(seat)), default=NEVER)
+        return min(answer, min((seat.room_until for seat in seats if seat.room_until > 0), default=NEVER))
 
     def missing(self, coming: Seat) -> int:
         """By how much the card would be too full with this client."""
@@ -120,8 +129,8 @@ class CardRoom:
         return [seat for seat in self._seats.values() if seat is not coming and seat is not spared]
 
     def is_made(self, coming: Seat) -> bool:
-        """There is room for it, or no more can be expected."""
-        if not self._memory.protected or self.missing(coming) <= 0:
+        """There is room for it, or no more can be expected, or it has waited for that long enough."""
+        if not self._memory.protected or coming.room_until == LATE or self.missing(coming) <= 0:
             return True
         others = self._others(coming)
         return not any(seat.state == "dropping" or is_moving_out(seat) or _could_go(seat) for seat in others)
@@ -144,6 +153,11 @@ class CardRoom:
         """Asks clients without a lock to make room for this one."""
         if not self._memory.protected:
             return
+        self.expire(now)
+        if self.is_made(coming):
+            return
+        if not coming.room_until and not any(seat.state == "dropping" for seat in self._seats.values()):
+            coming.room_until, self.is_waited_for = now + self._grace_ns, True
         others = self._others(coming)
         missing = self.missing(coming) - sum(_going(seat) for seat in others)
         for seat in sorted((seat for seat in others if _could_go(seat)), key=_order):
@@ -156,9 +170,11 @@ class CardRoom:
             missing -= gain
 
     def asked(self, now: int, seat: Seat, need: int) -> None:
-        """The client must move `need` bytes to the host, counted from its last turn on."""
+        """The client must move `need` bytes to the host, counted from its last turn on. If it is asked for more before
+        it has answered, it has no more time for that."""
         seat.room_asked = need
-        seat.room_due = now + self._grace_ns if seat.makes_room else 0
+        if not seat.room_due:
+            seat.room_due = now + self._grace_ns if seat.makes_room else 0
 
     def answered(self, seat: Seat, left: int) -> None:
         """Without a lock, the client has at most `left` bytes on the card. If it has a lock now, this is too old."""
@@ -166,12 +182,21 @@ class CardRoom:
             seat.resident, seat.room_due = min(seat.resident, left), 0
 
     def expire(self, now: int) -> None:
-        """Clients that have not answered in time are not waited for, and are not asked for more before they answer."""
+        """Clients that have not answered in time are not waited for, and are not asked for more before they answer. Who
+        has waited long enough comes in."""
         for seat in self._seats.values():
             if 0 < seat.room_due <= now:
                 seat.room_due = LATE
+            if 0 < seat.room_until <= now:
+                seat.room_until = LATE
+
+    def came_in(self) -> None:
+        """A client got its lock: its memory is on the card too, so the time of those who wait begins again."""
+        self.is_waited_for = False
+        for seat in self._seats.values():
+            seat.room_until = 0
 
     def lock_free(self) -> None:
         """Scheduling was switched on or off: clients may run, or have run, without locks."""
         for seat in self._seats.values():
-            seat.resident, seat.room_asked, seat.room_due = UNLIMITED, 0, 0
+            seat.resident, seat.room_asked, seat.room_due, seat.room_until = UNLIMITED, 0, 0, 0

@@ -101,9 +101,11 @@ class Seat:
     resident: int
     room_asked: int
     room_due: int
+    room_until: int
     """`makes_room`: it moves memory out also without a lock. `resident`: the most that is on the card while it has no
     lock. `room_asked`: how much it was asked to move out since its last turn. `room_due`: until when its answer is
-    waited for; 0 if none is (core.card_room)."""
+    waited for; 0 if none is. `room_until`: until when it waits for others to make room; 0 if it does not
+    (core.card_room)."""
     account: str
     """Whose it is: a pod, container or user (core.wait_queue)."""
 
@@ -114,9 +116,9 @@ class Seat:
         "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran", "last_scheduled", "last_turns", "lent_from",
         "lent_ns", "lent_until", "limit", "lock", "looks", "makes_room", "measured", "memory", "moved",
         "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "protected",
-        "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "siblings", "state", "tag",
-        "ticket", "told_room", "told_wait", "turn_bill_ns", "turns", "waited_since", "waited_total", "weight",
-        "won_rank", "working_set",
+        "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until", "siblings",
+        "state", "tag", "ticket", "told_room", "told_wait", "turn_bill_ns", "turns", "waited_since", "waited_total",
+        "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -154,7 +156,7 @@ class Seat:
         self.holds_memory, self.keep_asked, self.held = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
         self.hears_starts = self.is_suspended = self.makes_room = False
-        self.resident = self.room_asked = self.room_due = self.credit_ns = self.lent_ns = 0
+        self.resident = self.room_asked = self.room_due = self.room_until = self.credit_ns = self.lent_ns = 0
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
         """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (core.fair_shares)."""
         self.last_scheduled: int | None = None

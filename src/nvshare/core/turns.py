@@ -133,7 +133,7 @@ class Turns:
             self._enqueue(now, seat, from_rest=True)
         else:
             seat.state = TRANSITIONS["request"][seat.state]
-            seat.waited_since = now
+            seat.waited_since, seat.room_until = now, 0
             self.ranking.shares.wait_resumed(now, seat)
             self.waits.resume(seat)
 
@@ -197,7 +197,7 @@ class Turns:
 
     def block(self, seat: Seat) -> None:
         """The host cannot take what its turn would evict."""
-        seat.state = TRANSITIONS["block"][seat.state]
+        seat.state, seat.room_until = TRANSITIONS["block"][seat.state], 0
         self.waits.block(seat)
 
     def unblock(self, seat: Seat) -> None:
@@ -253,7 +253,7 @@ class Turns:
 
     def _enqueue(self, now: int, seat: Seat, *, from_rest: bool = False) -> None:
         seat.state = TRANSITIONS["request"][seat.state]
-        seat.waited_since, seat.passes, seat.told_wait = now, 0, False
+        seat.waited_since, seat.passes, seat.room_until, seat.told_wait = now, 0, 0, False
         rank = self.ranking.rank(now, seat, self.mode, from_rest=from_rest)
         if self.waits.queue.crowds:
             rank = self.waits.queue.before_crowds(seat, rank)
