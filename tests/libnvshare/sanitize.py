@@ -17,8 +17,8 @@ OPTIONS = {
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     },
 }
-# A Python that is not instrumented cannot load a sanitizer's runtime late.
-NOT_OURS = "not without_cuda"
+# A program that is not instrumented cannot load a sanitizer's runtime late.
+NOT_OURS = "not without_cuda and not at_a_fixed_address"
 TESTS = [
     "test_turns.py",
     "test_memory.py",

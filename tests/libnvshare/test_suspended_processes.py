@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
-from libnvshare.programs import CHECKS, GIB, Program, Programs
+from libnvshare.programs import CHECKS, GIB, ROOT, Program, Programs
+from nvshare.simgpu.config import library_directory
 from nvshare.wire.messages import DropLock, LockOk, LockReleased, MemoryKind, MemoryMode, Moved, ReqLock
 from support.waiting import wait_until
 
@@ -154,32 +155,46 @@ def opened_to_write(pipe: Path) -> int:
     return opened[0]
 
 
-IMPORTS = """
+CALLED = """
 extern int {name}(const char *, const char *, int);
 int never(void) {{ return {name}(0, 0, 0); }}
 """
+TAKEN = """
+extern int {name}(const char *, const char *, int);
+void *address(void) {{ return (void *){name}; }}
+"""
+UNKNOWN = "cuProfilerInitialize"
 
 
-def importing(tmp_path: Path, name: str) -> Path:
+def importing(tmp_path: Path, name: str, *flags: str) -> Path:
     """A library that is linked with this function of the driver, bound when it is called."""
     source, library = tmp_path / "imports.c", tmp_path / "imports.so"
-    source.write_text(IMPORTS.format(name=name))
-    flags = ["-shared", "-fPIC", "-Wl,-z,lazy", "-Wl,--unresolved-symbols=ignore-all"]
-    subprocess.run(["cc", *flags, str(source), "-o", str(library)], check=True)
+    source.write_text(CALLED.format(name=name))
+    lazy = ["-shared", "-fPIC", "-Wl,-z,lazy", "-Wl,--unresolved-symbols=ignore-all"]
+    subprocess.run(["cc", *lazy, *flags, str(source), "-o", str(library)], check=True)
     return library
 
 
-def test_a_program_that_is_linked_with_an_unknown_function_of_the_driver_is_not_suspended(
-    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path
+def program_importing(tmp_path: Path, text: str, *flags: str) -> Path:
+    """lib_client as a program at a fixed address that is linked with this function of the driver."""
+    source, program = tmp_path / "imports.c", tmp_path / "program"
+    source.write_text(text.format(name=UNKNOWN))
+    sources = [f"-I{ROOT}/native/include", str(ROOT / "tests" / "native" / "lib_client.c"), str(source)]
+    driver = [str(library_directory() / "libcuda.so.1"), "-ldl", "-lpthread"]
+    options = ["-no-pie", "-D_GNU_SOURCE", "-Wl,-z,lazy", "-Wl,--allow-shlib-undefined", *flags]
+    subprocess.run(["cc", *options, *sources, *driver, "-o", str(program)], check=True)
+    return program
+
+
+def keeps_native_memory(
+    program: Program, peer: LibraryConnection, address: str, reason: str = f"{UNKNOWN}, which it is linked with"
 ) -> None:
-    library = importing(tmp_path, "cuProfilerInitialize")
-    program, peer, address = start(on_card, scheduler, LD_PRELOAD=f"{on_card.environment['LD_PRELOAD']}:{library}")
     peer.send(DropLock(0, 1, 60000, 1))
     assert peer.expect(LockReleased).lock == 1
     told = [message for message in peer.seen if isinstance(message, MemoryMode | LockReleased)]
     assert told[-2:] == [MemoryMode(0, MemoryKind.NOT_SUSPENDED), LockReleased(0, False, 1)]
     assert peer.heard(Moved) == []
-    assert program.said().count("cuProfilerInitialize, which it is linked with") == 1
+    assert program.said().count(reason) == 1
     assert program.said().count("cannot be suspended") == 1
     program.say(f"peek {address}")
     peer.expect(ReqLock)
@@ -187,10 +202,44 @@ def test_a_program_that_is_linked_with_an_unknown_function_of_the_driver_is_not_
     assert program.answer() == ["0", "5"]
 
 
-def test_a_program_that_is_linked_with_known_functions_is_suspended(
+NO_EXPORTS = "-fvisibility=hidden"
+GNU_ONLY = "-Wl,--hash-style=gnu"
+
+
+@pytest.mark.parametrize("flags", [(), (NO_EXPORTS, GNU_ONLY), (NO_EXPORTS, "-Wl,--hash-style=both")], ids=" ".join)
+def test_a_program_that_is_linked_with_an_unknown_function_of_the_driver_is_not_suspended(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    library = importing(tmp_path, UNKNOWN, *flags)
+    preload = f"{on_card.environment['LD_PRELOAD']}:{library}"
+    keeps_native_memory(*start(on_card, scheduler, LD_PRELOAD=preload))
+
+
+@pytest.mark.parametrize("code", ["-fPIC", "-fno-pie"])
+@pytest.mark.parametrize("text", [CALLED, TAKEN], ids=["called", "taken"])
+def test_a_program_at_a_fixed_address_that_is_linked_with_an_unknown_function_is_not_suspended(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, text: str, code: str
+) -> None:
+    """With -fPIC it exports nothing; otherwise, an import whose address it takes is in the hash table."""
+    program = program_importing(tmp_path, text, code)
+    keeps_native_memory(*start(on_card, scheduler, program, "dlsym"))
+
+
+def test_a_program_with_a_library_that_does_not_tell_the_number_of_its_symbols_is_not_suspended(
     on_card: Programs, scheduler: FakeScheduler, tmp_path: Path
 ) -> None:
-    library = importing(tmp_path, "cuProfilerStart")
+    source, library = tmp_path / "empty.c", tmp_path / "empty.so"
+    source.write_text("int empty(void) { return 0; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-nostdlib", NO_EXPORTS, GNU_ONLY, source, "-o", library], check=True)
+    preload = f"{on_card.environment['LD_PRELOAD']}:{library}"
+    keeps_native_memory(*start(on_card, scheduler, LD_PRELOAD=preload), "a library whose imports nvshare cannot read")
+
+
+@pytest.mark.parametrize("flags", [(), (NO_EXPORTS,)], ids=" ".join)
+def test_a_program_that_is_linked_with_known_functions_is_suspended(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    library = importing(tmp_path, "cuProfilerStart", *flags)
     program, peer, _ = start(on_card, scheduler, LD_PRELOAD=f"{on_card.environment['LD_PRELOAD']}:{library}")
     suspend(peer)
     assert "cannot be suspended" not in program.said()

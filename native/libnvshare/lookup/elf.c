@@ -11,17 +11,39 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+struct relocations {
+    const ElfW(Rela) *entries;
+    size_t bytes;
+};
+
 struct tables {
     const ElfW(Sym) *symbols;
     const char *strings;
     const uint32_t *gnu_hash;
     const uint32_t *hash;
+    struct relocations calls, others;
+    bool has_other_form; /* there are relocations that are not ElfW(Rela) */
 };
 
 static const void *address(ElfW(Addr) base, ElfW(Addr) value)
 {
     /* glibc relocates these entries in place for most objects, musl and the vdso do not. */
     return (const void *)(value < base ? base + value : value);
+}
+
+static void read_relocations(const ElfW(Dyn) *dyn, const void *at, struct tables *tables)
+{
+    if (dyn->d_tag == DT_JMPREL)
+        tables->calls.entries = at;
+    else if (dyn->d_tag == DT_PLTRELSZ)
+        tables->calls.bytes = dyn->d_un.d_val;
+    else if (dyn->d_tag == DT_RELA)
+        tables->others.entries = at;
+    else if (dyn->d_tag == DT_RELASZ)
+        tables->others.bytes = dyn->d_un.d_val;
+    else if (dyn->d_tag == DT_REL || (dyn->d_tag == DT_PLTREL && dyn->d_un.d_val != DT_RELA) ||
+             (dyn->d_tag == DT_RELAENT && dyn->d_un.d_val != sizeof(ElfW(Rela))))
+        tables->has_other_form = true;
 }
 
 static bool read_tables(const struct link_map *object, struct tables *tables)
@@ -37,6 +59,8 @@ static bool read_tables(const struct link_map *object, struct tables *tables)
             tables->gnu_hash = at;
         else if (dyn->d_tag == DT_HASH)
             tables->hash = at;
+        else
+            read_relocations(dyn, at, tables);
     }
     return tables->symbols && tables->strings && (tables->gnu_hash || tables->hash);
 }
@@ -55,16 +79,27 @@ static bool is_it(const struct tables *t, uint32_t index, const char *name)
     return symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15) == STT_FUNC && is_same(t->strings + symbol->st_name, name);
 }
 
+struct gnu_hash {
+    uint32_t buckets, first; /* `first`: the symbols before this one are not in the table */
+    const uint32_t *bucket, *chain;
+};
+
+static struct gnu_hash gnu_hash(const uint32_t *head)
+{
+    uint32_t buckets = head[0], bloom_words = head[2];
+    const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(head + 4) + bloom_words);
+    return (struct gnu_hash){.buckets = buckets, .first = head[1], .bucket = bucket, .chain = bucket + buckets};
+}
+
 static const ElfW(Sym) *by_gnu_hash(const struct tables *t, const char *name)
 {
     uint32_t hash = 5381;
     for (const unsigned char *c = (const unsigned char *)name; *c; c++)
         hash = hash * 33 + *c;
-    const uint32_t *head = t->gnu_hash, buckets = head[0], first = head[1], bloom_words = head[2];
-    const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(head + 4) + bloom_words), *chain = bucket + buckets;
-    uint32_t index = buckets ? bucket[hash % buckets] : 0;
-    for (; index >= first && index; index++) {
-        uint32_t entry = chain[index - first];
+    struct gnu_hash table = gnu_hash(t->gnu_hash);
+    uint32_t index = table.buckets ? table.bucket[hash % table.buckets] : 0;
+    for (; index >= table.first && index; index++) {
+        uint32_t entry = table.chain[index - table.first];
         if ((entry | 1) == (hash | 1) && is_it(t, index, name))
             return &t->symbols[index];
         if (entry & 1)
@@ -169,8 +204,39 @@ struct search {
     bool has_looked;
 };
 
-/* Undefined symbols come before those that the GNU hash table knows. */
-static uint32_t imports_end(const struct tables *t) { return t->gnu_hash ? t->gnu_hash[1] : t->hash[1]; }
+/* The number of symbols up to the last one in the table; 0 if there is none in it. */
+static uint32_t count_by_gnu_hash(const struct tables *t)
+{
+    struct gnu_hash table = gnu_hash(t->gnu_hash);
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < table.buckets; i++)
+        last = table.bucket[i] > last ? table.bucket[i] : last;
+    if (!last || last < table.first)
+        return 0;
+    while (!(table.chain[last - table.first] & 1))
+        last++;
+    return last + 1;
+}
+
+static uint32_t count_by_relocations(const struct relocations *relocations, uint32_t count)
+{
+    for (size_t i = 0; relocations->entries && i < relocations->bytes / sizeof *relocations->entries; i++) {
+        uint32_t symbol = ELF64_R_SYM(relocations->entries[i].r_info);
+        count = symbol >= count ? symbol + 1 : count;
+    }
+    return count;
+}
+
+/* The number of symbols, 0 if it is not known. Imports are not only before those that the GNU hash table knows: a function whose address
+ * a program at a fixed address takes is in it. If an object exports nothing, the table says nothing about the number. */
+static uint32_t symbol_count(const struct tables *t)
+{
+    uint32_t count = t->hash ? t->hash[1] : count_by_gnu_hash(t);
+    if (!count && !t->has_other_form)
+        count = count_by_relocations(&t->others, count_by_relocations(&t->calls, 0));
+    ptrdiff_t space = t->strings - (const char *)t->symbols; /* in most objects the strings follow */
+    return space > 0 && count > space / sizeof *t->symbols ? 0 : count;
+}
 
 static void keep(struct nvs_elf_imports *imports, const char *name)
 {
@@ -184,7 +250,9 @@ static void keep(struct nvs_elf_imports *imports, const char *name)
 
 static void look_at(struct search *search, const struct tables *t)
 {
-    for (uint32_t i = 1; i < imports_end(t); i++) {
+    uint32_t count = symbol_count(t);
+    search->imports->is_unclear |= !count;
+    for (uint32_t i = 1; i < count; i++) {
         const char *name = t->strings + t->symbols[i].st_name;
         if (t->symbols[i].st_shndx == SHN_UNDEF && search->is_wanted(name))
             keep(search->imports, name);

@@ -14,7 +14,8 @@ void *nvs_elf_next(const char *name);
 struct nvs_elf_imports {
     unsigned long long loads; /* how many objects had been loaded at the last search */
     int count;
-    bool is_full; /* there are more names, or longer ones */
+    bool is_full;    /* there are more names, or longer ones */
+    bool is_unclear; /* there is an object whose number of symbols is not known */
     char names[32][96];
 };
 /* Finds the names for which `is_wanted` is true. Returns false and changes nothing if no object has been loaded since the last search.

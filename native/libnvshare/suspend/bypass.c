@@ -30,6 +30,8 @@ const char *nvs_bypass_find(void)
             snprintf(text, sizeof text, "%s, which it is linked with and nvshare does not export,", imports.names[i]);
             nvs_bypass_known(text);
         }
+    if (imports.is_unclear)
+        nvs_bypass_known("a library whose imports nvshare cannot read");
     if (imports.is_full)
         nvs_bypass_known("many functions that nvshare does not export");
     return atomic_load(&known);
