@@ -148,7 +148,10 @@ SETTINGS: dict[str, Setting] = {
         "NVSHARE_SIM_NVML_MEMORY", checks.flag, "1", "0: NVML answers Not Supported to questions about memory"
     ),
     "nvml_init": Setting(
-        "NVSHARE_SIM_NVML_INIT", str, "", "named pipe: NVML starts when it was opened for writing and closed"
+        "NVSHARE_SIM_NVML_INIT",
+        str,
+        "",
+        "path of a named pipe: NVML does not start until a process has opened the pipe for writing and closed it",
     ),
     "trace": Setting("NVSHARE_SIM_TRACE", checks.flag, "0", "1: write a trace into the directory"),
 }
