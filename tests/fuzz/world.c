@@ -97,7 +97,7 @@ static const uint16_t ours[] = {
     [NVS_MOVED] = sizeof(struct nvs_msg_moved),           [NVS_WORKING_SET] = sizeof(struct nvs_msg_working_set),
     [NVS_SLOWED] = sizeof(struct nvs_msg_slowed),         [NVS_ON_HOST] = sizeof(struct nvs_msg_on_host),
     [NVS_MOVER] = sizeof(struct nvs_msg_mover),           [NVS_COLLECTIVE] = sizeof(struct nvs_msg_collective),
-    [NVS_DRAINED] = sizeof(struct nvs_msg_drained),
+    [NVS_DRAINED] = sizeof(struct nvs_msg_drained),       [NVS_ROOM_MADE] = sizeof(struct nvs_msg_room_made),
 };
 
 static void check_release(int gpu, uint64_t lock)
