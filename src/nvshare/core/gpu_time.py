@@ -6,7 +6,7 @@ Clients check once per millisecond whether they have unfinished work, all at the
     GPU time of a client = Σ over the looks at which it was busy: LOOK_NS / number of clients that were busy then
 
 The GPU gives equal slices to clients that have work at the same time, so this is the time that each of them had. A look
-that a holder has not reported within REPORT_LOOKS counts as busy: an old library, or one that hides its work, is
+that a holder has not reported within REPORT_LOOKS counts as busy: an old library, or one that reports nothing, is
 charged for the time in which it holds the lock. A report without a lock counts too (work that was not drained in time).
 A client that has nothing to do says so once (a report of no looks): it is not busy until it reports again.
 
