@@ -142,6 +142,8 @@ class Storm:
             time.sleep(max(0.0, due - time.monotonic()))
 
     def _restart_daemon(self) -> None:
+        if self.daemon.process.poll() is not None:
+            self.report.wrong.append(f"the daemon ended with {self.daemon.process.returncode}: {self.daemon.log.text}")
         self.daemon.kill()
         self.daemon = self._start_daemon()
 

@@ -1,11 +1,13 @@
 """A cleared directory: whoever is connected stays, newcomers find the scheduler again."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from support.altered_scheduler import serve
 from support.daemon import Daemon
 from support.waiting import wait_until
 
@@ -31,3 +33,34 @@ def test_a_removed_socket_is_made_again_and_nobody_is_lost(daemon: Daemon, how: 
                 newcomer.take_lock()
         client.take_lock()
     assert daemon.process.poll() is None
+
+
+LOST = "import nvshare.scheduler.listening_socket as l; l.ListeningSocket.has_lost_directory = lambda self: True"
+
+
+def test_a_directory_that_is_just_being_removed_is_not_taken_for_lost(tmp_path: Path) -> None:
+    """Between two steps of rmdir() in the kernel its path still leads to it, and it has no links any more."""
+    process, log = serve(tmp_path, LOST)
+    path = tmp_path / "run" / "s.sock"
+    try:
+        clear(path.parent)
+        wait_until(lambda: path.is_socket() or process.poll() is not None, "it acts")
+        assert path.is_socket(), log.text
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+MOUNT = 'mount --bind "$0" "$1" && shift && exec "$@"'
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+def test_a_mount_whose_source_was_removed_ends_the_scheduler(tmp_path: Path) -> None:
+    source, place = tmp_path / "source", tmp_path / "d"
+    source.mkdir()
+    (place / "run").mkdir(parents=True)
+    wrapper = ("unshare", "--mount", "bash", "-c", MOUNT, str(source), str(place / "run"))
+    with Daemon(place, wrapper=wrapper) as daemon:
+        remove(source)
+        assert daemon.process.wait(60) == 70
+        daemon.log.wait_for("was removed: ending")

@@ -67,9 +67,6 @@ class ClientSocket:
         is_being_recreated = self._recreation is not None and not self._recreation.done()
         if self._listening.is_at_path() or self._shutdown.is_requested or is_being_recreated:
             return
-        if self._listening.has_lost_directory():
-            self._shutdown.fail(f"The directory of {self._path} was removed: ending, so that the next start makes it")
-            return
         self._recreation = asyncio.get_running_loop().create_task(self._recreate())
 
     async def _recreate(self) -> None:
@@ -78,7 +75,12 @@ class ClientSocket:
             try:
                 await self._listen_again()
             except (ConfigError, OSError):
-                await asyncio.sleep(RETRY_S)  # the directory is being cleared right now
+                await asyncio.sleep(RETRY_S)  # the directory is being removed right now, or it is lost for good
+                if self._listening.has_lost_directory():
+                    self._shutdown.fail(
+                        f"The directory of {self._path} was removed: ending, so that the next start makes it"
+                    )
+                    return
             except Exception as error:
                 wait_s = back_off.failed()
                 log.bug("task", f"kept {self._path} from being created; it is tried again in {wait_s:g} s", error)
