@@ -22,7 +22,7 @@ KEEP = os.environ.get("NVSHARE_E2E_KEEP") == "1"
 SIMULATION = {
     "NVSHARE_SIM_GPUS": "2",
     "NVSHARE_SIM_MEMORY": "16Gi",
-    "NVSHARE_SIM_SCALE": "0.05",
+    "NVSHARE_SIM_SCALE": str(kit.SIM_SCALE),
     "NVSHARE_SIM_TRACE": "0",
 }
 

@@ -27,6 +27,8 @@ WORKLOAD = "localhost/nvshare-test/workload:1"
 LIMIT = "nvshare.com/gpu-memory-limit"
 CORE_LIMIT = "nvshare.com/gpu-core-limit"
 SLOT = "nvshare.com/gpu"
+SIM_SCALE = 0.05
+"""Real seconds per second that a kernel asks for."""
 
 kubectl = cluster.kubectl
 

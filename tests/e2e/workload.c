@@ -3,7 +3,8 @@
  *
  *   workload alloc SIZE...            allocate in turn; one line each; exit code 1 if any failed
  *   workload watch SIZE               try the allocation every millisecond; a line with the time at each change
- *   workload run SECONDS GPU [SIZE]   launch kernels on one GPU, a line with the count each second
+ *   workload run SECONDS GPU [SIZE [KERNEL_US]]
+ *                                     launch kernels on one GPU, a line with the count five times a second
  *   workload serve                    hold a process open that obeys lines on a local socket: alloc SIZE, free, info, launch
  *   workload ask WORD...              give such a line, print the answer
  */
@@ -22,6 +23,7 @@
 
 #define SOCKET "/tmp/workload.sock"
 #define MAX_HELD 1024
+#define KERNEL_US 2000
 
 static struct {
     CUresult (*init)(unsigned int);
@@ -158,15 +160,14 @@ static CUfunction spinning_kernel(void)
     return function;
 }
 
-static void spin(CUfunction function)
+static void spin(CUfunction function, uint64_t kernel_us)
 {
-    uint64_t kernel_us = 2000;
     void *arguments[] = {&kernel_us};
     must(cuda.launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), "cuLaunchKernel");
     must(cuda.synchronize(), "cuCtxSynchronize");
 }
 
-static int run(double seconds, const char *size)
+static int run(double seconds, const char *size, uint64_t kernel_us)
 {
     if (size)
         must(take(size), "cuMemAlloc");
@@ -175,7 +176,7 @@ static int run(double seconds, const char *size)
     printf("0.0 %llu\n", (unsigned long long)count);
     fflush(stdout);
     while ((double)(now - begin) / 1e9 < seconds) {
-        spin(function);
+        spin(function, kernel_us);
         count++;
         now = now_ns(CLOCK_MONOTONIC);
         if (now - told >= 200000000ull) {
@@ -203,7 +204,7 @@ static void obey(char *line, char *answer, size_t length)
         must(cuda.info(&available, &total), "cuMemGetInfo");
         snprintf(answer, length, "%zu %zu\n", available, total);
     } else if (!strcmp(word, "launch")) {
-        spin(spinning_kernel());
+        spin(spinning_kernel(), KERNEL_US);
         snprintf(answer, length, "launched\n");
     } else {
         snprintf(answer, length, "what?\n");
@@ -268,9 +269,9 @@ int main(int argc, char **argv)
     if (!strcmp(what, "watch") && argc > 2)
         watch(argv[2]);
     if (!strcmp(what, "run") && argc > 3)
-        return run(atof(argv[2]), argc > 4 ? argv[4] : NULL);
+        return run(atof(argv[2]), argc > 4 ? argv[4] : NULL, argc > 5 ? strtoull(argv[5], NULL, 10) : KERNEL_US);
     if (!strcmp(what, "serve"))
         serve();
-    fprintf(stderr, "usage: workload alloc SIZE... | watch SIZE | run SECONDS GPU [SIZE] | serve | ask WORD...\n");
+    fprintf(stderr, "usage: workload alloc SIZE... | watch SIZE | run SECONDS GPU [SIZE [KERNEL_US]] | serve | ask WORD...\n");
     return 2;
 }
