@@ -252,3 +252,48 @@ def test_an_estimate_for_an_earlier_time_is_what_is_divided_up() -> None:
     time, a = GpuTime(), seat(1)
     time.turn_began(at(5000), a)
     assert time.estimate_ns(at(1000), a) == 0
+
+
+def test_what_a_client_said_about_a_turn_still_counts_when_its_next_turn_begins() -> None:
+    """It had no work from look 1100 on, and got the lock again before these looks were divided."""
+    time, a = GpuTime(), seat(1)
+    time.turn_began(at(1000), a)
+    time.reported(at(1100), a, 1100, 0, 0)
+    time.turn_ended(at(1300), a)
+    time.turn_began(at(1400), a)
+    time.turn_ended(at(1450), a)
+    time.divide(at(LATER))
+    assert looks_of(a) == [100 + 50]
+
+
+def test_a_client_that_says_twice_that_it_has_no_work_has_none_from_the_first_time_on() -> None:
+    time, a = GpuTime(), seat(1)
+    time.turn_began(at(1000), a)
+    time.reported(at(1100), a, 1100, 0, 0)
+    time.reported(at(1300), a, 1300, 0, 0)
+    time.turn_ended(at(1400), a)
+    time.divide(at(LATER))
+    assert looks_of(a) == [100]
+
+
+def test_work_that_is_reported_counts_although_the_client_had_said_that_it_has_none() -> None:
+    time, a = GpuTime(), seat(1)
+    time.turn_began(at(1000), a)
+    time.reported(at(1100), a, 1100, 0, 0)
+    time.reported(at(1300), a, 1290, 10, ones(0, 9))
+    time.reported(at(1300), a, 1200, 50, ones(0, 49))
+    time.turn_ended(at(1300), a)
+    time.divide(at(LATER))
+    assert looks_of(a) == [100 + 10 + 50]
+
+
+def test_a_short_report_of_the_last_looks_counts() -> None:
+    """However many looks are not divided yet: they are divided many at once."""
+    time, a = GpuTime(), seat(1)
+    time.turn_began(at(1000), a)
+    time.reported(at(1000), a, 1000, 0, 0)
+    now = 1000 + REPORT_LOOKS + 60
+    time.reported(at(now), a, now - 20, 20, ones(0, 19))
+    time.turn_ended(at(now), a)
+    time.divide(at(LATER))
+    assert looks_of(a) == [20]

@@ -10,8 +10,9 @@ from nvshare.client_machine.looks import LookReport
 from nvshare.core import events as ev
 from nvshare.core import gpu_time
 from nvshare.core.core_cap import CoreCap
-from nvshare.core.gpu_time import GpuTime, Looks
+from nvshare.core.gpu_time import GpuTime
 from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.looks import Looks
 from nvshare.core.model import SECOND
 from nvshare.core.preemption import Preemption
 from nvshare.core.seat import Seat

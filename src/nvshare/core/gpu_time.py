@@ -19,6 +19,7 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 from nvshare.core.look_bits import LOOK_NS, ones, ones_from, split
+from nvshare.core.looks import Looks
 from nvshare.core.model import SECOND
 from nvshare.core.recent_use import WINDOW_NS, RecentUse
 from nvshare.core.seat import Seat
@@ -32,69 +33,6 @@ WAKE_LOOKS = 250
 LEAST_LOOKS, MOST_LOOKS = 64, 4096
 """How many looks are divided at once. With fewer, each report would cost a visit to every client. More than this are
 divided at once only if all have the same answer: a step after a silence of days costs no more than another one."""
-
-
-class Looks:
-    """Of one client that holds the lock or has reported: what is known of the looks that are not divided up."""
-
-    __slots__ = ("back", "back_since", "busy", "group", "held", "known", "rests", "seat", "since", "started", "wake")
-
-    def __init__(self, seat: Seat) -> None:
-        self.seat: Seat | None = seat
-        """None if it has left."""
-        self.group = "" if seat.group is None else seat.group.key
-        self.busy = self.known = self.held = self.back = self.wake = 0
-        self.since: int | None = None
-        """The first look at which it held the lock that it has; None if it has none."""
-        self.started = 0
-        """The first look of its present or last lock."""
-        self.back_since: int | None = None
-        """The look since which it is held back by its weight. `back`: earlier looks at which it was held back. `wake`:
-        the looks after it was let go in which it may still wake up."""
-        self.rests: int | None = None
-        """The look from which on it has nothing to do, until it reports again; None if it has."""
-
-    def counts(self, upto: int, looks: int) -> int:
-        """The looks that count as busy."""
-        held = self.held | ones_from(self.since, upto, looks)
-        known = self.known | ones_from(self.rests, upto, looks)
-        return (self.busy | (held & ~known)) & ones(looks)
-
-    def reported(self, upto: int, first: int, known: int, busy: int) -> None:
-        """`first` is the report's first look; the looks that it knows, and those of them at which it was busy."""
-        self.known |= ones_from(self.rests, upto, max(0, first - upto))
-        self.rests = None
-        self.busy |= busy & known & ~self.known
-        self.known |= known
-
-    def competes(self, upto: int, looks: int) -> int:
-        """The looks at which it was busy, was held back, or had been let go and had not begun its work yet."""
-        counts = self.counts(upto, looks)
-        back = self.back | ones_from(self.back_since, upto, looks) | self._wakes(counts)
-        return counts | (back & ones(looks))
-
-    def _wakes(self, counts: int) -> int:
-        """The looks of `wake` before its first work."""
-        work = counts & -(self.wake & -self.wake)
-        return self.wake & ((work & -work) - 1) if work else self.wake
-
-    def is_constant(self, upto: int) -> bool:
-        """Nothing is reported of look `upto` or a later one, so all of them have the same answer."""
-        is_later = any(begin is not None and begin > upto for begin in (self.since, self.rests))
-        return not (self.busy or self.known or self.held or self.back or self.wake or is_later)
-
-    def divided(self, looks: int) -> bool:
-        """So many looks are divided up; whether something is still known of later ones."""
-        if self.wake and self.busy & -(self.wake & -self.wake) & ones(looks):
-            self.wake = 0
-        self.wake >>= looks
-        self.busy >>= looks
-        self.known >>= looks
-        self.held >>= looks
-        self.back >>= looks
-        return bool(
-            self.known or self.held or self.back or self.wake or self.since is not None or self.back_since is not None
-        )
 
 
 class Chunk:
@@ -160,9 +98,11 @@ class GpuTime:
     def turn_began(self, now: int, seat: Seat) -> None:
         if not self._looks:  # nobody was busy until now
             self.upto = max(self.upto, now // LOOK_NS)
+        if seat.looks is not None and seat.looks.rests is not None:
+            self.divide(now)
         looks = seat.looks or self._new(seat)
         looks.since = looks.started = -(-now // LOOK_NS)
-        looks.rests = None
+        looks.stop_resting(self.upto, looks.since)
         self.holders += 1
 
     def turn_ended(self, now: int, seat: Seat) -> None:
@@ -183,13 +123,13 @@ class GpuTime:
         self.divide(now)
         looks = seat.looks or self._new(seat)
         if not count:
-            looks.rests = min(first, now // LOOK_NS + 1)
+            looks.rest(min(first, now // LOOK_NS + 1))
             return
         shift = first - self.upto
         known = ones(count)
         if shift < 0:
             known, busy = known >> -shift, busy >> -shift
-        elif shift <= REPORT_LOOKS:
+        elif first <= now // LOOK_NS:
             known, busy = known << shift, busy << shift
         else:
             return

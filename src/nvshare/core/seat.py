@@ -24,7 +24,7 @@ from nvshare.record import Record
 
 if TYPE_CHECKING:
     from nvshare.core.gang import Gang
-    from nvshare.core.gpu_time import Looks
+    from nvshare.core.looks import Looks
 
 State = Literal["rest", "waiting", "staying", "dropping", "silent", "blocked"]
 Cause = Literal["claim", "request", "withdraw", "admit", "preempt", "end", "silence", "block", "unblock"]

@@ -20,8 +20,9 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
-from nvshare.core.gpu_time import Chunk, GpuTime, Looks
+from nvshare.core.gpu_time import Chunk, GpuTime
 from nvshare.core.look_bits import LOOK_NS, ones, ones_from, split
+from nvshare.core.looks import Looks
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.seat import Seat
 
