@@ -22,6 +22,7 @@ from upgrade.conversation import Line, assert_understood, encode, frames, known_
 from upgrade.todays_scheduler import TodaysScheduler
 
 PATIENCE_S = 60.0
+SETTLED = 0x5E77
 M = TypeVar("M", bound=wire.Message)
 
 
@@ -168,6 +169,8 @@ class TodaysProgram:
         self._results: list[str] = []
         self._told: tuple[int, int, int] | None = None
         self._asks: dict[int, int] = {}
+        self._is_told = False
+        """It may not have taken all messages yet."""
 
     @property
     def peer(self) -> LibraryConnection:
@@ -183,10 +186,15 @@ class TodaysProgram:
     def lose_scheduler(self, version: int) -> None:
         self.check_frames(version)
         self.peer.close()
-        self._peer, self._heard = None, []
+        self._peer, self._heard, self._is_told = None, [], False
 
     def command(self, text: str) -> None:
+        """After all messages, as when it was recorded: its threads might do more, or less, before SCHED_ON."""
         self.check_results()
+        if self._is_told:
+            self.peer.send(wire.BudgetRecall(0, SETTLED, wire.UNLIMITED))  # of nothing
+            self._next(wire.BudgetReturn, lambda answer: answer.serial == SETTLED)
+            self._is_told = False
         self._program.say(text)
 
     def result(self, text: str) -> None:
@@ -203,6 +211,7 @@ class TodaysProgram:
         if isinstance(message, wire.DropLock):
             self.check_results()  # what it did with this lock then, it has done now
         self.peer.send(message)
+        self._is_told = True
 
     def expect(self, then: wire.Message) -> None:
         """Today's library says the like of what the old one said then."""
