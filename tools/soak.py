@@ -20,21 +20,22 @@ MAX_GROWTH = 4 << 20
 def play_week(seed: int, clients: int, days: int) -> int:
     began = time.monotonic()
     week = Week(seed, clients)
-    longest_s, steps = 0.0, 0
+    longest_s, steps, turns, total = 0.0, 0, 0, 0
     settled = last = None
     for hour in week.hours(24 * days):
-        longest_s, steps, last = max(longest_s, hour.longest_wait_s), steps + hour.steps, hour
+        longest_s, last = max(longest_s, hour.longest_wait_s), hour
+        steps, turns, total = steps + hour.steps, turns + hour.turns, total + hour.steps
         if hour.hour == 23:
             settled = hour
         if hour.hour % 24 == 23:
             print(
-                f"day {hour.hour // 24 + 1}: {steps} steps, {hour.waiting} wait, longest wait {longest_s / 3600:.1f} h,"
-                f" {hour.memory_bytes / (1 << 20):.1f} MiB",
+                f"day {hour.hour // 24 + 1}: {steps} steps, {turns} turns, {hour.waiting} wait,"
+                f" longest wait {longest_s / 3600:.1f} h, {hour.memory_bytes / (1 << 20):.1f} MiB",
                 flush=True,
             )
-            longest_s = 0.0
+            longest_s, steps, turns = 0.0, 0, 0
     week.end()
-    print(f"{clients} clients, {days} days in {time.monotonic() - began:.0f} s, seed {seed}")
+    print(f"{clients} clients, {days} days, {total} steps in {time.monotonic() - began:.0f} s, seed {seed}")
     assert settled is not None
     assert last is not None
     growth = last.memory_bytes - settled.memory_bytes

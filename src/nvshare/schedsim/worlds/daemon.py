@@ -19,6 +19,7 @@ from nvshare.schedsim.worlds.connection import Connection, Pipe
 from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.share_laws import ShareLaws
 from nvshare.schedsim.worlds.timeline import Alarm, Timeline
+from nvshare.schedsim.worlds.waiting_laws import WaitingLaws
 from nvshare.translation import Registrant
 
 MAX_RINGS = 20
@@ -71,6 +72,7 @@ class Daemon:
         self._epoch = 0
         self._last_client = 0
         self._share_laws = ShareLaws(0, settings.grace_ns)
+        self._waiting_laws = WaitingLaws(0, settings.grace_ns)
         self._by_client: dict[int | None, Process] = {}
         self._alarm = Alarm(timeline, self._ring)
         self._rang_at = 0
@@ -88,6 +90,7 @@ class Daemon:
         self._epoch += 1
         self._alarm.clear()
         self._share_laws = ShareLaws(self._now, self.settings.grace_ns)
+        self._waiting_laws = WaitingLaws(self._now, self.settings.grace_ns)
         self.node = Node(
             self.settings,
             epoch=self._epoch,
@@ -157,6 +160,7 @@ class Daemon:
         self._share_laws.before(now, event, self.node)
         actions = self.node.handle(now, event)
         self._share_laws.after(self.node)
+        self._waiting_laws.check(now, event, actions, self.node)
         self.journal.append((now, event, tuple(actions)))
         self.digest = zlib.crc32(_ENCODER.encode((now, _named(event), list(map(_named, actions)))), self.digest)
         if actions:

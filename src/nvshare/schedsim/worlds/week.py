@@ -2,12 +2,13 @@
 
 About twenty times an hour a client begins to compute. It needs most of a GPU for about 20 minutes, so the queues are
 hours long. A fault happens every few hours; a killed process is replaced. Clients are libnvshare's own machine, as in
-every world."""
+every world. The operator may set another policy or quantum, for at most an hour."""
 
 import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+from nvshare.core.events import PolicySet, QuantumSet
 from nvshare.core.model import GIB, SECOND, QuantumRule
 from nvshare.record import Record
 from nvshare.schedsim.worlds import laws
@@ -32,6 +33,8 @@ class Hour(Record, frozen=True):
 
     hour: int
     steps: int
+    turns: int
+    """Locks that were given."""
     clients: int
     waiting: int
     longest_wait_s: float
@@ -57,6 +60,11 @@ class Week(World):
         """Not fair: there a round of all takes 15 minutes, however many wait, and nobody would wait for hours."""
         return "fcfs"
 
+    def _take_back_orders(self) -> None:
+        """Otherwise they would hold until the next restart, for days: turns of seconds, in which less work is done."""
+        self.daemon.tell(PolicySet(self._policy()))
+        self.daemon.tell(QuantumSet(LONG_QUANTUM_NS))
+
     def _quantum_rule(self) -> QuantumRule:
         return QuantumRule(mode="fixed", fixed_ns=LONG_QUANTUM_NS, most_ns=LONG_QUANTUM_NS)
 
@@ -78,12 +86,14 @@ class Week(World):
         for hour in range(count):
             before = self.daemon.steps
             self.play(until=self.now + HOUR)
+            turns = len(self.daemon.given)
             self.daemon.given.clear()  # or this record of all locks, which is ours, would grow
+            self._take_back_orders()
             waits = [wait for process in self.processes.values() for wait in self._waits(process)]
             self._check_waits(waits)
             longest_s = max(waits, default=0) / SECOND
             clients = len(self.daemon.node.clients) if self.daemon.node else 0
-            yield Hour(hour, self.daemon.steps - before, clients, len(waits), longest_s, _memory_bytes())
+            yield Hour(hour, self.daemon.steps - before, turns, clients, len(waits), longest_s, _memory_bytes())
 
     def end(self) -> None:
         """Nobody computes any more: all agree, and nothing is left behind."""
