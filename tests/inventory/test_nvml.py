@@ -161,3 +161,36 @@ def test_without_a_driver_the_remedy_is_said(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "NvmlUnavailableError" in done.stderr
     assert "is the NVIDIA driver installed" in done.stderr
+
+
+LINK = "nvml = Nvml(); print(json.dumps([str(gpu.link) for gpu in nvml.discover()]))"
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, "PCIe 3 x16"),  # 12 GB/s; the card is idle, so its present generation is 1
+        ({"card": "a100"}, "PCIe 4 x16"),
+        ({"card": "h100"}, "PCIe 5 x16"),
+        ({"copy_bandwidth": "3G"}, "PCIe 1 x16"),
+        ({"nvml_link": "4x8"}, "PCIe 4 x8"),
+        ({"nvml_link": "0"}, "None"),  # not supported
+        ({"nvml_memory": 0}, "None"),  # it shares the memory of the machine
+    ],
+)
+def test_a_gpu_has_the_link_that_nvml_reports(tmp_path: Path, settings: dict[str, object], wanted: str) -> None:
+    assert python(tmp_path, LINK, gpus=1, **settings) == [wanted]
+
+
+def test_an_instance_has_the_link_of_its_card(tmp_path: Path) -> None:
+    assert python(tmp_path, LINK, gpus=2, mig=True) == ["PCIe 3 x16", "PCIe 3 x16"]
+
+
+def test_a_card_that_does_not_tell_its_present_width_has_the_widest_that_it_can(tmp_path: Path) -> None:
+    script = """
+        def refuse(card):
+            raise raw.NVMLError(raw.NVML_ERROR_NOT_SUPPORTED)
+        raw.nvmlDeviceGetCurrPcieLinkWidth = refuse
+        print(json.dumps([str(gpu.link) for gpu in Nvml().discover()]))
+    """
+    assert python(tmp_path, script, gpus=1) == ["PCIe 3 x16"]

@@ -41,6 +41,10 @@ NV(nvmlDeviceGetBrand, nvmlDevice_t, unsigned *);
 NV(nvmlDeviceGetArchitecture, nvmlDevice_t, unsigned *);
 NV(nvmlDeviceGetMaxMigDeviceCount, nvmlDevice_t, unsigned *);
 NV(nvmlDeviceIsMigDeviceHandle, nvmlDevice_t, unsigned *);
+NV(nvmlDeviceGetMaxPcieLinkGeneration, nvmlDevice_t, unsigned *);
+NV(nvmlDeviceGetCurrPcieLinkGeneration, nvmlDevice_t, unsigned *);
+NV(nvmlDeviceGetMaxPcieLinkWidth, nvmlDevice_t, unsigned *);
+NV(nvmlDeviceGetCurrPcieLinkWidth, nvmlDevice_t, unsigned *);
 NV(nvmlDeviceGetCudaComputeCapability, nvmlDevice_t, int *, int *);
 NV(nvmlDeviceGetMigMode, nvmlDevice_t, unsigned *, unsigned *);
 NV(nvmlDeviceGetMigDeviceHandleByIndex, nvmlDevice_t, unsigned, nvmlDevice_t *);
@@ -184,6 +188,21 @@ static void one_device(void)
     GIVES(NVML_ERROR_NOT_FOUND, nvmlDeviceGetMigDeviceHandleByIndex(first, 0, &mig));
 }
 
+static void the_link(void)
+{
+    unsigned value = 0;
+    OK(nvmlDeviceGetMaxPcieLinkGeneration(first, &value));
+    CHECK(value == 3); /* 12 GB/s */
+    OK(nvmlDeviceGetCurrPcieLinkGeneration(first, &value));
+    CHECK(value == 1); /* idle */
+    OK(nvmlDeviceGetMaxPcieLinkWidth(first, &value));
+    CHECK(value == 16);
+    OK(nvmlDeviceGetCurrPcieLinkWidth(first, &value));
+    CHECK(value == 16);
+    GIVES(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetCurrPcieLinkWidth(first, NULL));
+    GIVES(NVML_ERROR_INVALID_ARGUMENT, nvmlDeviceGetMaxPcieLinkWidth((nvmlDevice_t)&value, &value));
+}
+
 static void processes(void)
 {
     typedef nvmlReturn_t (*lister)(nvmlDevice_t, unsigned *, void *);
@@ -267,6 +286,7 @@ int main(void)
     the_system();
     finding_devices();
     one_device();
+    the_link();
     processes();
     errors_and_recovery();
     what_a_simulated_card_does_not_have();

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from nvshare.inventory.pcie import Link
 from nvshare.record import Record
 
 LEAST_BARE = 4
@@ -16,6 +17,8 @@ class Gpu(Record, frozen=True):
     name: str
     shares_host_memory: bool = False
     """NVML reports no memory for it: `total_bytes` is the machine's."""
+    link: Link | None = None
+    """To the host; None: not known, or it has none."""
 
 
 class Sample(Record, frozen=True):

@@ -12,6 +12,7 @@ from typing import Any, Self
 import pynvml as raw
 
 from nvshare.inventory.gpus import Gpu, Sample, Xid
+from nvshare.inventory.pcie import Link, link
 
 _LOST = (raw.NVML_ERROR_GPU_IS_LOST, raw.NVML_ERROR_RESET_REQUIRED, raw.NVML_ERROR_NOT_FOUND, raw.NVML_ERROR_UNKNOWN)
 _PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
@@ -65,7 +66,7 @@ class Nvml:
             if card is None:
                 continue
             for handle in _instances(card) or [card]:
-                gpu = _ask_optional(_describe, handle, index)
+                gpu = _ask_optional(_describe, handle, index, card)
                 if gpu is not None:
                     self._handles[gpu.uuid] = handle
                     yield gpu
@@ -143,7 +144,8 @@ class Nvml:
         return handle
 
 
-def _describe(handle: Any, index: int) -> Gpu:
+def _describe(handle: Any, index: int, card: Any) -> Gpu:
+    """A card, or an instance of it. The link is the card's: NVML does not tell that of an instance."""
     memory = _memory(handle)
     return Gpu(
         uuid=_text(raw.nvmlDeviceGetUUID(handle)),
@@ -151,7 +153,18 @@ def _describe(handle: Any, index: int) -> Gpu:
         index=index,
         name=_text(raw.nvmlDeviceGetName(handle)),
         shares_host_memory=memory is None,
+        link=None if memory is None else _link(card),
     )
+
+
+def _link(card: Any) -> Link | None:
+    """The highest generation that card and slot have, because the present one drops while the card is idle, as it
+    usually is when the scheduler starts. The present width, because that stays, and a riser or a bad contact leaves
+    fewer lanes than card and slot have."""
+    width = _ask_optional(raw.nvmlDeviceGetCurrPcieLinkWidth, card)
+    if width is None:
+        width = _ask_optional(raw.nvmlDeviceGetMaxPcieLinkWidth, card)
+    return link(_ask_optional(raw.nvmlDeviceGetMaxPcieLinkGeneration, card), width)
 
 
 def _memory(handle: Any) -> Any:

@@ -147,6 +147,12 @@ SETTINGS: dict[str, Setting] = {
     "nvml_memory": Setting(
         "NVSHARE_SIM_NVML_MEMORY", checks.flag, "1", "0: NVML answers Not Supported to questions about memory"
     ),
+    "nvml_link": Setting(
+        "NVSHARE_SIM_NVML_LINK",
+        checks.link,
+        "nearest to `copy_bandwidth`",
+        "generation and width of the PCIe link that NVML reports, `3x16`; 0: it answers Not Supported",
+    ),
     "nvml_init": Setting(
         "NVSHARE_SIM_NVML_INIT",
         str,

@@ -90,6 +90,13 @@ def checkpoint(value: object) -> str:
     return str(value)
 
 
+def link(value: object) -> str:
+    text = str(value)
+    if text != "0" and re.fullmatch(r"[1-6]x(1|2|4|8|16)", text) is None:
+        raise SimConfigError(f"{text!r} is neither 0 nor a generation and a width such as 3x16")
+    return text
+
+
 def kernels(value: object) -> str:
     """A table of kernel names and durations, or the text `name=5ms,other=1us`."""
     if isinstance(value, Mapping):
