@@ -121,6 +121,15 @@ def test_mig_instances_and_whose_figure_of_memory_counts_are_named(tmp_path: Pat
     assert any("NVML does not report its memory; nvshare plans with what CUDA tells" in text for text in texts)
 
 
+def test_the_link_of_a_gpu_is_named_if_nvml_reports_it(tmp_path: Path, nvshare: Front) -> None:
+    said = []
+    for link in ("4x8", "0"):
+        card = SimGpu().with_values(directory=str(tmp_path), gpus=1, nvml_link=link)
+        findings = json.loads(nvshare("doctor", "--json", **card.environment({})).stdout)["findings"]
+        said += [one["text"].partition(": ")[2] for one in findings if one["text"].startswith("GPU-")]
+    assert said == ["Simulated GPU, 16.0 GiB, PCIe 4 x8", "Simulated GPU, 16.0 GiB"]
+
+
 def test_without_a_scheduler_a_private_one_is_promised(
     tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,7 +56,7 @@ def test_a_turn_lasts_125_times_as_long_as_moving_the_running_memory(gib: int, w
 def test_a_turn_is_no_shorter_than_in_mode_auto() -> None:
     rules = mode()
     head = veteran(rules, 1, 8, turn_s=50, duty=0.9)
-    rules.habits.cost.ns_per_gib = SECOND // 100
+    rules.habits.cost.set_measured(SECOND // 100)
     assert quantum_s(rules, head, [seat(2, 10)], switch_s=1) == 50
     assert quantum_s(rules, head, [seat(2, 0.1)], switch_s=1) == 10
 

@@ -219,3 +219,15 @@ def test_two_that_fit_together_come_in_together_when_a_third_leaves() -> None:
     assert list(node.gpus["g"].turns.staying) == [1]
     out = node.handle(SECOND, ev.ClientLeft(1))
     assert [action.client for action in out if isinstance(action, GiveLock)] == [2, 3]
+
+
+def test_with_the_speed_of_the_link_a_cost_is_known_before_any_move() -> None:
+    """A newcomer does not wait for the least quantum, and an idle holder loses the lock early near its turn's end."""
+    memory = MemoryPlanner(Settings())
+    memory.set_size(CAPACITY, measured=True)
+    memory.link_bytes_per_s = 10 * GIB
+    rules = Balanced(QuantumRule(mode="balanced"), Settings(), memory)
+    assert quantum_s(rules, known(rules, 2, 12), seat(1, 8)) == pytest.approx(12 * 4 * 0.1)
+    idle = known(rules, 3, 12)
+    idle.idle_since = 100 * SECOND
+    assert times(rules, idle, left=0.5) == [100 * SECOND + 4 * SECOND // 10]

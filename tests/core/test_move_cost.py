@@ -74,3 +74,30 @@ def test_the_measured_cost_follows_the_last_moves_and_has_bounds() -> None:
     for _ in range(30):
         measured.note(1000 * GIB, 1)
     assert measured.ns_per_gib == SECOND // 100
+
+
+def test_until_a_move_is_measured_the_speed_of_the_link_counts() -> None:
+    speed = 10 * GIB
+    cost = MoveCost(lambda: speed)
+    assert (per_gib(cost), cost.is_known) == (0.1, True)
+    cost.note(8 * GIB, 8 * SECOND, SECOND)
+    assert per_gib(cost) == 0.1, "nothing is inferred where moves can be measured"
+    cost.set_measured(SECOND // 4)
+    assert per_gib(cost) == 0.25
+
+
+def test_a_link_that_no_longer_counts_leaves_what_work_taught() -> None:
+    speed = 10 * GIB
+    cost = MoveCost(lambda: speed)
+    cost.note(8 * GIB, 4 * SECOND, SECOND // 10)
+    speed = 0
+    assert per_gib(cost) == pytest.approx(0.5, rel=0.01)
+
+
+def test_without_a_link_and_samples_nothing_is_known() -> None:
+    assert not MoveCost().is_known
+
+
+@pytest.mark.parametrize(("speed", "wanted"), [(1, MAX_S_PER_GIB), (GIB * 10_000, 0.01)])
+def test_a_link_of_any_speed_is_kept_within_bounds(speed: int, wanted: float) -> None:
+    assert per_gib(MoveCost(lambda: speed)) == wanted

@@ -41,8 +41,11 @@ static nvmlReturn_t find(nvmlDevice_t card, struct link *link)
     const char *told = getenv("NVSHARE_SIM_NVML_LINK");
     if ((told != NULL && strcmp(told, "0") == 0) || (config->mig && !nvml_is_split(card)))
         return NVML_ERROR_NOT_SUPPORTED;
-    if (told == NULL || sscanf(told, "%ux%u", &link->generation, &link->width) != 2)
-        *link = nearest(config->copy_bandwidth);
+    if (told != NULL && sscanf(told, "%ux%u", &link->generation, &link->width) == 2)
+        return NVML_SUCCESS; /* whatever it says: real ones report nonsense too */
+    if (told != NULL && told[0] != '\0')
+        fprintf(stderr, "nvshare simulated GPU: NVSHARE_SIM_NVML_LINK=%s cannot be read, the default is used\n", told);
+    *link = nearest(config->copy_bandwidth);
     return NVML_SUCCESS;
 }
 

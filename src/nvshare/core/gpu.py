@@ -105,7 +105,7 @@ class Gpu:
             self._assumed_size = event.size
         stated = self._stated_sizes.size if event.is_assumed else 0
         self._set_size(stated or event.size, measured=not event.is_assumed)
-        self.memory.is_known = True
+        self.memory.is_known, self.memory.link_bytes_per_s = True, event.link_bytes_per_s
         self.index, self.name = event.index, event.name
 
     def set_measured(self, event: MemoryMeasured) -> None:
@@ -140,7 +140,8 @@ class Gpu:
     def note_mover(self, event: MoverReported) -> None:
         """A client says whether it moves memory."""
         seat = self.turns.seats[event.client]
-        seat.not_moving, seat.moves_memory = event.not_moving, not event.not_moving
+        seat.not_moving = event.not_moving
+        self.memory.set_mover(seat, not event.not_moving)
 
     def note_gpu_time(self, now: int, event: GpuTimeReported) -> None:
         """A fact for the account. It moves nobody, so no decision follows from it alone."""

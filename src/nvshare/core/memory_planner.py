@@ -34,6 +34,10 @@ class MemoryPlanner:
         self.context_bytes = settings.context_bytes
         self.swappable = self.needed = 0
         """Of all clients, whether they run or not: what they have, and what they need of it."""
+        self.by_faults = 0
+        """The part of `needed` of clients that do not move memory in bulk: page faults move it."""
+        self.link_bytes_per_s = 0
+        """What a bulk move gets by what NVML tells of the link; 0: not known."""
         self.unswappable = 0
         """Of all clients, their contexts included: what no switch moves."""
         self.staying_bytes = 0
@@ -130,6 +134,8 @@ class MemoryPlanner:
         growth = need - seat.need
         contexts = memory.contexts - before.contexts
         self.needed += growth
+        if not seat.moves_memory:
+            self.by_faults += growth
         self.swappable += memory.swappable - before.swappable
         self.unswappable += memory.unswappable - before.unswappable + contexts * self.context_bytes
         self._contexts += contexts
@@ -146,6 +152,12 @@ class MemoryPlanner:
         self.pinned += pinned - seat.pinned
         self.protected += protected - seat.protected
         seat.pinned, seat.protected = pinned, protected
+
+    def set_mover(self, seat: Seat, is_moving: bool) -> None:
+        """The client moves memory in bulk from now on, or does no longer."""
+        if seat.moves_memory != is_moving:
+            self.by_faults += -seat.need if is_moving else seat.need
+            seat.moves_memory = is_moving
 
     def start(self, seat: Seat) -> None:
         """A turn begins: the seat is staying from now on."""
@@ -168,6 +180,7 @@ class MemoryPlanner:
         for seat in seats:
             memory = seat.memory
             expected.needed += seat.need
+            expected.by_faults += seat.need * (not seat.moves_memory)
             expected.swappable += memory.swappable
             expected._contexts += memory.contexts
             expected.pinned += seat.pinned
@@ -175,7 +188,7 @@ class MemoryPlanner:
             expected.unswappable += memory.unswappable + memory.contexts * self.context_bytes
             expected.staying_bytes += seat.need * (seat.state == "staying")
             expected.dropping_bytes += seat.need * (seat.state == "dropping")
-        sums = ("swappable", "needed", "unswappable", "pinned", "protected", "_contexts")
+        sums = ("swappable", "needed", "by_faults", "unswappable", "pinned", "protected", "_contexts")
         for name in (*sums, "staying_bytes", "dropping_bytes"):
             assert getattr(self, name) == getattr(expected, name), name
         assert self.capacity == self.size - self.fixed_bytes

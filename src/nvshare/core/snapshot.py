@@ -108,7 +108,7 @@ class GpuSnapshot(Record, frozen=True):
     reserved_for: int | None = None
     """The waiting client that may not be passed, while a client behind it would fit."""
     move_cost_ns: int = 0
-    """What the mode takes the move of 1 GiB to the GPU to cost: measured, or else configured or inferred."""
+    """What the mode takes the move of 1 GiB to the GPU to cost: measured, or else as core.modes assumes it."""
     is_move_cost_measured: bool = False
     foreign_pids: tuple[int, ...] = ()
     """Processes on this GPU that are not clients, and so take no turns."""

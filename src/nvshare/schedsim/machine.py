@@ -104,7 +104,7 @@ class Machine:
         self._ends: dict[int, int] = {}
         uuids = {name: f"GPU-{UUID(int=number)}" for number, name in enumerate(cards, 1)}
         for name, model in cards.items():
-            self.post(ev.GpuFound(uuids[name], model.size))
+            self.post(ev.GpuFound(uuids[name], model.size, link_bytes_per_s=round(model.link or 0)))
         for key, job in enumerate(jobs, 1):
             places = {uuids[name]: self.cards[name] for name in job.gpus}
             self.programs[key] = Program(key, job, places, gate, self)

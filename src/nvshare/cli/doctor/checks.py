@@ -142,7 +142,8 @@ def check_nvml(machine: CheckedMachine) -> Iterator[Finding]:
         with Nvml() as nvml:
             gpus = nvml.discover()
             for gpu in gpus:
-                yield Finding("ok", f"{gpu.uuid}: {gpu.name}, {gpu.total_bytes / GIB:.1f} GiB")
+                link = "" if gpu.link is None else f", {gpu.link}"
+                yield Finding("ok", f"{gpu.uuid}: {gpu.name}, {gpu.total_bytes / GIB:.1f} GiB{link}")
                 if gpu.shares_host_memory:
                     yield Finding(
                         "info",

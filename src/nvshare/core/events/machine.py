@@ -17,6 +17,8 @@ class GpuFound(Event, frozen=True):
     name: str = ""
     is_assumed: bool = False
     """NVML does not tell the size. It is the machine's memory; what clients state, which CUDA told them, counts."""
+    link_bytes_per_s: int = 0
+    """What a bulk copy over the link to the host gets, by what NVML tells of the link; 0: not known."""
 
 
 class MemoryMeasured(Event, frozen=True):

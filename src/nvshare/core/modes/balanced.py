@@ -74,7 +74,7 @@ class Balanced(Learning):
 
     def _least_ns(self, running: Collection[Seat]) -> int:
         cost = self.habits.cost
-        if not cost.samples:
+        if not cost.is_known:
             return self.rule.least_ns
         loaded = max((self.habits.loaded(seat) for seat in running), default=0)
         return max(LEAST_NS, LEAST_TO_LOAD * cost.of(loaded))
@@ -96,4 +96,4 @@ class Balanced(Learning):
         learned."""
         assert seat.idle_since is not None, "an idle holder"
         switch_ns = self.switch_ns(seat, evicted)
-        return round(switch_ns * left(seat.idle_since)) if self.habits.cost.samples else switch_ns
+        return round(switch_ns * left(seat.idle_since)) if self.habits.cost.is_known else switch_ns

@@ -18,7 +18,7 @@ Pauses are reported only while the GPU is contended. In these modes it is conten
 together, so habits are known before a client waits."""
 
 from nvshare.core.model import GIB, SECOND
-from nvshare.core.modes.move_cost import MoveCost
+from nvshare.core.modes.move_cost import LinkSpeed, MoveCost, unknown
 from nvshare.core.seat import Seat
 
 MIN_MOVED = GIB // 4
@@ -74,8 +74,8 @@ class Habit:
 class Habits:
     """The habits of one GPU's clients, in the order in which they last ran."""
 
-    def __init__(self, *, compares_first: bool = False) -> None:
-        self.cost = MoveCost()
+    def __init__(self, link: LinkSpeed = unknown, *, compares_first: bool = False) -> None:
+        self.cost = MoveCost(link)
         self._compares_first = compares_first
         self._recent: dict[int, Habit] = {}
         self._working = 0

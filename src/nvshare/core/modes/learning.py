@@ -19,16 +19,20 @@ class Learning(Mode):
 
     def __init__(self, rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> None:
         super().__init__(rule, settings, memory)
-        self.habits = Habits(compares_first=self.compares_first)
+        self.habits = Habits(self._link, compares_first=self.compares_first)
+
+    def _link(self) -> int:
+        """Bytes per second of the link, if all memory is moved in bulk."""
+        return 0 if self._memory.by_faults else self._memory.link_bytes_per_s
 
     def switch_ns(self, seat: Seat, evicted_bytes: int) -> int:
         """What taking this idle holder's lock costs if that evicts so many bytes from the card.
 
-        Until a cost or the holder's usual service has been learned, it is at least what the settings say. If the guess
-        were too low, every stretch of work would bring memory in, and the cost could never be learned."""
+        Until a cost or the holder's usual service is known, it is at least what the settings say. If the guess were too
+        low, every stretch of work would bring memory in, and the cost could never be learned."""
         learned = self.habits.cost.of(evicted_bytes)
         habit = self.habits.of(seat)
-        if self.habits.cost.samples or (habit is not None and habit.usual_service is not None):
+        if self.habits.cost.is_known or (habit is not None and habit.usual_service is not None):
             return learned
         return max(learned, evicted_bytes * self._settings.move_ns_per_gib // GIB)
 

@@ -1,4 +1,8 @@
-"""The cost of moving memory to a card, learned from how much longer work takes when memory has to be moved in first.
+"""The cost of moving memory to a card: as clients that move it in bulk measure it; until then, by the speed of the link
+that NVML reports; and if that does not count, learned from how much longer work takes when memory has to be moved in.
+
+The link counts if all memory that may have to move is moved in bulk: page faults are several times slower. What work
+taught does not count then: a program's first stretch creates its memory, which is slower than a move.
 
 A sample has the bytes that were moved in (`moved`) and the time beyond the usual work (`extra`). The usual work itself
 varies, so a sample counts more if more bytes were moved in per second of usual work:
@@ -6,6 +10,8 @@ varies, so a sample counts more if more bytes were moved in per second of usual 
     cost = Σ w·moved·extra / Σ w·moved²        w = 1 / work², older samples * 0.98, the first guess as one more sample
 
 This is weighted least squares through zero."""
+
+from collections.abc import Callable
 
 from nvshare.core.model import GIB, SECOND
 
@@ -26,6 +32,19 @@ MIN_MEASURED = GIB // 8
 KEPT_MEASURED = 0.8
 
 
+LinkSpeed = Callable[[], int]
+"""Bytes per second that a bulk move gets of the link; 0: not known, or it does not count."""
+
+
+def unknown() -> int:
+    return 0
+
+
+def bounded(seconds_per_gib: float) -> int:
+    """In nanoseconds a GiB."""
+    return round(max(MIN_S_PER_GIB, min(MAX_S_PER_GIB, seconds_per_gib)) * SECOND)
+
+
 class MeasuredCost:
     """The cost of one card as clients that move memory in bulk measured it; older moves count less."""
 
@@ -38,16 +57,16 @@ class MeasuredCost:
             return
         self._moved = KEPT_MEASURED * self._moved + moved_bytes / GIB
         self._took = KEPT_MEASURED * self._took + took_ns
-        cost = self._took / self._moved / SECOND
-        self.ns_per_gib = round(max(MIN_S_PER_GIB, min(MAX_S_PER_GIB, cost)) * SECOND)
+        self.ns_per_gib = bounded(self._took / self._moved / SECOND)
 
 
 class MoveCost:
     """The cost of one card."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: LinkSpeed = unknown) -> None:
         self.samples = 0
-        self.ns_per_gib = round(FIRST_GUESS_S_PER_GIB * SECOND)
+        self._link = link
+        self._ns_per_gib = bounded(FIRST_GUESS_S_PER_GIB)
         self._is_measured = False
         self._squares = 0.0
         self._products = 0.0
@@ -62,13 +81,23 @@ class MoveCost:
         self._squares = KEPT * self._squares + weight * moved * moved
         self._products = KEPT * self._products + weight * moved * extra
         learned = (self._products + GUESS_WEIGHT * FIRST_GUESS_S_PER_GIB) / (self._squares + GUESS_WEIGHT)
-        self.ns_per_gib = round(max(MIN_S_PER_GIB, min(MAX_S_PER_GIB, learned)) * SECOND)
+        self._ns_per_gib = bounded(learned)
 
     def set_measured(self, ns_per_gib: int) -> None:
         """Clients measure what moves cost: nothing is inferred from now on."""
         self.samples += 1
         self._is_measured = True
-        self.ns_per_gib = ns_per_gib
+        self._ns_per_gib = ns_per_gib
+
+    @property
+    def is_known(self) -> bool:
+        """There is more than a guess for any card."""
+        return bool(self.samples or self._link())
+
+    @property
+    def ns_per_gib(self) -> int:
+        link = 0 if self._is_measured else self._link()
+        return bounded(GIB / link) if link else self._ns_per_gib
 
     def of(self, moved_bytes: int) -> int:
         """Nanoseconds."""

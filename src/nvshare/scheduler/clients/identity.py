@@ -142,8 +142,9 @@ def registrant_of(client: int, peer: Peer, run: bytes, account: str) -> Registra
 
 
 def may_raise(peer: Peer) -> bool:
-    """As with nice(1): a program may lower its own priority; only users who may give orders may raise it. Not in a
-    container, where root has user ID 0 too."""
+    """Whether the program may raise its own priority, and its weight above the default. As with nice(1): every program
+    may lower them, and only those of users who may give orders may raise them. Not in a container, where root has user
+    ID 0 too."""
     return peer.pod is None and peer.container is None and is_operator(peer.uid)
 
 

@@ -96,8 +96,10 @@ class NvmlPoll:
         """Report the GPUs to the core; returns their number."""
         gpus = self._nvml.discover()
         for gpu in gpus:
+            link = 0 if gpu.link is None else gpu.link.copy_bytes_per_s
+            is_assumed = gpu.shares_host_memory
             self._engine.post(
-                GpuFound(gpu.uuid, gpu.total_bytes, gpu.index, gpu.name, is_assumed=gpu.shares_host_memory)
+                GpuFound(gpu.uuid, gpu.total_bytes, gpu.index, gpu.name, is_assumed, link_bytes_per_s=link)
             )
         return len(gpus)
 
