@@ -37,7 +37,7 @@ class Settings(Record, frozen=True):
     """Everything about scheduling that an operator may choose."""
 
     quantum: QuantumRule = QuantumRule()
-    policy: str = "fcfs"
+    policy: str = "priority"
     reserve_percent: int = 10
     card_reserve: int | None = None
     """Bytes of each GPU that no program may allocate; None: core.memory_planner decides by the size of the GPU."""

@@ -46,7 +46,9 @@ class Contender(Record, frozen=True):
     """Page faults alone move memory, also where the cards have a link."""
 
 
-FCFS_30 = Contender("fcfs-30s", "classic", Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND)))
+FCFS_30 = Contender(
+    "fcfs-30s", "classic", Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND), policy="fcfs")
+)
 """nvshare as the thesis has it by default: an exclusive lock, 30 s, first come, first served."""
 ADAPTIVE = Contender("adaptive", "nvshare", Settings(quantum=QuantumRule(mode="adaptive")))
 BALANCED = Contender("balanced", "nvshare", Settings(quantum=QuantumRule(mode="balanced")))

@@ -41,7 +41,7 @@ def settings_options(command: Command) -> Command:
     @click.option(
         "--multiplier", type=click.IntRange(1), default=5, show_default=True, help="Mode auto: seconds per GiB."
     )
-    @click.option("--policy", type=click.Choice(sorted(POLICIES)), default="priority", show_default=True)
+    @click.option("--policy", type=click.Choice(sorted(POLICIES)), default=Settings().policy, show_default=True)
     @click.option("--reserve-percent", type=click.IntRange(0, 90), default=10, show_default=True)
     @functools.wraps(command)
     def wrapped(
