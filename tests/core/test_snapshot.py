@@ -28,7 +28,7 @@ def at(seconds: int) -> int:
 
 
 def test_everything_about_a_running_and_a_waiting_client() -> None:
-    node = Node(Settings(quantum=QuantumRule(mode="auto")), epoch=1, is_paranoid=True)
+    node = Node(Settings(quantum=QuantumRule(mode="auto"), policy="fcfs"), epoch=1, is_paranoid=True)
     node.handle(0, ev.GpuFound("g0", 10 * GIB, index=3, name="A100"))
     node.handle(0, ev.MemoryMeasured("g0", GIB, foreign_pids=(77, 78)))
     claim = Claim("g0", 10 * GIB)

@@ -2,6 +2,7 @@
 programs under the library."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,7 @@ def by_link(link: Link) -> float:
         ({"nvml_link": "0"}, BY_FAULTS),
     ],
 )
-def test_the_scheduler_assumes_the_speed_of_the_link(
-    tmp_path: Path, settings: dict[str, object], wanted: float
-) -> None:
+def test_the_scheduler_assumes_the_speed_of_the_link(tmp_path: Path, settings: dict[str, Any], wanted: float) -> None:
     with Machine(tmp_path, has_nvml=True, **settings) as machine:
         assert cost(machine) == pytest.approx(wanted, rel=1e-6)
 
