@@ -142,3 +142,12 @@ def released(client: int, gpu: str, lock: int) -> ev.LockReleased:
 
 def has_lock(action: ac.Action) -> TypeGuard[ac.GiveLock]:
     return isinstance(action, ac.GiveLock)
+
+
+def test_a_limit_that_is_set_again_does_not_count_what_was_used_without_it() -> None:
+    node = joined("run/1")
+    node.handle(0, ev.CoreLimitSet("run/1", 30))
+    node.handle(0, ev.CoreLimitSet("run/1", None))
+    node.handle(SECOND, ev.LockRequested(1, "g0", Memory(GIB)))
+    actions = node.handle(60 * SECOND, ev.CoreLimitSet("run/1", 30))
+    assert [action for action in actions if isinstance(action, ac.DropLock)] == []

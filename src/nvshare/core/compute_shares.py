@@ -76,6 +76,7 @@ class ComputeShares:
             if group.key not in self._caps:  # What it owes is looked at before it gets a lock.
                 self._turns.over.add(group.key)
                 cap.is_over = True
+                cap.begin = now // LOOK_NS + 1  # Not what its clients used without a limit.
             self._turns.gpu_time.divide(now)
             cap.set_percent(self._turns.gpu_time.pending(now), percent)
             cap.group = group  # The group may have been forgotten meanwhile.
