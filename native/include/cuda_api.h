@@ -275,6 +275,7 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const 
 PTSZ(cuLaunchKernel, (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params, void **extra));
 PTSZ(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **params, void **extra));
 PTSZ(cuLaunchCooperativeKernel, (CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params));
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags);
 PTSZ(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void *data));
 
 /* Streams and events. */

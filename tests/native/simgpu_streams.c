@@ -283,6 +283,9 @@ static void launches(void)
     PTSZ(CUDA_SUCCESS, cuLaunchKernel, function, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
     PTSZ(CUDA_SUCCESS, cuLaunchKernelEx, &config, function, NULL, NULL);
     PTSZ(CUDA_SUCCESS, cuLaunchCooperativeKernel, function, 1, 1, 1, 32, 1, 1, 0, stream, NULL);
+    CUDA_LAUNCH_PARAMS each = {function, 1, 1, 1, 32, 1, 1, 0, stream, NULL}, nowhere = {function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL};
+    OK(cuLaunchCooperativeKernelMultiDevice, &each, 1, 0);
+    IS(BAD_HANDLE, cuLaunchCooperativeKernelMultiDevice, &nowhere, 1, 0);
     IS(BAD_VALUE, cuLaunchKernel, function, 0, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
     IS(BAD_VALUE, cuLaunchKernel, function, 1, 1, 1, 2048, 1, 1, 0, stream, NULL, NULL);
     IS(BAD_HANDLE, cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);

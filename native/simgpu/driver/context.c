@@ -112,6 +112,14 @@ CUresult sim_context_drain(CUcontext context)
     return (CUresult)atomic_load(&context->error);
 }
 
+void sim_context_pass_lock(CUcontext context)
+{
+    if (sim.module_load_ns == 0 || context == NULL)
+        return;
+    pthread_mutex_lock(&context->lock);
+    pthread_mutex_unlock(&context->lock);
+}
+
 /* ---- ordinary contexts ---- */
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)

@@ -114,6 +114,7 @@ CUresult sim_context_drain(CUcontext context);      /* waits for everything subm
 CUresult sim_card_drain(unsigned card);             /* the same for all contexts of this process on a card */
 bool sim_is_idle(void);                             /* nothing that was submitted is left, in any context of this process */
 CUresult sim_primary_retain(CUcontext *context, CUdevice device);
+void sim_context_pass_lock(CUcontext context);      /* as the real driver, which may need the lock that a module load holds */
 CUresult sim_context_make(CUdevice device, unsigned flags, bool primary, CUcontext *context); /* sim.lock is held */
 void sim_context_destroy(CUcontext context);
 bool sim_context_remember(CUcontext context);       /* in the list of all */

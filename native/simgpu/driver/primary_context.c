@@ -92,8 +92,10 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
     if (flags == NULL || active == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim.lock);
+    CUcontext context = sim.primaries[card];
     *flags = sim.primary_flags[card];
-    *active = sim.primaries[card] != NULL;
+    *active = context != NULL;
     pthread_mutex_unlock(&sim.lock);
+    sim_context_pass_lock(context);
     return CUDA_SUCCESS;
 }

@@ -93,6 +93,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
         *(int *)value = pool->reuse[attribute];
         return CUDA_SUCCESS;
     }
+    sim_context_pass_lock(pool->context);
     const uint64_t numbers[] = {pool->threshold, pool->reserved, pool->reserved_high, pool->used, pool->used_high};
     *(uint64_t *)value = numbers[attribute - CU_MEMPOOL_ATTR_RELEASE_THRESHOLD];
     return CUDA_SUCCESS;

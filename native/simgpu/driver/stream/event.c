@@ -132,20 +132,11 @@ static CUresult wait(CUstream handle, CUevent event, unsigned flags, bool per_th
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) { return wait(stream, event, flags, false); }
 CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int flags) { return wait(stream, event, flags, true); }
 
-/* As the real driver, which may need the lock that a module load holds. */
-static void pass_context_lock(CUcontext context)
-{
-    if (sim.module_load_ns == 0)
-        return;
-    pthread_mutex_lock(&context->lock);
-    pthread_mutex_unlock(&context->lock);
-}
-
 CUresult cuEventQuery(CUevent event)
 {
     SIM_TRY(check(event));
     SIM_TRY(sim_capture_unsafe());
-    pass_context_lock(event->context);
+    sim_context_pass_lock(event->context);
     if (sim_event_is_captured(event))
         return CUDA_ERROR_CAPTURED_EVENT;
     SIM_TRY((CUresult)atomic_load(&event->context->error));

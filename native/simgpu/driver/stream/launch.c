@@ -93,6 +93,24 @@ CUresult cuLaunchKernel_ptsz(KERNEL_PARAMS, void **params, void **extra) { retur
 CUresult cuLaunchCooperativeKernel(KERNEL_PARAMS, void **params) { return launch(CALL(params, NULL), stream, false); }
 CUresult cuLaunchCooperativeKernel_ptsz(KERNEL_PARAMS, void **params) { return launch(CALL(params, NULL), stream, true); }
 
+/* One kernel for each GPU, none on a default stream. That they wait for each other is not simulated. */
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags)
+{
+    SIM_ENTER();
+    if (list == NULL || count == 0 || flags > 3)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if (!sim_is(list[i].hStream, SIM_STREAM) || !sim_is(list[i].function, SIM_FUNCTION))
+            return CUDA_ERROR_INVALID_HANDLE;
+    for (unsigned i = 0; i < count; i++) {
+        const CUDA_LAUNCH_PARAMS *p = &list[i];
+        CUDA_KERNEL_NODE_PARAMS call = {p->function, p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY, p->blockDimZ,
+                                        p->sharedMemBytes, p->kernelParams, NULL, NULL, NULL};
+        SIM_TRY(launch(&call, p->hStream, false));
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult launch_config(const CUlaunchConfig *c, CUfunction function, void **params, void **extra, bool per_thread)
 {
     if (c == NULL || (c->numAttrs > 0 && c->attrs == NULL))
