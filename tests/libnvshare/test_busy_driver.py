@@ -14,10 +14,23 @@ from typing import Self
 import pytest
 
 from libnvshare.conftest import own_socket
-from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
+from libnvshare.fake_scheduler import MAX_BYTES, FakeScheduler, LibraryConnection
 from libnvshare.programs import FUTEX, OUT_OF_MEMORY, Program, Programs
 from nvshare.simgpu.config import SimGpu
-from nvshare.wire.messages import Contended, DropLock, LockOk, LockReleased, Message, ReqLock, UpdateLimit
+from nvshare.wire.messages import (
+    BudgetRecall,
+    BudgetReturn,
+    Contended,
+    DropLock,
+    KeepOnHost,
+    LockOk,
+    LockReleased,
+    Message,
+    MoveIn,
+    OnHost,
+    ReqLock,
+    UpdateLimit,
+)
 from support.waiting import wait_until
 
 LIMIT = 64 << 20
@@ -34,7 +47,8 @@ class Load:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"LIB_CLIENT_MODULE": str(self.path), "NVSHARE_SIM_MODULE_LOAD": "1us"}
+        """Without looks at GPU time: the helper calls the driver only for what the test sends."""
+        return {"LIB_CLIENT_MODULE": str(self.path), "NVSHARE_SIM_MODULE_LOAD": "1us", "NVSHARE_GPU_TIME": "0"}
 
     def _is_read(self) -> bool:
         try:
@@ -149,6 +163,56 @@ def test_a_lock_is_dropped_and_limits_are_answered_while_the_helper_waits_in_the
         peer.send(LockOk(0, False, 2))
         assert program.answer()[0] == "0"
         assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
+
+
+def with_primary_context(on_card: Programs, scheduler: FakeScheduler, load: Load) -> tuple[Program, LibraryConnection]:
+    """A program that holds the lock and has used memory. Whether its context still exists is asked of the driver."""
+    program = on_card.start(**load.environment)
+    program.say("retain 0")
+    peer, _ = scheduler.welcome()
+    program.answer()
+    (address, _) = program.do(f"alloc {LIMIT}")
+    program.say(f"touch {address} {LIMIT}")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 1))
+    assert program.answer() == ["0"]
+    program.do("sync")
+    return program, peer
+
+
+def test_a_recall_is_answered_while_the_helper_asks_the_driver_what_pools_have(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path
+) -> None:
+    with Load(tmp_path) as load:
+        program, peer = with_primary_context(on_card, scheduler, load)
+        program.do(f"async {LIMIT}")
+        load.begin(program)
+        assert not helper_waits(program)
+        peer.send(BudgetRecall(0, 7, MAX_BYTES))
+        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+        assert peer.expect(BudgetReturn).serial == 7
+        peer.settle(UpdateLimit(0, LIMIT))
+        assert helper_waits(program), "the driver was busy all the time"
+        load.end(program)
+        assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
+
+
+@pytest.mark.parametrize("order", [KeepOnHost(0, LIMIT), MoveIn(0, 1, LIMIT)], ids=["hold", "move"])
+def test_limits_are_answered_while_the_helper_asks_the_driver_for_a_context_to_move_memory_in(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, order: Message
+) -> None:
+    with Load(tmp_path) as load:
+        program, peer = with_primary_context(on_card, scheduler, load)
+        load.begin(program)
+        assert not helper_waits(program)
+        peer.send(order)
+        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+        for limit in range(LIMIT, 0, -LIMIT // 4):
+            peer.settle(UpdateLimit(0, limit))
+        assert helper_waits(program), "the driver was busy all the time"
+        load.end(program)
+        if isinstance(order, KeepOnHost):
+            assert peer.expect(OnHost).held == LIMIT
 
 
 @pytest.fixture

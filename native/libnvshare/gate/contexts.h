@@ -21,7 +21,7 @@ CUcontext nvs_context_primary(int gpu);
 struct nvs_gpu *nvs_context_gpu(CUcontext context);
 
 /* A context of the GPU to call the driver in, without the lock: until nvs_context_use_end no context is destroyed by a call through
- * us. For the helper only, which never waits for the lock. */
+ * us. For the helper only. BUSY at once if another thread has the lock. Asks the driver: between nvs_deputy_driver_begin and _end. */
 enum nvs_context_use { NVS_CONTEXT_USED, NVS_CONTEXT_BUSY /* try again: another thread has the lock, or may destroy the context */, NVS_CONTEXT_NONE };
 enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *context);
 void nvs_context_use_end(void);

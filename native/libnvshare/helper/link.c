@@ -106,6 +106,17 @@ const uint8_t *nvs_link_next(struct nvs_link *link, size_t *at, bool *broken)
     return frame;
 }
 
+bool nvs_link_has(struct nvs_link *link, uint8_t type)
+{
+    struct nvs_head head = {0};
+    size_t at = 0;
+    bool broken = false;
+    const uint8_t *frame;
+    while (head.type != type && (frame = nvs_link_next(link, &at, &broken)))
+        memcpy(&head, frame, sizeof head);
+    return head.type == type;
+}
+
 void nvs_link_consume(struct nvs_link *link, size_t at)
 {
     link->in_bytes -= at;

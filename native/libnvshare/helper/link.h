@@ -34,6 +34,8 @@ bool nvs_link_receive(struct nvs_link *link);
 /* The next whole frame, or NULL. `broken` if what came is no frame. Valid until the next call, and not aligned: frames may be
  * longer than we know them by any number of bytes. */
 const uint8_t *nvs_link_next(struct nvs_link *link, size_t *at, bool *broken);
+/* Whether a whole frame of this type has come and was not dealt with. */
+bool nvs_link_has(struct nvs_link *link, uint8_t type);
 /* Frames before `at` have been dealt with. */
 void nvs_link_consume(struct nvs_link *link, size_t at);
 

@@ -27,10 +27,9 @@
 #include "helper/wake.h"
 #include "helper/work.h"
 #include "lookup/real.h"
-#include "memory/pools.h"
 #include "suspend/suspension.h"
 
-/* The helper's own. */
+/* Under SESSION: the helper or its deputy. */
 struct nvs_client nvs_helper_client;
 struct nvs_link nvs_helper_link = {.fd = {.fd = -1}};
 static int connect_error;
@@ -125,8 +124,6 @@ void nvs_session_receive(const uint8_t *frame, int64_t now, bool is_helper)
     memcpy(&head, frame, sizeof head);
     int index = nvs_client_gpu_of(&nvs_helper_client, frame, head.length);
     struct nvs_gpu *gpu = index < 0 ? NULL : &nvs_gpus[index];
-    if (head.type == NVS_BUDGET_RECALL && is_helper && !atomic_load(&has_left_driver) && nvs_suspension_is_on_card())
-        nvs_pools_refresh(); /* memory may have gone back to the card unseen */
     if (gpu)
         nvs_lock_take(&gpu->account_lock);
     uint32_t todo = nvs_client_receive(&nvs_helper_client, now, frame, head.length, gpu ? &gpu->account : NULL);
@@ -145,6 +142,9 @@ static bool read_messages(int64_t now)
     const uint8_t *frame;
     if (!nvs_link_receive(&nvs_helper_link))
         return false;
+    /* Before the first message is read: meanwhile the deputy may read some of them. What it leaves to us comes first. */
+    if (nvs_link_has(&nvs_helper_link, NVS_BUDGET_RECALL) && nvs_work_refresh_pools())
+        perform(now = nvs_now_ns(), true);
     while ((frame = nvs_link_next(&nvs_helper_link, &at, &broken))) {
         nvs_session_receive(frame, now, true);
         if (!nvs_link_is_up(&nvs_helper_link))

@@ -205,15 +205,23 @@ int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now)
     return mover < hold ? mover : hold;
 }
 
+bool nvs_work_refresh_pools(void)
+{
+    if (is_without_driver || !nvs_suspension_is_on_card() || !nvs_pools_exist())
+        return false;
+    nvs_deputy_driver_begin();
+    nvs_pools_refresh();
+    nvs_deputy_driver_end();
+    return true;
+}
+
 int64_t nvs_work_pools(int64_t now)
 {
     static int64_t next_ns;
     if (is_without_driver || !nvs_suspension_is_on_card() || !nvs_pools_have_slack())
         return NVS_NEVER;
     if (now >= next_ns) {
-        nvs_deputy_driver_begin();
-        nvs_pools_refresh();
-        nvs_deputy_driver_end();
+        nvs_work_refresh_pools();
         next_ns = now + POOL_LOOK_NS;
     }
     return next_ns;

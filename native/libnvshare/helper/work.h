@@ -2,6 +2,7 @@
 #ifndef NVS_WORK_H
 #define NVS_WORK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "gpu.h"
@@ -17,7 +18,9 @@ void nvs_work_forked(void);
 int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now_ns);
 /* Goes on with a move of memory, and with holding memory on the host; returns when to look again. */
 int64_t nvs_work_move(struct nvs_gpu *gpu, int64_t now_ns);
-/* Asks the driver again how much the memory pools have; returns when to ask next. */
+/* Asks the driver again how much the memory pools have. True if there was something to ask: the deputy may have read messages. */
+bool nvs_work_refresh_pools(void);
+/* The same at intervals, while a pool has more than is live in it; returns when to ask next. */
 int64_t nvs_work_pools(int64_t now_ns);
 
 #endif

@@ -105,6 +105,8 @@ void nvs_pools_refresh(void)
     nvs_lock_give(&pools_lock);
 }
 
+bool nvs_pools_exist(void) { return pool_count > 0; }
+
 bool nvs_pools_have_slack(void)
 {
     bool found = false;

@@ -28,6 +28,8 @@ CUresult nvs_pools_destroy(CUmemoryPool handle);
 
 /* Reads again what every pool reserves: the driver returns memory to the card at synchronisations, without a call that we see. */
 void nvs_pools_refresh(void);
+/* False if nvs_pools_refresh has nothing to ask. */
+bool nvs_pools_exist(void);
 /* True if some pool reserves more than is live in it. */
 bool nvs_pools_have_slack(void);
 void nvs_pools_forked(void);

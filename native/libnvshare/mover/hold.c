@@ -136,18 +136,14 @@ static CUresult advance(struct hold *hold, CUdevice gpu, bool is_open)
 static bool step(struct hold *hold, CUcontext context, CUdevice gpu, bool is_open)
 {
     CUcontext popped;
-    nvs_deputy_driver_begin();
-    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
-        nvs_deputy_driver_end();
+    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
         return false;
-    }
     CUstreamCaptureMode mode = nvs_events_relax();
     CUresult result = prepare(hold, context);
     if (result == CUDA_SUCCESS)
         result = advance(hold, gpu, is_open);
     nvs_events_restore(mode);
     nvs_real.cuCtxPopCurrent_v2(&popped);
-    nvs_deputy_driver_end();
     return result == CUDA_SUCCESS;
 }
 
@@ -157,6 +153,21 @@ static void stop(struct hold *hold)
 {
     hold->at = hold->count;
     hold->is_flying = false;
+}
+
+/* As step_in_context in mover/mover.c. */
+static enum nvs_context_use step_in_context(struct hold *hold, struct nvs_gpu *gpu, bool is_open)
+{
+    CUcontext context;
+    nvs_deputy_driver_begin();
+    enum nvs_context_use use = nvs_context_use(gpu, &context);
+    if (use == NVS_CONTEXT_USED) {
+        if (!step(hold, context, gpu->index, is_open))
+            stop(hold);
+        nvs_context_use_end();
+    }
+    nvs_deputy_driver_end();
+    return use;
 }
 
 int64_t nvs_hold_tick(struct nvs_gpu *gpu, int64_t now_ns, bool is_open, uint64_t *held, bool *is_done)
@@ -169,19 +180,11 @@ int64_t nvs_hold_tick(struct nvs_gpu *gpu, int64_t now_ns, bool is_open, uint64_
         return INT64_MAX;
     if (hold->is_due && !hold->is_flying)
         begin(hold, gpu);
-    CUcontext context;
-    switch (nvs_context_use(gpu, &context)) {
-    case NVS_CONTEXT_BUSY:
+    enum nvs_context_use use = step_in_context(hold, gpu, is_open);
+    if (use == NVS_CONTEXT_BUSY)
         return now_ns + LOOK_NS;
-    case NVS_CONTEXT_NONE:
+    if (use == NVS_CONTEXT_NONE)
         stop(hold); /* all memory went with it */
-        break;
-    case NVS_CONTEXT_USED:
-        if (!step(hold, context, gpu->index, is_open))
-            stop(hold);
-        nvs_context_use_end();
-        break;
-    }
     if (hold->is_flying || hold->at < hold->count || hold->is_due)
         return now_ns + LOOK_NS;
     hold->is_working = false;

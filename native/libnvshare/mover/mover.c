@@ -192,11 +192,8 @@ static void land(struct mover *mover)
 static bool step(struct mover *mover, CUcontext context, CUdevice gpu)
 {
     CUcontext popped;
-    nvs_deputy_driver_begin();
-    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) {
-        nvs_deputy_driver_end();
+    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
         return false;
-    }
     CUstreamCaptureMode mode = nvs_events_relax();
     CUresult result = prepare(mover, context);
     if (result == CUDA_SUCCESS)
@@ -205,8 +202,22 @@ static bool step(struct mover *mover, CUcontext context, CUdevice gpu)
         result = submit(mover, gpu);
     nvs_events_restore(mode);
     nvs_real.cuCtxPopCurrent_v2(&popped);
-    nvs_deputy_driver_end();
     return result == CUDA_SUCCESS;
+}
+
+/* The deputy answers the scheduler from before nvs_context_use, which asks the driver too, until after nvs_context_use_end. */
+static enum nvs_context_use step_in_context(struct mover *mover, struct nvs_gpu *gpu)
+{
+    CUcontext context;
+    nvs_deputy_driver_begin();
+    enum nvs_context_use use = nvs_context_use(gpu, &context);
+    if (use == NVS_CONTEXT_USED) {
+        if (!step(mover, context, gpu->index))
+            nvs_mover_stop(gpu);
+        nvs_context_use_end();
+    }
+    nvs_deputy_driver_end();
+    return use;
 }
 
 /* ---- the end of a move ---- */
@@ -238,19 +249,12 @@ int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now, struct nvs_moved *moved
     *has_ended = false;
     if (!mover->is_moving)
         return INT64_MAX;
-    CUcontext context;
-    switch (nvs_context_use(gpu, &context)) {
-    case NVS_CONTEXT_BUSY:
+    enum nvs_context_use use = step_in_context(mover, gpu);
+    if (use == NVS_CONTEXT_BUSY)
         return now + LOOK_NS;
-    case NVS_CONTEXT_NONE:
+    if (use == NVS_CONTEXT_NONE) {
         nvs_mover_stop(gpu);
         mover->flying = 0; /* it was destroyed, and with it what was on its way */
-        break;
-    case NVS_CONTEXT_USED:
-        if (!step(mover, context, gpu->index))
-            nvs_mover_stop(gpu);
-        nvs_context_use_end();
-        break;
     }
     if (mover->flying || mover->at < mover->count)
         return now + LOOK_NS;
