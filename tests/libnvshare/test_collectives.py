@@ -180,6 +180,28 @@ def test_work_passes_a_gate_without_a_lock_if_a_drain_waits_for_it(
     assert released(peer) == 0
 
 
+def test_one_launch_on_several_gpus_is_drained_on_each_also_if_one_was_drained_while_it_waited_for_another(
+    on_cards: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = holder(on_cards, scheduler, 2)
+    for gpu in range(2):
+        program.do(f"use {gpu}")
+        program.do("stream 1")
+    peer.send(drop(0))
+    assert released(peer) == 0
+    program.say("holdtogether 2")
+    assert peer.expect(ReqLock).gpu == 0  # it waits for the first GPU
+    peer.send(drop(1))
+    assert released(peer) == 1
+    peer.settle(LockOk(1, False, 7), LockOk(0, False, 8))
+    assert program.answer() == ["0"]
+    peer.settle(drop(1, 7))
+    for _ in range(3):  # each in a later step of the helper
+        assert [message.gpu for message in peer.heard(LockReleased)] == [0, 1]
+    program.do("flag 1")
+    assert peer.expect(LockReleased).lock == 7
+
+
 def test_a_drain_that_does_not_end_keeps_other_locks_for_four_seconds_and_once(
     on_cards: Programs, scheduler: FakeScheduler
 ) -> None:

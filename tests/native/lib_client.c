@@ -405,6 +405,29 @@ static void set_flag(uint64_t value)
     printf("0\n");
 }
 
+/* One kernel on the stream of each number, as one launch: they run until the flag is set. The streams' contexts are those of the same
+ * numbers. */
+static CUresult hold_together(int count)
+{
+    uint64_t *at = &flag, one = 1;
+    void *params[] = {&at, &one};
+    CUDA_LAUNCH_PARAMS list[16];
+    CUresult (*launch_all)(CUDA_LAUNCH_PARAMS *, unsigned, unsigned);
+    *(void **)&launch_all = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchCooperativeKernelMultiDevice");
+    for (int i = 0; i < count; i++) {
+        CUmodule module;
+        CUfunction function;
+        cu.CtxSetCurrent(contexts[i]);
+        CUresult result = cu.ModuleLoadData(&module, "");
+        if (result == CUDA_SUCCESS)
+            result = cu.ModuleGetFunction(&function, module, "sim_wait_flag");
+        if (result != CUDA_SUCCESS)
+            return result;
+        list[i] = (CUDA_LAUNCH_PARAMS){function, 1, 1, 1, 1, 1, 1, 0, streams[i], params};
+    }
+    return launch_all(list, (unsigned)count, 0);
+}
+
 /* A host function that runs until the flag is set, as one that waits for a mutex. */
 static void wait_on_host(void *nothing)
 {
@@ -659,6 +682,7 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "cover")) cover((int)a, (int)b);
     else if (!strcmp(word, "overheard")) overheard();
     else if (!strncmp(word, "fork", 4)) word[4] ? forked_to_serve() : forked(); /* forkserve */
+    else if (!strcmp(word, "holdtogether")) printf("%d\n", hold_together((int)a));
     else if (!strncmp(word, "hold", 4)) printf("%d\n", word[4] ? cu.LaunchHostFunc(stream_at((int)a - 1), wait_on_host, NULL) : hold(stream_at((int)a - 1))); /* holdhost */
     else if (!strcmp(word, "spinthenflag")) spin_then_flag(a, (int)b - 1);
     else if (!strcmp(word, "flag")) set_flag(a);

@@ -149,8 +149,8 @@ static struct nvs_gpu *first_not_open(uint64_t mask)
     return NULL;
 }
 
-/* As enter_slow, with several gates. Only the GPU of `handle` has a list that the stream is noted in, so only its word has to
- * be the same; the other gates have to be open. */
+/* As enter_slow, with several gates. Only the stream of `handle` is noted here, so only the word of its GPU has to be the same; the
+ * other gates have to be open. The caller notes streams on other GPUs when it is inside. */
 bool nvs_enter_several(uint64_t mask, uintptr_t handle)
 {
     NVS_NO_CANCELLATION;

@@ -92,6 +92,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(struct nvs_launch_params *list, un
 {
     uint64_t mask = 0;
     bool entered = false;
+    struct nvs_stream_use uses[NVS_MAX_GPUS];
+    unsigned used = 0;
     if (nvs_process_ready() && list && count && count <= NVS_MAX_GPUS) {
         NVS_NO_CANCELLATION;
         for (unsigned i = 0; i < count; i++) {
@@ -99,12 +101,13 @@ CUresult cuLaunchCooperativeKernelMultiDevice(struct nvs_launch_params *list, un
             if (nvs_real.cuStreamGetCtx(list[i].stream, &context) == CUDA_SUCCESS)
                 mask |= bit_of(context);
         }
-        for (unsigned i = 1; i < count; i++) { /* all of these streams must be drained, not only the first */
-            struct nvs_stream_use use;
-            if (nvs_stream_use((uintptr_t)list[i].stream, 1, &use))
-                nvs_stream_note(&use);
-        }
+        for (unsigned i = 1; i < count; i++) /* outside the gates: it may wait for the stream's pacing */
+            used += nvs_stream_use((uintptr_t)list[i].stream, 1, &uses[used]);
         entered = nvs_enter_several(mask, (uintptr_t)list[0].stream);
+        /* All of these streams must be drained, not only the first. They are noted inside: while the thread waits for one gate, another
+         * GPU may be drained and its list cleared; while it is inside, no list is cleared. */
+        for (unsigned i = 0; entered && i < used; i++)
+            nvs_stream_note(&uses[i]);
     }
     CUresult result = nvs_real.cuLaunchCooperativeKernelMultiDevice(list, count, flags);
     if (entered)
