@@ -26,22 +26,32 @@ static uint16_t stamped(const struct nvs_usage *usage, unsigned flags)
     return (uint16_t)(stamp << NVS_MARK_STAMP_SHIFT | (flags & NVS_MARK_FLAGS));
 }
 
+/* One chunk of `mark`; false if it is not managed.
+ *
+ * A swap: meanwhile the helper sets and clears flags (flag, below), and a store could undo that. Without HELD, memory that the driver
+ * was told to keep on the host would not count as held, and more would be held instead. */
+static bool mark_chunk(struct nvs_usage *usage, _Atomic uint16_t *place, unsigned flags, unsigned gone)
+{
+    uint16_t old = place ? atomic_load_explicit(place, memory_order_relaxed) : 0, made;
+    do {
+        if (!(old & NVS_MARK_MANAGED))
+            return false;
+        made = stamped(usage, (old | flags) & ~gone);
+        if (made == old)
+            return true;
+    } while (!atomic_compare_exchange_weak_explicit(place, &old, made, memory_order_relaxed, memory_order_relaxed));
+    atomic_store_explicit(&usage->is_used, true, memory_order_relaxed);
+    return true;
+}
+
 /* Adds flags to each managed chunk of the range and stamps it; `gone` are taken out. */
 static void mark(struct nvs_usage *usage, uint64_t address, uint64_t bytes, unsigned flags, unsigned gone)
 {
     if (!bytes || address + bytes < address)
         return;
-    for (uint64_t at = address >> NVS_CHUNK_SHIFT; at <= (address + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
-        _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
-        unsigned old = place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
-        if (!(old & NVS_MARK_MANAGED))
+    for (uint64_t at = address >> NVS_CHUNK_SHIFT; at <= (address + bytes - 1) >> NVS_CHUNK_SHIFT; at++)
+        if (!mark_chunk(usage, mark_of(usage, at << NVS_CHUNK_SHIFT), flags, gone))
             return; /* the range leaves our memory: it was never ours, or the call is wrong */
-        uint16_t made = stamped(usage, (old | flags) & ~gone);
-        if (made != old) {
-            atomic_store_explicit(place, made, memory_order_relaxed);
-            atomic_store_explicit(&usage->is_used, true, memory_order_relaxed);
-        }
-    }
 }
 
 /* How many allocations have a part of this chunk, if this one has only a part of it; NULL if it has all of it. */

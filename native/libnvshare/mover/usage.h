@@ -2,7 +2,8 @@
  *
  * A prefetch populates memory that was never touched, so only memory with evidence of use is moved. The marks are a flat table
  * over the whole address space, mapped without a reserve: one page of it (4 KiB) exists for each 4 GiB in which a chunk is marked.
- * Any thread may make these calls. A mark is one relaxed atomic: a lost mark only costs page faults. */
+ * Any thread may make these calls. A mark is one relaxed atomic: it orders nothing, and a mark that is seen late only costs page
+ * faults. But no change of a mark is lost, because HELD must stay until the helper clears it. */
 #ifndef NVS_USAGE_H
 #define NVS_USAGE_H
 
