@@ -32,10 +32,24 @@ def declared_locks() -> set[str]:
     return found
 
 
+def table_of_locks() -> str:
+    return (LIBRARY / "base" / "lock.h").read_text().partition("#ifndef")[0]
+
+
 def test_the_table_of_locks_names_every_lock() -> None:
-    table = (LIBRARY / "base" / "lock.h").read_text().partition("#ifndef")[0]
-    rows = re.findall(r"^ \* \| [A-Z]+ +\| (\S+)", table, re.MULTILINE)
+    rows = re.findall(r"^ \* \| [A-Z]+ +\| (\S+)", table_of_locks(), re.MULTILINE)
     assert {row.removeprefix("shard.") for row in rows} == declared_locks()
+
+
+def test_the_locks_that_the_table_lists_as_taken_inside_are_those_that_sanitizer_builds_allow() -> None:
+    documented: dict[str, set[str]] = {}
+    rank = ""
+    for row in re.findall(r"^ \* \|([^-].*)\|$", table_of_locks(), re.MULTILINE)[1:]:
+        first, *_, last = row.split("|")
+        rank = first.strip() or rank
+        documented.setdefault(rank, set()).update(re.findall("[A-Z]+", last))
+    checked = re.findall(r"^    \[NVS_LOCK_(\w+)\] = (.*),$", (LIBRARY / "base" / "lock.c").read_text(), re.MULTILINE)
+    assert {name: set(re.findall(r"BIT\((\w+)\)", bits)) for name, bits in checked} == documented
 
 
 def test_the_exceptions_are_files() -> None:

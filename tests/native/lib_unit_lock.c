@@ -14,6 +14,8 @@ static struct nvs_lock account = NVS_LOCK_WITH_RANK(NVS_LOCK_ACCOUNT);
 static struct nvs_lock other_account = NVS_LOCK_WITH_RANK(NVS_LOCK_ACCOUNT);
 static struct nvs_lock without_rank;
 
+static struct nvs_lock graphs = NVS_LOCK_WITH_RANK(NVS_LOCK_GRAPHS);
+
 static bool aborts(void (*body)(void))
 {
     int status = 0;
@@ -50,6 +52,13 @@ static void take_two_of_one_rank(void)
     nvs_lock_take(&other_account);
 }
 
+/* The order allows it, but the table does not list it. */
+static void take_what_is_not_listed(void)
+{
+    nvs_lock_take(&graphs);
+    nvs_lock_take(&account);
+}
+
 static void try_downwards(void)
 {
     nvs_lock_take(&account);
@@ -76,6 +85,7 @@ int main(void)
     CHECK(!aborts(take_upwards));
     CHECK(aborts(take_downwards));
     CHECK(aborts(take_two_of_one_rank));
+    CHECK(aborts(take_what_is_not_listed));
     CHECK(!aborts(try_downwards));
     CHECK(aborts(give_what_is_not_held));
     CHECK(aborts(take_without_rank));

@@ -6,8 +6,8 @@
  * | rank    | lock               | where            | protects                         | locks taken while it is held      |
  * |---------|--------------------|------------------|----------------------------------|-----------------------------------|
  * | SETUP   | setup_lock         | process.c        | the set-up of the process        | WAKE                              |
- * | SESSION | conversation_lock  | helper/deputy.c  | the conversation with the        | ACCOUNT, ASK, WAKE                |
- * |         |                    |                  | scheduler                        |                                   |
+ * | SESSION | conversation_lock  | helper/deputy.c  | the conversation with the        | POOLS, STREAMS (only tried),      |
+ * |         |                    |                  | scheduler                        | SHARD, ACCOUNT, ASK, WAKE         |
  * | POOLS   | pools_lock         | memory/pools.c   | the table of memory pools        | SHARD, ACCOUNT, WAKE              |
  * | STREAMS | nvs_streams_lock   | gate/streams.c   | streams, contexts, drain events, | ACCOUNT, WAKE                     |
  * |         |                    |                  | frees in stream order, the list  |                                   |
@@ -27,8 +27,8 @@
  * - After a fork, nvs_process_forked resets every lock, because the thread that held it does not exist in the child. The locks of
  *   the accounts are initialised again with their GPUs (nvs_gpu_setup), before any code in the child takes one.
  *
- * Sanitizer builds (NVS_CHECK_LOCK_ORDER) check the order at every take and abort when it is violated. tests/house checks
- * that this table names every lock. */
+ * Sanitizer builds (NVS_CHECK_LOCK_ORDER) check the order and the last column at every take and abort when they are violated.
+ * tests/house checks that this table names every lock, and that its last column is the one that is checked (base/lock.c). */
 #ifndef NVS_LOCK_H
 #define NVS_LOCK_H
 
