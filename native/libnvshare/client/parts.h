@@ -42,8 +42,8 @@ void nvs_frames_on_host(struct nvs_client *client, int gpu, uint64_t bytes);
 void nvs_frames_slowed(struct nvs_client *client, int gpu, uint32_t factor);
 void nvs_frames_gpu_time(struct nvs_client *client, int gpu, const struct nvs_look_report *report);
 void nvs_frames_mover(struct nvs_client *client, int gpu, uint8_t state);
-/* If the process uses collectives and the scheduler knows the message. */
 void nvs_frames_memory_mode(struct nvs_client *client, uint8_t mode);
+/* If the process uses collectives and the scheduler knows the message. */
 void nvs_frames_collective(struct nvs_client *client);
 /* If the environment has one and the scheduler knows the message. */
 void nvs_frames_core_limit(struct nvs_client *client);

@@ -23,7 +23,7 @@ enum nvs_turn_input {
     NVS_TURN_IN_WANT,          /* a thread waits at the gate */
     NVS_TURN_IN_LOCK_OK,       /* the scheduler gives us a lock */
     NVS_TURN_IN_DROP,          /* the scheduler wants back the lock that we hold */
-    NVS_TURN_IN_YIELD,         /* our last context is destroyed: we release the lock unasked */
+    NVS_TURN_IN_YIELD,         /* we release the lock unasked: no context is left, or mode checkpoint gives it back (nvs_client_yield) */
     NVS_TURN_IN_DRAINED,       /* all work has finished, no thread waits at the gate */
     NVS_TURN_IN_DRAINED_AGAIN, /* all work has finished, a thread waits at the gate */
     NVS_TURN_IN_ADMITTED,      /* SCHED_ON answers a registration that claimed this turn: the claim is accepted */

@@ -50,7 +50,8 @@ static inline bool nvs_enter_fast(struct nvs_thread *self, uintptr_t stream)
         cached->left--;
         return true;
     }
-    atomic_store_explicit(&self->inside, 0, memory_order_release); /* nothing was submitted: order does not matter here */
+    /* Nothing was submitted, but the helper may read this 0 and not that of an earlier nvs_leave: release, as there. */
+    atomic_store_explicit(&self->inside, 0, memory_order_release);
     return false;
 }
 

@@ -82,7 +82,7 @@ bool nvs_drains_look(struct nvs_gpu *gpu)
     if (!gpu->is_past_threads && nvs_threads_any_inside(gpu))
         return false;
     if (!nvs_lock_try(&nvs_streams_lock))
-        return false; /* a thread holds it; never wait here */
+        return false; /* a thread holds it: look again at the next step */
     nvs_deputy_driver_begin();
     if (!is_without_driver || !nvs_drain_needs_driver(gpu)) {
         if (!gpu->is_past_threads)

@@ -48,7 +48,7 @@ static const char *wanted(enum nvs_wait wait)
 }
 
 /* By when the program will probably start on each GPU, in ms, and 1 more; 0: not known. EXPECTED_START is remembered until the
- * LONG_WAIT that it belongs to. Only the helper thread is here. */
+ * LONG_WAIT that it belongs to. Under SESSION: the helper or its deputy. */
 static uint64_t starts[NVS_MAX_GPUS];
 
 static void describe_start(char *text, size_t size, int gpu)

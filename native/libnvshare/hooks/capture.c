@@ -18,7 +18,7 @@ static void wait_for_drain(void)
         nvs_sleep_ns(NVS_MS / 4);
 }
 
-/* Takes the lock, lists the call, and gives the lock back when no event of ours is being recorded in the context. */
+/* With the lock held, which it gives back: lists the call and waits until no event of ours is being recorded in the context. */
 static void list(struct nvs_call *call, const struct nvs_stream *stream)
 {
     *call = (struct nvs_call){.kind = NVS_CALL_CAPTURES};

@@ -15,7 +15,7 @@
     } while (0)
 
 /* First in every hook that takes a lock or counts something. Cancellation is deferred during the driver's call too: what was
- * charged before it is noted or returned after it, and some hooks hold a lock meanwhile. */
+ * charged before it is noted or returned after it. */
 #define NVS_BEGIN_HOOK(call) \
     NVS_NO_CANCELLATION; \
     NVS_PASS_UNLESS_READY(call)

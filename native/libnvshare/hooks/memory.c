@@ -13,7 +13,6 @@ enum form { NATIVE, SMALL, CONVERTED, MANAGED };
 
 static bool is_swappable(enum form form) { return form == CONVERTED || form == MANAGED; }
 
-
 static void note(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr address, uint64_t bytes, enum form form)
 {
     nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index,

@@ -16,10 +16,15 @@
 
 static _Atomic bool is_closed = true;
 static _Atomic uint32_t inside;
-static _Atomic uint32_t refusal;  /* a CUresult; 0: calls are not refused */
-static _Atomic uint32_t openings; /* a futex: raised when the passage opens, or a question about a turn is answered */
+static _Atomic uint32_t openings; /* a futex: raised when the passage opens, calls are refused, or a question is answered */
+/* A CUresult; 0: calls are not refused. Stored before `openings` is raised (nvs_passage_refuse); come_in reads them in the other order. A
+ * thread that misses the refusal finds the count changed and does not sleep. */
+static _Atomic uint32_t refusal;
 enum { NO_QUESTION, ASKED, GRANTED, DENIED };
-static _Atomic uint32_t question; /* of a thread that wants its turn given back */
+/* Of the thread that wants its turn given back. ASKED is stored before that thread wakes the helper, which clears the wake-up before it
+ * reads the question. The answer is stored before `openings` is raised (nvs_passage_yielded); wait_for_room reads them in the other order
+ * and does not sleep if it missed the answer. Only the thread that asked stores NO_QUESTION, so there is one question at a time. */
+static _Atomic uint32_t question;
 
 /* The calling thread. */
 static __thread struct {

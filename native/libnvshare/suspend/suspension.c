@@ -108,8 +108,8 @@ void nvs_suspension_close(void) { wants_open = false; }
 
 /* ---- its beginning ---- */
 
-/* A restore that finds too little room is for good, so the card is looked at first. What it shows is not all: managed memory of others is
- * in use, but gives way. So with a lock, for which the scheduler has made room, it is tried after a while. Without one nobody has
+/* A restore that fails for lack of memory cannot be repeated: the process has lost its memory. So the card is looked at first. What it
+ * shows is not all: managed memory of others is in use, but gives way. So with a lock, for which the scheduler has made room, it is tried after a while. Without one nobody has
  * made room: the process waits until the card shows it. */
 static bool may_return(struct nvs_gpu *gpu, int64_t now)
 {

@@ -14,7 +14,7 @@ void nvs_suspension_setup(void);
 bool nvs_suspension_is_used(void);
 /* The process cannot be suspended from now on, because of what it does: its memory stays native. For any thread. */
 void nvs_suspension_unfit(const char *what);
-/* enum nvs_memory_mode of the wire. */
+/* What the memory of the process is: enum nvs_memory_kind of wire.h. */
 uint8_t nvs_suspension_mode(void);
 
 /* The turn has ended and its work has drained. True once nothing of the process is on the card, or it has to stay there. */
