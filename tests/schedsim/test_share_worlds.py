@@ -20,6 +20,7 @@ from nvshare.core.weighted_time import WeightedTime
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
 from nvshare.schedsim.worlds.looker import Looker
 from nvshare.schedsim.worlds.process import Process
+from nvshare.schedsim.worlds.share_laws import Excess
 from nvshare.schedsim.worlds.world import GPUS, World
 
 
@@ -104,3 +105,11 @@ def test_a_core_limit_that_is_not_kept_is_found(is_kept: bool, monkeypatch: pyte
     assert node is not None
     [client] = node.clients.values()
     assert (client.seats[GPUS[0]].gpu_ns < 6 * SECOND) == is_kept
+
+
+def test_what_was_used_while_the_scheduler_hung_may_be_known_a_step_later() -> None:
+    """The first step after it concerns another GPU."""
+    excess = Excess(0, 30)
+    assert excess.passes(90 * SECOND, 0, 85 * SECOND, has_waiters=False) == 0
+    assert excess.passes(90 * SECOND, 40 * SECOND, 0, has_waiters=False) == 0
+    assert excess.passes(100 * SECOND, 10 * SECOND, 0, has_waiters=False) == 7 * SECOND

@@ -35,11 +35,19 @@ class Excess:
         self.percent = percent
         self.has_waiters = False
         """Somebody waited since the excess was lowest: then a turn lasts until its quantum is over."""
-        self._now = now
-        self._sum = self._lowest = 0
+        self._now = self._late_at = now
+        self._late_ns = self._sum = self._lowest = 0
 
-    def passes(self, now: int, used: int, *, has_waiters: bool) -> int:
-        """The largest excess of any stretch of time that ends now."""
+    def passes(self, now: int, used: int, late_ns: int, *, has_waiters: bool) -> int:
+        """The largest excess of any stretch of time that ends now. What was used while the scheduler was late does not
+        count; it may be known only some steps later."""
+        if now - self._late_at > UNKNOWN_NS + late_ns:
+            self._late_ns = 0
+        if late_ns:
+            self._late_ns, self._late_at = self._late_ns + late_ns, now
+        forgiven = max(0, min(used, self._late_ns))
+        self._late_ns -= forgiven
+        used -= forgiven
         self._sum += used - (now - self._now) * self.percent // 100
         self._now = now
         self.has_waiters = self.has_waiters or has_waiters
@@ -116,8 +124,8 @@ class ShareLaws:
             if percent and (excess is None or excess.percent != percent):
                 self._excess[uuid, group] = Excess(self._now, percent)
             elif percent and excess is not None:
-                prevented = used[group] - self._newly_late_ns - self._unlocked[uuid, group]
-                beyond = excess.passes(self._now, prevented, has_waiters=has_waiters)
+                locked = used[group] - self._unlocked[uuid, group]
+                beyond = excess.passes(self._now, locked, self._newly_late_ns, has_waiters=has_waiters)
                 slack = BURST_NS + MOST_AHEAD_NS + UNKNOWN_NS + 2 * self._grace_ns + quantum_ns * excess.has_waiters
                 assert beyond <= slack, f"{group} used {beyond} ns of {uuid} more than {percent} %, {slack} at most"
 
