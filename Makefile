@@ -26,8 +26,7 @@ demo: native  ## Runs the demonstration on a simulated GPU and draws a picture
 test: native lint  ## Runs all tests that need no cluster and no GPU (about 20 minutes on 2 cores)
 	@tools/setup.sh --tests $(VENV)
 	@$(MAKE) --no-print-directory -s -C native checks
-	@$(BIN)/coverage run -m pytest -q tests/core tests/wire && $(BIN)/coverage report
-	@$(BIN)/python -m pytest -q --ignore=tests/core --ignore=tests/wire
+	@$(BIN)/python tools/run_tests.py
 
 lint: setup  ## Checks style, types and generated files
 	@$(BIN)/ruff format --check -q . && $(BIN)/ruff check -q . && $(BIN)/mypy --no-error-summary
