@@ -1,6 +1,8 @@
 """The library's tests in sanitizer builds: ThreadSanitizer, and AddressSanitizer with UndefinedBehaviorSanitizer.
 
-python tests/libnvshare/sanitize.py [thread] [address,undefined]
+python tests/libnvshare/sanitize.py [thread] [address,undefined] [test_memory.py ...]
+
+Without names of files: those that are listed here.
 """
 
 import os
@@ -45,7 +47,7 @@ UNDER_THREAD_ONLY = [
 """They show how the library's threads work together; for memory they add nothing to TESTS."""
 
 
-def run(sanitizer: str) -> int:
+def run(sanitizer: str, files: list[str]) -> int:
     build = ROOT / "native" / ".." / "build" / f"native-{sanitizer.replace(',', '-')}"
     programs = [build / "checks" / path.stem for path in sorted((ROOT / "tests" / "native").glob("lib_*.c"))]
     targets = [
@@ -60,14 +62,16 @@ def run(sanitizer: str) -> int:
         if program.name.startswith("lib_unit_"):
             subprocess.run([program], check=True)
     environment = {**os.environ, "NVSHARE_BUILD": str(build), "NVSHARE_LIBRARY": str(targets[0]), **OPTIONS[sanitizer]}
-    tests = [str(HERE / name) for name in TESTS + (UNDER_THREAD_ONLY if sanitizer == "thread" else [])]
+    tests = [str(HERE / name) for name in files or TESTS + (UNDER_THREAD_ONLY if sanitizer == "thread" else [])]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-k", NOT_OURS, *tests], env=environment, check=False
     ).returncode
 
 
 def main() -> int:
-    return max(run(sanitizer) for sanitizer in sys.argv[1:] or OPTIONS)
+    files = [word for word in sys.argv[1:] if word.endswith(".py")]
+    sanitizers = [word for word in sys.argv[1:] if word not in files]
+    return max(run(sanitizer, files) for sanitizer in sanitizers or OPTIONS)
 
 
 if __name__ == "__main__":
