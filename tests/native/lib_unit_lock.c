@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "base/cancellation.h"
 #include "lib_check.h"
 
 static struct nvs_lock streams = NVS_LOCK_WITH_RANK(NVS_LOCK_STREAMS);
@@ -72,6 +73,22 @@ static void give_what_is_not_held(void) { nvs_lock_give(&account); }
 
 static void take_without_rank(void) { nvs_lock_take(&without_rank); }
 
+static void take_while_asynchronous(void)
+{
+    int before;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+    nvs_lock_take(&account);
+}
+
+static void take_after_holding_off(void)
+{
+    int before;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+    NVS_NO_CANCELLATION;
+    nvs_lock_take(&account);
+    nvs_lock_give(&account);
+}
+
 static void reset_and_take(void)
 {
     atomic_store(&account.word, 2); /* as a forked child finds a lock that another thread held */
@@ -89,6 +106,8 @@ int main(void)
     CHECK(!aborts(try_downwards));
     CHECK(aborts(give_what_is_not_held));
     CHECK(aborts(take_without_rank));
+    CHECK(aborts(take_while_asynchronous));
+    CHECK(!aborts(take_after_holding_off));
     CHECK(!aborts(reset_and_take));
     return DONE();
 }

@@ -6,6 +6,7 @@
 #include "base/platform.h"
 
 #ifdef NVS_CHECK_LOCK_ORDER
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -41,8 +42,22 @@ static void check_before_wait(const struct nvs_lock *lock)
         }
 }
 
+/* A thread that is cancelled while it holds a lock leaves it held for ever (base/cancellation.h). */
+static void check_cancellation(void)
+{
+    int type, ours;
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    if (type == PTHREAD_CANCEL_ASYNCHRONOUS) {
+        fprintf(stderr, "lock order: a lock is taken by a thread that may be cancelled at any time\n");
+        abort();
+    }
+    pthread_setcanceltype(type, &ours);
+}
+
 static void replace_held(const struct nvs_lock *old, const struct nvs_lock *new)
 {
+    if (new)
+        check_cancellation();
     for (int i = 0; i < MAX_HELD; i++)
         if (held[i] == old) {
             held[i] = new;

@@ -27,8 +27,9 @@
  * - After a fork, nvs_process_forked resets every lock, because the thread that held it does not exist in the child. The locks of
  *   the accounts are initialised again with their GPUs (nvs_gpu_setup), before any code in the child takes one.
  *
- * Sanitizer builds (NVS_CHECK_LOCK_ORDER) check the order and the last column at every take and abort when they are violated.
- * tests/house checks that this table names every lock, and that its last column is the one that is checked (base/lock.c). */
+ * Sanitizer builds (NVS_CHECK_LOCK_ORDER) check the order and the last column at every take, and that the thread cannot be
+ * cancelled at any time; they abort when this is violated. tests/house checks that this table names every lock, and that its last
+ * column is the one that is checked (base/lock.c). */
 #ifndef NVS_LOCK_H
 #define NVS_LOCK_H
 

@@ -1,5 +1,6 @@
 #include "mover/evidence.h"
 
+#include "base/cancellation.h"
 #include "base/options.h"
 #include "base/platform.h"
 #include "gate/threads.h"
@@ -29,6 +30,7 @@ void nvs_evidence_launch(CUfunction function, void **params, void **extra)
         sampling->left = UINT32_MAX; /* nothing is marked in this process */
         return;
     }
+    NVS_NO_CANCELLATION; /* the ledger's locks */
     if (!nvs_arguments_kernel(function, params, extra, &used_now))
         nvs_usage_blind(&nvs_evidence);
     nvs_sampling_looked(sampling, nvs_now_ns());

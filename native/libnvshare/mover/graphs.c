@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cancellation.h"
 #include "base/lock.h"
 #include "memory/ledger.h"
 #include "mover/arguments.h"
@@ -233,6 +234,7 @@ void nvs_graphs_forget(CUgraphExec exec)
 /* Marks of one stamp are the same: an instance is marked once in each, so that a launch costs a probe of the table. */
 void nvs_graphs_mark(CUgraphExec exec)
 {
+    NVS_NO_CANCELLATION;
     uint32_t stamp = atomic_load_explicit(&nvs_evidence.stamp, memory_order_relaxed) + 1;
     nvs_lock_take(&graphs_lock);
     struct instance *instance = find(exec);
