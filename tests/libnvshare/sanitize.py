@@ -21,6 +21,8 @@ OPTIONS = {
 }
 # A program that is not instrumented cannot load a sanitizer's runtime late.
 NOT_OURS = "not without_cuda and not at_a_fixed_address"
+# ThreadSanitizer's runtime takes locks in instrumented code: a thread that is cancelled there leaves them held.
+LEFT_OUT = {"thread": f"{NOT_OURS} and not asynchronous", "address,undefined": NOT_OURS}
 TESTS = [
     "test_turns.py",
     "test_memory.py",
@@ -31,6 +33,7 @@ TESTS = [
     "test_busy_driver.py",
     "test_storm.py",
     "test_exit.py",
+    "test_cancellation.py",
     "test_managed_pools.py",
     "test_suspended_processes.py",
 ]
@@ -40,7 +43,6 @@ UNDER_THREAD_ONLY = [
     "test_mover.py",
     "test_mover_faults.py",
     "test_gangs.py",
-    "test_cancellation.py",
     "test_checkpoint.py",
     "test_gpu_time.py",
 ]
@@ -64,7 +66,7 @@ def run(sanitizer: str, files: list[str]) -> int:
     environment = {**os.environ, "NVSHARE_BUILD": str(build), "NVSHARE_LIBRARY": str(targets[0]), **OPTIONS[sanitizer]}
     tests = [str(HERE / name) for name in files or TESTS + (UNDER_THREAD_ONLY if sanitizer == "thread" else [])]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-k", NOT_OURS, *tests], env=environment, check=False
+        [sys.executable, "-m", "pytest", "-q", "-k", LEFT_OUT[sanitizer], *tests], env=environment, check=False
     ).returncode
 
 
