@@ -7,6 +7,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from nvshare.core.events import PodChanged
+from nvshare.kube.annotations import Complaint
 from nvshare.kube.client import Api, Server
 from nvshare.kube.watch import PodEvent, PodWatch
 from nvshare.record import Record
@@ -51,8 +52,8 @@ class Watchers:
         )
 
 
-def _complain(*words: str) -> None:
-    raise AssertionError(words)
+def _complain(pod: str, label: str, complaint: Complaint) -> None:
+    raise AssertionError(f"{label}: {complaint}")
 
 
 def resident(process: Path) -> int:

@@ -132,7 +132,7 @@ def test_a_long_wait_because_of_a_core_limit_is_not_blamed_on_the_host() -> None
     gpu.add(need=BIG)
     gpu.run(35_000)
     (report,) = [action for action in gpu.actions if isinstance(action, ac.ReportLongWait)]
-    assert (report.client, report.place, report.holder) == (1, 1, 2)
+    assert (report.client, report.place, report.holder, report.is_held_back) == (1, 1, 2, True)
 
 
 def test_a_run_whose_processes_want_a_limit_remembers_what_the_last_one_owed() -> None:

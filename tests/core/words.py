@@ -98,6 +98,8 @@ def _long_wait(t: Teller, a: ac.ReportLongWait) -> str:
         return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}: the host cannot take the memory of {whose}"
     if a.is_paused:
         return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}: it is paused"
+    if a.is_held_back:
+        return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}: it has used its share of GPU time"
     holder = f"{t.name(a.holder)} has held it for {time(a.held_ns)}" if a.holders else "nobody holds it"
     others = f", with {a.holders - 1} more" if a.holders > 1 else ""
     return f"{t.who(a)} has waited {time(a.waited_ns)} for {a.gpu}, place {a.place}: {holder}{others}"

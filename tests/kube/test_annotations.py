@@ -88,6 +88,20 @@ def test_a_bad_value_keeps_the_last_one_and_is_complained_about() -> None:
         (SPEC_CORE_LIMIT, "half"),
     ]
     assert complaints[-1].reason == "is not a whole number of percent from 1 to 100"
+    assert [complaint.instead for complaint in complaints] == [
+        *["the value before it stays in force"] * 6,
+        "it is ignored",
+    ]
+
+
+def test_a_bad_value_without_one_before_it_is_ignored_and_the_memory_limit_is_what_the_processes_have() -> None:
+    bad = {MEMORY_LIMIT: "lots", PRIORITY: "1.5", WEIGHT: "0", MEMORY_SHRINK: "no", PAUSE: "yes", CORE_LIMIT: "130"}
+    settings, complaints = read_settings(decode(pod("p", annotations=bad)), PodSettings())
+    assert settings == PodSettings(keeps_limit=True)
+    assert [complaint.instead for complaint in complaints] == [
+        "the limit that the pod's processes have, if any, stays in force",
+        *["it is ignored"] * 5,
+    ]
 
 
 def test_a_bad_value_without_one_before_it_says_that_the_limit_stays() -> None:

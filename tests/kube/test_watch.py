@@ -11,7 +11,7 @@ from nvshare.core.events import ClientRegistered, PodChanged, PodRemoved, PodsLi
 from nvshare.core.model import SECOND, Claim, Settings
 from nvshare.core.node import Node
 from nvshare.kube import list_watch as module
-from nvshare.kube.annotations import MEMORY_LIMIT
+from nvshare.kube.annotations import MEMORY_LIMIT, Complaint
 from nvshare.kube.client import Api
 from nvshare.kube.watch import PodEvent, PodWatch
 
@@ -23,7 +23,7 @@ class Listener:
 
     def __init__(self, server: FakeApiServer) -> None:
         self.events: list[PodEvent] = []
-        self.complaints: list[tuple[str, ...]] = []
+        self.complaints: list[tuple[str, str, Complaint]] = []
         self._more = asyncio.Event()
         self.tries = 0
         self.watch = PodWatch(Api(server.address), "node-1", post=self._post, complain=self._complain)
@@ -34,8 +34,8 @@ class Listener:
         self.events.append(event)
         self._more.set()
 
-    def _complain(self, *what: str) -> None:
-        self.complaints.append(what)
+    def _complain(self, pod: str, label: str, complaint: Complaint) -> None:
+        self.complaints.append((pod, label, complaint))
         self._more.set()
 
     async def _failed(self, why: str, *, at_once: bool = False, at_least_s: int = 0) -> None:
@@ -158,9 +158,7 @@ def test_a_bad_value_changes_nothing_and_is_complained_about_once() -> None:
             await server.put(limited("a", "a lot"))
             await server.put(limited("a", "3Gi"))
             assert await listener.take(2) == [changed("a", 2 * GIB), changed("a", 3 * GIB)]
-            assert [(uid, key, value) for uid, _, key, value, _ in listener.complaints] == [
-                ("uid-a", MEMORY_LIMIT, "a lot")
-            ]
+            assert [(uid, it.key, it.value) for uid, _, it in listener.complaints] == [("uid-a", MEMORY_LIMIT, "a lot")]
 
     asyncio.run(story())
 

@@ -8,6 +8,7 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.journal import Step
+from nvshare.kube.annotations import CORE_LIMIT, SPEC_CORE_LIMIT, SPEC_LIMIT
 from support.cluster import cluster
 
 GPU = "GPU-1"
@@ -38,6 +39,33 @@ def test_a_long_wait_says_who_holds_the_gpu_and_when_it_will_end(tmp_path: Path)
             wait = ac.ReportLongWait(2, GPU, 1, 30 * SECOND, 1, 1, 30 * SECOND)
             (message,) = await messages_of(server, tmp_path, wait)
             assert "place 1; it is held by default/p1 (train); it will probably start within 30 s" in message
+
+    asyncio.run(story())
+
+
+def test_a_pod_that_has_used_its_share_is_told_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server:
+            wait = ac.ReportLongWait(2, GPU, 2, 30 * SECOND, 0, 0, 0, is_held_back=True)
+            (message,) = await messages_of(server, tmp_path, wait)
+            assert message.endswith(": it has used its share of GPU time")
+
+    asyncio.run(story())
+
+
+def test_a_variable_that_cannot_be_read_is_no_bad_annotation(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, cluster(server, tmp_path) as (_, kubernetes):
+            await kubernetes.pods_listed.wait()
+            bad = [{"name": SPEC_LIMIT, "value": "lots"}, {"name": SPEC_CORE_LIMIT, "value": "half"}]
+            await server.put(pod("p1", annotations={CORE_LIMIT: "some"}, env=bad))
+            await server.until(lambda: len(server.events) == 3)
+            assert [(event["reason"], event["message"].partition("=")[0]) for event in server.events] == [
+                ("BadVariable", SPEC_LIMIT),
+                ("BadAnnotation", CORE_LIMIT),
+                ("BadVariable", SPEC_CORE_LIMIT),
+            ]
+            assert {event["message"].partition("; ")[2] for event in server.events} == {"it is ignored"}
 
     asyncio.run(story())
 

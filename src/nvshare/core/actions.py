@@ -75,8 +75,9 @@ class TellContended(Action, frozen=True):
 
 class ReportLongWait(Action, frozen=True):
     """Tell a client and the observers that it has waited long, and who holds the GPU. Place 0: it is in no queue,
-    because its turn would evict memory of `holder` that the host cannot take. `is_paused`: it is in no queue because
-    it is paused, and its place would be behind the last."""
+    because its turn would evict memory of `holder` that the host cannot take. `is_paused`, `is_held_back`: it is in no
+    queue because it is paused, or has used its share of GPU time (core.compute_shares); its place would be behind the
+    last."""
 
     client: int
     gpu: str
@@ -86,6 +87,7 @@ class ReportLongWait(Action, frozen=True):
     holder: int
     held_ns: int
     is_paused: bool = False
+    is_held_back: bool = False
 
 
 class TellExpectedStart(Action, frozen=True):

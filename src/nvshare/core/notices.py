@@ -11,6 +11,7 @@ from nvshare.core.actions import (
     TellExpectedStart,
 )
 from nvshare.core.admission import Admission
+from nvshare.core.compute_shares import held_back_by
 from nvshare.core.expected_start import expected_starts
 from nvshare.core.host_memory import most_pinned, who_blocks
 from nvshare.core.memory_planner import MemoryPlanner
@@ -112,11 +113,13 @@ class Notices:
         turns = self._turns
         waited = now - seat.waited_since
         is_paused = seat.client in turns.paused
-        if seat.state == "blocked" and not is_paused and not turns.is_held_back(seat):
+        is_held_back = not is_paused and held_back_by(turns, seat) is not None
+        if seat.state == "blocked" and not is_paused and not is_held_back:
             whose = who_blocks(most_pinned(turns), seat).client
             out.append(ReportLongWait(seat.client, turns.uuid, 0, waited, 1, whose, 0))
             return
         running = sorted(turns.running(), key=lambda holder: holder.held_since)
         holder, held = (running[0].client, now - running[0].held_since) if running else (0, 0)
         place = turns.waits.place(seat)
-        out.append(ReportLongWait(seat.client, turns.uuid, place, waited, len(running), holder, held, is_paused))
+        why = {"is_paused": is_paused, "is_held_back": is_held_back}
+        out.append(ReportLongWait(seat.client, turns.uuid, place, waited, len(running), holder, held, **why))

@@ -1,8 +1,12 @@
 """The settings in a pod's annotations and specification. Pure: from the API's JSON to plain values.
 
-Only the fields below are decoded and kept. A value that cannot be read becomes a
-complaint, and the value before it stays in force, so that a typing error never removes a limit. If the caller does not
-know that value, because it has just started, `keeps_limit` says so."""
+Only the fields below are decoded and kept. A value that cannot be read becomes a complaint, which says what is in force
+instead:
+
+    annotation                          the value before it. Without one, as after a restart of the scheduler: none
+    annotation of the memory limit      the value before it. If it is not known here, `keeps_limit` says so, and the
+                                        limit that the pod's processes were told counts (core.limits.groups)
+    variable in the specification       none"""
 
 import re
 from collections.abc import Callable
@@ -27,6 +31,9 @@ SPEC_CORE_LIMIT = "NVSHARE_GPU_CORE_LIMIT"
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 RESOURCE = "nvshare.com/gpu"
+_KEPT = "the value before it stays in force"
+_TOLD = "the limit that the pod's processes have, if any, stays in force"
+_IGNORED = "it is ignored"
 
 T = TypeVar("T")
 
@@ -92,11 +99,12 @@ class Pod(Record, frozen=True):
 
 
 class Complaint(Record, frozen=True):
-    """A value that cannot be used, and why."""
+    """A value that cannot be used, why, and what is in force instead."""
 
     key: str
     value: str
     reason: str
+    instead: str
 
 
 class PodSettings(Record, frozen=True):
@@ -164,7 +172,8 @@ def read_settings(pod: Pod, before: PodSettings) -> tuple[PodSettings, list[Comp
         try:
             return parse(text)
         except ValueError as error:
-            complaints.append(Complaint(key=key, value=text, reason=str(error)))
+            instead = _KEPT if last is not None else _TOLD if key == MEMORY_LIMIT else _IGNORED
+            complaints.append(Complaint(key=key, value=text, reason=str(error), instead=instead))
             return last
 
     spec_limits = _spec_values(pod, SPEC_LIMIT, parse_bytes, complaints)
@@ -204,7 +213,7 @@ def _spec_values(pod: Pod, name: str, parse: Callable[[str], int], complaints: l
             try:
                 values.append(parse(texts[-1]))
             except ValueError as error:
-                complaints.append(Complaint(key=name, value=texts[-1], reason=str(error)))
+                complaints.append(Complaint(key=name, value=texts[-1], reason=str(error), instead=_IGNORED))
     return values
 
 

@@ -3,7 +3,7 @@
 While the API server is away nothing is posted: the last limits stay in force. A later list is compared with the known
 state and only differences are posted, so the core does not notice a restart of the API server.
 
-A value that cannot be read is reported once, and the last good value stays in force."""
+A value that cannot be read is reported once; kube.annotations says what is in force instead."""
 
 from collections.abc import Callable
 
@@ -19,8 +19,8 @@ _PODS = "/api/v1/pods"
 
 PodEvent = PodChanged | PodRemoved | PodsListed
 Post = Callable[[PodEvent], None]
-Complain = Callable[[str, str, str, str, str], None]
-"""complain(pod_uid, label, key, value, reason)"""
+Complain = Callable[[str, str, Complaint], None]
+"""complain(pod_uid, label, complaint)"""
 
 
 class _List(Record, frozen=True):
@@ -76,7 +76,7 @@ class PodTable:
             self._post(PodChanged(pod=uid, label=label(pod), **msgspec.structs.asdict(settings)))
         for complaint in complaints:
             if complaint not in self._complaints.get(uid, []):
-                self._complain(uid, label(pod), complaint.key, complaint.value, complaint.reason)
+                self._complain(uid, label(pod), complaint)
         self._complaints[uid] = complaints
 
     def removed(self, uid: str) -> None:

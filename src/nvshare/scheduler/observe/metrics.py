@@ -128,7 +128,7 @@ class Metrics:
         yield from self._move_families()
         yield _counter("nvshare_limit_updates", "Limits sent to clients.", [], [([], self.limit_updates)])
         yield _counter(
-            "nvshare_annotation_errors", "Annotations that could not be parsed.", [], [([], self.annotation_errors)]
+            "nvshare_annotation_errors", "Pod settings that could not be parsed.", [], [([], self.annotation_errors)]
         )
         yield _counter("nvshare_watch_restarts", "Restarts of the pod watch.", [], [([], self.watch_restarts)])
         yield _counter("nvshare_journal_lost_steps", "Steps that are missing in the journal file.", [], [([], lost)])

@@ -162,9 +162,10 @@ def _describe_wait(action: ac.Action, names: Ids) -> list[str]:
         case ac.ReportLongWait(place=0):
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"
             return [f"Client {names.client(action.client)} {waited}: no host memory for {names.client(action.holder)}"]
-        case ac.ReportLongWait(is_paused=True):
+        case ac.ReportLongWait(is_paused=True) | ac.ReportLongWait(is_held_back=True):
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"
-            return [f"Client {names.client(action.client)} {waited}: it is paused"]
+            why = "it is paused" if action.is_paused else "it has used its share of GPU time"
+            return [f"Client {names.client(action.client)} {waited}: {why}"]
         case ac.ReportLongWait():
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}, place {action.place}"
             held = f"held by {names.client(action.holder)} for {_duration(action.held_ns)}"

@@ -1,8 +1,8 @@
 """The scheduler inside a cluster: changes of pods become events of the core, and Events are written on pods.
 
-Five things become Events on the pod, where its owner looks: an annotation that cannot be read, one that is above the
-pod's ResourceClaim, a long wait for a GPU, a memory limit that is too small for the pod's evicted GPU memory, and a
-process that uses a shared GPU without the library, which no limit applies to."""
+These become Events on the pod, where its owner looks: an annotation or a variable that cannot be read, an annotation
+that is above the pod's ResourceClaim, a long wait for a GPU, a memory limit that is too small for the pod's evicted GPU
+memory, and a process that uses a shared GPU without the library, which no limit applies to."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from nvshare.core.expected_start import expected_starts
 from nvshare.core.limits.groups import POD_PREFIX
 from nvshare.core.model import SECOND
 from nvshare.journal import Step
-from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT, RESOURCE
+from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT, RESOURCE, SPEC_CORE_LIMIT, SPEC_LIMIT, Complaint
 from nvshare.kube.client import Api, Server, in_cluster
 from nvshare.kube.events import PodNote, Recorder
 from nvshare.kube.watch import PodEvent, PodWatch
@@ -112,11 +112,11 @@ class Kubernetes:
         self._metrics.watch_restarts = max(0, self._watch.watches - 1)
         self._engine.post(event)
 
-    def _complain(self, pod: str, label: str, key: str, value: str, reason: str) -> None:
+    def _complain(self, pod: str, label: str, about: Complaint) -> None:
         self._metrics.annotation_errors += 1
-        text = f"{key}={value[:80]!r} {reason}; the value before it stays in force"
+        text = f"{about.key}={about.value[:80]!r} {about.reason}; {about.instead}"
         log.warning(f"Pod {label}: {text}")
-        self._report(pod, "BadAnnotation", text)
+        self._report(pod, "BadVariable" if about.key in (SPEC_LIMIT, SPEC_CORE_LIMIT) else "BadAnnotation", text)
 
     def _report_long_wait(self, wait: ReportLongWait) -> None:
         client = self._engine.node.clients.get(wait.client)
@@ -128,6 +128,8 @@ class Kubernetes:
         text = f"Process {client.pid} ({client_name(wait.client)}) has waited {wait.waited_ns // SECOND} s for {gpu}"
         if wait.is_paused:
             text += ": it is paused, by its annotation nvshare.com/gpu-pause or by `nvsharectl pause`"
+        elif wait.is_held_back:
+            text += ": it has used its share of GPU time"
         elif wait.place:
             text += f", place {wait.place}; it is held by {whom}{self._start(wait)}"
         else:
