@@ -217,7 +217,7 @@ def test_a_rest_that_would_begin_in_the_future_begins_now() -> None:
     assert looks_of(a) == [101]
 
 
-def test_it_makes_no_difference_when_looks_are_divided_up() -> None:
+def test_it_makes_no_difference_to_the_sums_of_few_clients_when_looks_are_divided_up() -> None:
     seldom, often = GpuTime(), GpuTime()
     many, few = [seat(1), seat(2), seat(3)], [seat(1), seat(2), seat(3)]
     for time, seats in ((seldom, few), (often, many)):
@@ -245,6 +245,7 @@ def test_how_busy_a_gpu_was_lately_counts_all_clients() -> None:
     assert round(time.busy_percent(at(31_000 + REPORT_LOOKS))) == 75
     time.turn_ended(at(31_000), a)
     time.turn_ended(at(31_000), b)
+    time.divide(at(200_000))
     assert round(time.busy_percent(at(200_000))) == 0
 
 

@@ -35,7 +35,8 @@ class Card:
             self.utilization.measured(at(second), percent)
 
     def shown(self, second: float) -> tuple[int, int] | None:
-        """NVML's and the clients' figure."""
+        """NVML's and the clients' figure, after GpuTimeAsked."""
+        self.gpu_time.divide(at(second))
         found = self.utilization.compared(at(second))
         return None if found is None else (round(found.utilization), round(found.accounted))
 

@@ -28,8 +28,13 @@ class GpuDecisions:
     def touch(self, gpu: Gpu) -> None:
         self.touched[gpu.uuid] = gpu
 
+    def divide_gpu_time(self, now: int) -> None:
+        """At all GPUs; nothing is to be decided."""
+        for gpu in self._gpus.values():
+            gpu.turns.gpu_time.divide(now)
+
     def note_request(self, client: Client) -> None:
-        """A client that may be in a gang wants a lock."""
+        """A client that may be in a gang wants a lock, or has released one."""
         self._asking = client
 
     def note_memory_mode(self, client: int, mode: MemoryMode) -> None:
@@ -43,7 +48,7 @@ class GpuDecisions:
         self.note_request(self._clients[client])
 
     def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
-        """Do what follows; those of the GPUs on which was decided that have no clients."""
+        """Decides at the touched GPUs. Returns those of them that have no clients."""
         if self._asking is not None:
             return self._decide_for(now, self._asking, out, is_settling=is_settling)
         if self.gangs.all and not is_settling:

@@ -10,8 +10,9 @@ that a holder has not reported within REPORT_LOOKS counts as busy: an old librar
 charged for the time in which it holds the lock. A report without a lock counts too (work that was not drained in time).
 A client that has nothing to do says so once (a report of no looks): it is not busy until it reports again.
 
-Looks are bits of integers: bit j is look `upto` + j. When they are divided up makes no difference to the sums, as long
-as no more than MOST_APART clients were busy: whoever only reads the state may do it too."""
+Looks are bits of integers: bit j is look `upto` + j. When they are divided up makes a difference: to the estimate for
+those that are not, and to the sums if more than MOST_APART clients were busy. So only events divide them up
+(GpuTimeAsked before the state is read): `estimate_ns`, `ahead_ns` and the percentages change nothing."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -138,6 +139,7 @@ class GpuTime:
 
     def left(self, now: int, seat: Seat) -> None:
         """The client is charged for all that it had. Its last looks are still shared with it."""
+        self.divide_for(now, seat)
         seat.gpu_ns = self.estimate_ns(now, seat)
         if seat.looks is not None:
             seat.looks.seat = seat.looks.back_since = None
@@ -156,21 +158,18 @@ class GpuTime:
         if not self._looks:
             self.upto = max(self.upto, end)
 
-    def counted_ns(self, now: int, seat: Seat) -> int:
-        """What the client has had for certain: it never becomes less, as a counter must not."""
-        self.divide(now)
-        return seat.gpu_ns
+    def divide_for(self, now: int, seat: Seat) -> None:
+        """The same, if something is known of this client's looks."""
+        if seat.looks is not None:
+            self.divide(now)
 
     def estimate_ns(self, now: int, seat: Seat) -> int:
         """What the client has had until now, if it was busy at the looks that it has not reported yet, and shared them
         with those who hold the lock now. A time before the last look adds nothing."""
-        ahead = self.ahead_ns(now, seat)  # May divide looks up.
-        return seat.gpu_ns + ahead
+        return seat.gpu_ns + self.ahead_ns(now, seat)
 
     def ahead_ns(self, now: int, seat: Seat) -> int:
         """The part of `estimate_ns` that is not divided yet."""
-        if seat.looks is not None:
-            self.divide(now)
         if seat.looks is None:
             return 0
         ahead = seat.looks.counts(self.upto, max(0, now // LOOK_NS - self.upto))
@@ -182,12 +181,10 @@ class GpuTime:
 
     def busy_percent(self, now: int) -> float:
         """For how much of the last seconds any client was busy. What is not divided up yet does not count."""
-        self.divide(now)
         return self._recent.percent(self.upto * LOOK_NS if self._looks else now, self.busy_ns)
 
     def percent_between(self, now: int, begin: int, end: int) -> float:
         """For which part of this time any client was busy; of the last divided time as long, if `end` is later."""
-        self.divide(now)
         known = self.upto * LOOK_NS if self._looks else now
         ahead = max(0, end - known)
         return self._recent.percent_between(begin - ahead, end - ahead, (self._busy_until, self.busy_ns))

@@ -1,13 +1,12 @@
-"""The state machine of one node. The only entry is `handle`, and time is an argument:
+"""The state machine of one node. Only `handle` changes it, and time is an argument:
 
     actions = node.handle(now, event)
 
-`handle` always does the same three things: it **records** the event (facts only; ordinary races are accepted),
-**decides** what follows from the state, and **checks** the invariants. `next_deadline()` says when to call it with
-AlarmRang if nothing happens before. The core has no clock, socket or log; the actions contain all that a caller needs.
-
-Each fact goes to one part: a Gpu (core.gpu: which clients run) or MemoryLimits (core.limits: how much they may
-allocate). The two do not know each other."""
+`handle` always does the same: it **records** the event (facts only; ordinary races are accepted), **decides** what
+follows from the state, and in tests (`is_paranoid`) **checks** the invariants. `next_deadline()` says when to call it
+with AlarmRang if nothing happens before. The core has no clock, socket or log; the actions contain all that a caller
+needs. Facts go to a Gpu (core.gpu: which clients run), to MemoryLimits (core.limits: how much they may allocate), or to
+both. A seat of a Gpu knows its group; MemoryLimits knows no Gpu."""
 
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +69,7 @@ class Node:
             ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
             **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(now, event)),
             ev.MoverReported: self._note_mover,
+            ev.GpuTimeAsked: lambda now, event, out: self._decisions.divide_gpu_time(now),
             ev.GpuTimeReported: lambda now, event, out: self.gpus[event.gpu].note_gpu_time(now, event),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.MemoryModeReported: lambda now, event, out: self._decisions.note_memory_mode(event.client, event.mode),

@@ -293,5 +293,5 @@ def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None
         held_back_by=held_back_by(gpu.turns, seat),
         held_back_ns=gpu.shares.held_back_ns(now, seat),
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),
-        gpu_ns=gpu.turns.gpu_time.counted_ns(now, seat),
+        gpu_ns=seat.gpu_ns,
     )

@@ -120,8 +120,8 @@ class TurnBills:
 
     def bill_ns(self, now: int, seat: Seat) -> int:
         """The bill until now, with an estimate for the looks that are not divided yet."""
-        ahead = self._gpu_time.ahead_ns(now, seat)  # May divide looks.
-        return seat.bill_ns + max(ahead, seat.lent_ns)
+        self._gpu_time.divide_for(now, seat)
+        return seat.bill_ns + max(self._gpu_time.ahead_ns(now, seat), seat.lent_ns)
 
     def turn_began(self, now: int, seat: Seat) -> None:
         seat.turn_bill_ns = self.bill_ns(now, seat)

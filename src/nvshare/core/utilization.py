@@ -36,6 +36,7 @@ class Utilization:
         """Begin, end and percent of each reading, without gaps."""
 
     def measured(self, now: int, percent: int) -> None:
+        self._gpu_time.divide(now)
         spans = self._spans
         if spans and now <= spans[-1][1]:
             return

@@ -1,7 +1,8 @@
 """Runs the core: events go in, actions are performed, one alarm wakes it.
 
 `post` is called from the event loop only. It never waits: what goes to a client is put into the buffer of its
-connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step.
+connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step, except
+those of FREQUENT events, which only the journal file sees.
 
 Failures. An exception of the core ends the daemon: its state may be wrong for all clients. If the frame of an action
 cannot be built or sent, its client is disconnected. An observer that fails misses the step; the others see it. The core
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nvshare.core import actions as ac
-from nvshare.core.events import AlarmRang, Event, GpuTimeReported, UtilizationMeasured
+from nvshare.core.events import AlarmRang, Event, GpuTimeAsked, GpuTimeReported, UtilizationMeasured
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
 from nvshare.core.snapshot import ClientSnapshot, Snapshot, claims, client_snapshot, gpu_snapshot, snapshot, start_times
@@ -27,8 +28,8 @@ LATE_NS = 20 * MILLISECOND
 READ_FIRST_S = 0.001
 """An alarm that is this late rings again after this time: this process did not run, and answers that arrived before
 the deadline are still to be read."""
-FREQUENT = (GpuTimeReported, UtilizationMeasured)
-"""Events that only report figures. Each running client reports its GPU time five times a second."""
+FREQUENT = (GpuTimeAsked, GpuTimeReported, UtilizationMeasured)
+"""Events that only ask for or report figures. Each running client reports its GPU time five times a second."""
 
 
 class Outgoing(Receiver, Protocol):
@@ -145,9 +146,9 @@ class Engine:
                 self._loop.call_soon(connection.fail, error)
 
     def count_gpu_time(self) -> None:
-        """In `seat.gpu_ns` is what is known by now; it is counted later otherwise."""
-        for gpu in self.node.gpus.values():
-            gpu.turns.gpu_time.divide(self._clock())
+        """Brings `seat.gpu_ns` up to date. Not for observers: the journal would have the steps in another order."""
+        if self.failure is None:
+            self.post(GpuTimeAsked())
 
     def now(self) -> int:
         """The core's time."""
@@ -155,16 +156,18 @@ class Engine:
 
     def snapshot(self) -> Snapshot:
         """The state now."""
+        self.count_gpu_time()
         return snapshot(self.node, self._clock())
 
     def outline(self) -> Snapshot:
         """The state now without its clients."""
+        self.count_gpu_time()
         node, now = self.node, self._clock()
         gpus = tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values())
         return Snapshot(node.is_scheduling, node.is_settling, node.orders.policy, gpus, (), claims(node))
 
     def clients(self) -> Iterator[ClientSnapshot]:
-        """The clients, each as it is when it is read; one that has left by then is skipped."""
+        """The clients, each as it is when it is read; one that has left by then is skipped. Call `outline` first."""
         starts = start_times(self.node, self._clock())
         for client in list(self.node.clients.values()):
             if client.id in self.node.clients:

@@ -29,6 +29,7 @@ from nvshare.core.events.kubernetes import ClaimEnded, ClaimPrepared, PodChanged
 from nvshare.core.events.machine import (
     AlarmRang,
     GpuFound,
+    GpuTimeAsked,
     HostMemoryMeasured,
     MemoryMeasured,
     ServingBegan,
@@ -62,6 +63,7 @@ __all__ = [
     "CoreLimitWanted",
     "Event",
     "GpuFound",
+    "GpuTimeAsked",
     "GpuTimeReported",
     "HostMemoryMeasured",
     "LetFinished",

@@ -40,6 +40,11 @@ class UtilizationMeasured(Event, frozen=True):
     percent: int
 
 
+class GpuTimeAsked(Event, frozen=True):
+    """Somebody is about to read the state, and the clients' GPU time should be that of now. It is an event because it
+    changes the core: when GPU time is divided among clients makes a difference (core.gpu_time)."""
+
+
 class HostMemoryMeasured(Event, frozen=True):
     """What the host can take of clients' memory. Only of clients that have had a turn: the others have nothing on the
     GPU."""
