@@ -287,7 +287,7 @@ _Static_assert(offsetof(struct nvs_msg_mem_update, contexts) == 4, "mem_update.c
 _Static_assert(offsetof(struct nvs_msg_mem_update, swappable) == 8, "mem_update.swappable");
 _Static_assert(offsetof(struct nvs_msg_mem_update, unswappable) == 16, "mem_update.unswappable");
 
-/* The GPU is full; you are queued, at this place (1 is next). */
+/* You wait, at this place (1 is next). The GPU is full; or you are paused or have used your share of GPU time. */
 struct nvs_msg_wait_for_mem {
     uint16_t length;
     uint8_t type;

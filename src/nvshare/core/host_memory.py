@@ -52,8 +52,8 @@ class HostMemory:
         self._memory = memory
 
     def decide(self, now: int, out: list[Action]) -> bool:
-        """Whether a client was taken out of the queue or put back. Call it while memory is pinned, or somebody is
-        blocked or paused; otherwise nothing is to be decided."""
+        """Returns whether a client was taken out of the queue or put back. Called while memory is pinned, or somebody
+        is blocked, paused or held back; otherwise nothing is to be decided."""
         turns = self._turns
         turns.moves.room.expire(now)
         for seat in [seat for seat in turns.staying.values() if seat.client in turns.paused]:
@@ -73,7 +73,8 @@ class HostMemory:
         return bool(leaving or coming)
 
     def _who_may_run(self) -> list[Seat]:
-        """Those of the waiting and the blocked whose turn evicts nothing that the host cannot take."""
+        """Those of the waiting and the blocked that are not paused or held back, and whose turn evicts nothing that the
+        host cannot take."""
         turns = self._turns
         waiting = [
             seat

@@ -40,7 +40,7 @@ class Notices:
             out.append(TellCapacity(seat.client, self._turns.uuid, *room))
 
     def tell(self, now: int, admitted: list[Seat], out: list[Action]) -> int:
-        """Tell all there is to tell; when the next wait will have been long, or NEVER."""
+        """Tells all there is to tell. Returns when the next wait will have been long, or NEVER."""
         turns = self._turns
         waits, order = turns.waits, turns.queue.order
         contended = bool(order) or turns.wants_pauses or (turns.mode.needs_early_reports and not self._memory.all_fit())

@@ -86,8 +86,8 @@ class Orders:
             return
         client.want_core_limit(0)
         limits = client.group.limits.items()
-        left = [uuid for uuid, shared in limits if len(shared.shares) > (client.id in shared.shares)]
-        self._apply_core_limit(now, client.group, left)
+        remaining = [uuid for uuid, shared in limits if len(shared.shares) > (client.id in shared.shares)]
+        self._apply_core_limit(now, client.group, remaining)
 
     # Of all clients.
 
@@ -179,7 +179,7 @@ class Orders:
             self._gangs.touch(self._gpus[uuid])
 
     def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:
-        """Its annotations are orders too."""
+        """Also applies the memory limit. Priorities in it change the ranks of waiting clients."""
         group = self._limits.groups.find(POD_PREFIX + event.pod, event.label)
         said, was_paused = _said(group), group.is_paused
         self._rerank(lambda: self._limits.pod_changed(event, out))

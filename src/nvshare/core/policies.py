@@ -4,8 +4,8 @@
     fair        rank = arrival - 30 s * priority + handicap     bills in proportion to weights: core.fair_shares
     fcfs        rank = arrival                                  weights and priorities are ignored
 
-Where priorities count, clients of lower priority lose their locks at once (core.preemption). While nobody has a
-priority, `priority` is the same as `fcfs`.
+Where priorities count, holders of lower priority must release their locks at once, unless they had waited 30 s for each
+step of priority (core.preemption). While nobody has a priority, `priority` is the same as `fcfs`.
 
 Every rank is an arrival time that is shifted by a bounded time: of two clients, one that arrives more than `horizon_ns`
 after the other has the higher rank. A mode may add a lag, which is bounded too. It adds none to a client with a

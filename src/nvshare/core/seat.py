@@ -6,8 +6,8 @@
     dropping    runs, but was told to release `lock` by `drop_deadline`
     silent      is in no queue, so it costs the others no turns: its process sends nothing, because it was stopped or
                 hangs. Either its lock was revoked, or it waited and keeps its rank. Any message makes it wait again
-    blocked     waits, but is in no queue: its turn would evict memory that the host cannot take, or the operator paused
-                it (core.host_memory). It keeps its rank
+    blocked     waits, but is in no queue: its turn would evict memory that the host cannot take, it is paused, or it
+                has used its share of GPU time (core.host_memory). It keeps its rank
 
 TRANSITIONS lists every cause of a change, and from which states it leads to which. core.turns makes the changes; one
 that is not in the table is a bug and raises KeyError. A client whose turn ends while it has more work goes to `rest`

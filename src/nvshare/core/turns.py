@@ -22,7 +22,8 @@ from nvshare.core.waits import Waits
 
 
 class Turns:
-    """The seats of one GPU by state, their locks, and the timer. The other parts of a Gpu read the fields only."""
+    """The seats of one GPU by state, their locks, and the timer. Other parts of the core read the fields. core.orders
+    changes `paused`; core.compute_shares `over`, `ahead` and `wants_pauses`."""
 
     def __init__(
         self, uuid: str, settings: Settings, numbers: Iterator[int], memory: MemoryPlanner, unheard: set[int]
@@ -39,11 +40,10 @@ class Turns:
         self.queue, self.blocked = self.waits.queue, self.waits.blocked
         self.reports = MemoryReports(memory, self.queue)
         self.paused: set[int] = set()
-        """Clients that get no turn until the operator resumes them; core.orders changes it."""
+        """Clients that get no turn until the operator or an annotation resumes them."""
         self.over: set[str] = set()
         """Groups that owe GPU time; in `ahead` clients that have more than their weights say (core.compute_shares)."""
-        self.ahead: set[int] = set()
-        self.wants_pauses = False
+        self.ahead, self.wants_pauses = set[int](), False
         """Holders report their pauses although nobody waits, because weights decide who runs."""
         self.is_contended = False
         """Holders report their pauses: a client waits, or the mode needs the pauses before a client waits."""
@@ -196,7 +196,7 @@ class Turns:
         self.waits.hide(seat)
 
     def block(self, seat: Seat) -> None:
-        """The host cannot take what its turn would evict."""
+        """Out of the queue; core.seat has the reasons."""
         seat.state, seat.room_until = TRANSITIONS["block"][seat.state], 0
         self.waits.block(seat)
 

@@ -13,12 +13,12 @@ class Waits:
     def __init__(self) -> None:
         self.queue = WaitQueue()
         self.blocked: dict[int, Seat] = {}
-        """Clients that wait because of memory that the host cannot take (core.host_memory)."""
+        """Clients that wait in no queue; core.seat has the reasons."""
         self.is_switching = False
-        """The quantum is over, and room is being made for the first in the queue: core.preemption begins a switch,
-        core.admission ends it."""
+        """The quantum is over, and room is being made for the first in the queue: core.preemption or core.gpu
+        begins a switch, core.admission or core.gpu ends it."""
         self.is_held = False
-        """No client is admitted before a job has released its locks (core.gangs)."""
+        """No client is admitted before a job has released its locks; core.gangs sets it."""
         self.begun: list[Seat] = []
         """Who started to wait in this step; core.notices empties it."""
         self.late_claims: list[tuple[Seat, int]] = []

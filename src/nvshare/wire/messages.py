@@ -250,7 +250,7 @@ class MemUpdate(Message, frozen=True):
 
 
 class WaitForMem(Message, frozen=True):
-    """The GPU is full; you are queued, at this place (1 is next)."""
+    """You wait, at this place (1 is next). The GPU is full; or you are paused or have used your share of GPU time."""
 
     number = 10
     from_client = False

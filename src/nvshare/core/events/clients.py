@@ -5,8 +5,8 @@ from nvshare.core.model import DEFAULT_WEIGHT, Claim, Memory, MemoryMode
 
 
 class ClientRegistered(Event, frozen=True):
-    """A process registered. The processes of a `group` (pod, container, one `nvshare run`) share a limit; `label` is
-    the readable name of the group."""
+    """A process registered. The processes of a `group` (pod, container, one `nvshare run`, or one process alone)
+    share a limit; `label` is the readable name of the group."""
 
     client: int
     group: str
@@ -38,8 +38,8 @@ class ClientLeft(Event, frozen=True):
 
 
 class ClientSilent(Event, frozen=True):
-    """A client that waits, or holds a contended lock, has not been heard for so long that it counts as hung. Only of
-    clients that would have said something if they could."""
+    """A client that waits, or holds a contended lock, has not been heard for so long that it counts as hung, or its
+    process is ending. Only of clients that would have said something if they could."""
 
     client: int
 

@@ -1,6 +1,7 @@
 """Groups: which processes share a limit, and which limit that is.
 
-A group is a pod, a container or one `nvshare run`. Several sources may name its limit; the first that does counts:
+A group is a pod, a container, one `nvshare run` or another single process. Several sources may name its limit; the
+first that does counts:
 
     annotation      of the pod. If it cannot be read, the value before it
     operator        nvsharectl
@@ -62,9 +63,8 @@ class Group:
         self.label = label
         self.is_pod = key.startswith(POD_PREFIX)
         self.is_listed = False
-        """Kubernetes has this pod."""
+        """Kubernetes has this pod; in `is_removed` that it had it, and it will not come back."""
         self.is_removed = False
-        """Kubernetes had it, and it will not come back."""
         self.priority: int | None = None
         self.weight: int | None = None
         self.core_limit: int | None = None

@@ -140,7 +140,7 @@ class MemoryLimits:
             self._apply(group)
 
     def _reapply_limits(self, group: Group) -> None:
-        """An authority has changed what it says about a group."""
+        """A source has changed what it says about a group."""
         members = dict.fromkeys(member for shared in group.limits.values() for member in shared.shares)
         for member in members:
             client = self._clients[member]

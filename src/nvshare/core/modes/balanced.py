@@ -14,7 +14,8 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
                 known, at least least_ns. At most most_ns
     idle        loss = switch * the part of the quantum that was left when the pause began, because the switch comes at
                 the end of the quantum in any case. Until a cost is known, loss = switch.
-                An idle holder leaves at once if its usual pause ≥ loss, otherwise when it has been idle for `loss`.
+                An idle holder leaves at once if its usual pause ≥ loss or loss ≤ cheap_switch_ns, otherwise when it has
+                been idle for `loss`.
                 This costs at most twice as much as the best choice in hindsight
     queue       lag = 12 * last turn * (duty / 0.6)², at most 4 * all its turns, at most 2 * most_ns
     switch      the client that got its lock first leaves first"""

@@ -1,6 +1,6 @@
 """The metrics of each client, as text. Pure.
 
-There are nine series for each client and GPU, so with a thousand clients this is nearly all of a scrape. A metrics
+There are several series for each client and GPU, so with a thousand clients this is nearly all of a scrape. A metrics
 library takes 8 µs for each series; here the labels of a client are written once, and the text is made in pieces of a
 fraction of a millisecond. Series are made from the present clients, so they end with their client."""
 
