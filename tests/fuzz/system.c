@@ -214,11 +214,12 @@ uint8_t nvs_mover_state(const struct nvs_gpu *gpu)
 void nvs_mover_stop(struct nvs_gpu *gpu) { moving = moving == gpu ? NULL : moving; }
 
 /* No process here is in memory mode checkpoint, and none looks at its GPU time. */
+bool nvs_suspension_is_asked_for(void) { return false; }
 bool nvs_suspension_is_used(void) { return false; }
 uint8_t nvs_suspension_mode(void) { return 0; }
 bool nvs_suspension_is_on_card(void) { return true; }
 bool nvs_suspension_left(struct nvs_gpu *gpu) { return gpu != NULL; }
-void nvs_suspension_open(struct nvs_gpu *gpu) { nvs_gate_open(gpu); }
+void nvs_suspension_open(struct nvs_gpu *gpu) { (void)gpu; }
 void nvs_suspension_close(void) {}
 void nvs_suspension_ends(void) {}
 int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now_ns) { return (void)gpu, (void)now_ns, INT64_MAX; }

@@ -76,8 +76,10 @@ static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
     /* In mode checkpoint the process leaves the card whenever its gate closes. */
     if (todo & NVS_DO_DRAIN || (todo & NVS_DO_CLOSE && nvs_suspension_is_used()))
         nvs_drains_begin(gpu, nvs_now_ns());
-    if (todo & NVS_DO_OPEN)
+    if (todo & NVS_DO_OPEN && nvs_suspension_is_asked_for())
         nvs_suspension_open(gpu);
+    else if (todo & NVS_DO_OPEN)
+        nvs_gate_open(gpu);
     if (todo & NVS_DO_WATCH)
         look_at_watch(gpu);
     if (todo & NVS_DO_LET_ONE)

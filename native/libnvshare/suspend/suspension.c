@@ -22,6 +22,7 @@ static bool has_begun_waiting, has_said_wait, wants_open;
 static int64_t waits_since_ns;
 static uint64_t saved_bytes;
 
+bool nvs_suspension_is_asked_for(void) { return nvs_options()->memory_mode == NVS_MODE_CHECKPOINT && nvs_gpu_count <= 1; }
 bool nvs_suspension_is_used(void) { return atomic_load(&is_used); }
 bool nvs_suspension_is_on_card(void) { return nvs_journey_place() == NVS_PLACE_CARD; }
 
@@ -153,10 +154,6 @@ static int64_t go_on(struct nvs_gpu *gpu, int64_t now)
 
 void nvs_suspension_open(struct nvs_gpu *gpu)
 {
-    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT || nvs_gpu_count > 1) {
-        nvs_gate_open(gpu);
-        return;
-    }
     wants_open = true;
     has_begun_waiting = false;
     go_on(gpu, nvs_now_ns());
@@ -207,7 +204,7 @@ static void answer_question(struct nvs_gpu *gpu)
 
 int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now)
 {
-    if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT || nvs_gpu_count > 1)
+    if (!nvs_suspension_is_asked_for())
         return NVS_NEVER;
     tell_journey(gpu);
     answer_question(gpu);

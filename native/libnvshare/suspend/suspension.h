@@ -10,6 +10,8 @@
 
 /* Whether the mode is asked for and possible here: a driver that has checkpoints, one GPU. Says once why not. Before the helper starts. */
 void nvs_suspension_setup(void);
+/* The mode is asked for, and the process sees one GPU. It may be impossible all the same: then the process is on the card in all turns. */
+bool nvs_suspension_is_asked_for(void);
 /* True as long as this process is to leave the card between its turns. For any thread. */
 bool nvs_suspension_is_used(void);
 /* The process cannot be suspended from now on, because of what it does: its memory stays native. For any thread. */
@@ -19,7 +21,7 @@ uint8_t nvs_suspension_mode(void);
 
 /* The turn has ended and its work has drained. True once nothing of the process is on the card, or it has to stay there. */
 bool nvs_suspension_left(struct nvs_gpu *gpu);
-/* A turn begins: the gate opens when the process is back. */
+/* A turn begins: the gate opens when the process is back. Only if nvs_suspension_is_asked_for. */
 void nvs_suspension_open(struct nvs_gpu *gpu);
 /* The turn has ended. */
 void nvs_suspension_close(void);
