@@ -90,7 +90,7 @@ static void allocate(struct nvs_gpu *gpu, uint8_t how)
     } else if (nvs_memory_reserve(gpu, bytes, swappable) == CUDA_SUCCESS) {
         world_require(!account->limit || (account->used <= account->limit && account->used <= account->budget),
                       "what is allocated is within limit and budget");
-        world_require(account->oversubscribe || account->used <= nvs_account_card_room(account), "what is allocated is within the card");
+        world_require(account->oversubscribe || account->used <= nvs_account_usable(account), "what is allocated is within the card");
     } else {
         world_require(!is_free || account->limit, "without a limit there is room");
         return;

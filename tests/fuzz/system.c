@@ -163,7 +163,7 @@ void nvs_gate_close(struct nvs_gpu *gpu) { of(gpu)->is_open = of(gpu)->is_watche
 void nvs_gate_watch(struct nvs_gpu *gpu) { of(gpu)->is_watched = of(gpu)->is_open; }
 void nvs_gate_unwatch(struct nvs_gpu *gpu) { of(gpu)->is_watched = false; }
 bool nvs_gate_is_watched(const struct nvs_gpu *gpu) { return of(gpu)->is_watched; }
-void nvs_gate_forget_streams(struct nvs_gpu *gpu) { world_require(of(gpu)->is_open, "streams are looked at again while the gate is open"); }
+void nvs_gate_force_slow_path(struct nvs_gpu *gpu) { world_require(of(gpu)->is_open, "streams are looked at again while the gate is open"); }
 bool nvs_gate_is_closed(const struct nvs_gpu *gpu) { return !of(gpu)->is_open; }
 /* Nobody takes what is offered here: tests/model plays that. */
 void nvs_gate_offer(struct nvs_gpu *gpu, uint32_t offer)
@@ -184,7 +184,7 @@ bool nvs_drain_finish(struct nvs_gpu *gpu, bool was_closed)
     return !of(gpu)->is_inside;
 }
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu) { return of(gpu)->is_inside; } /* the program does not exit here */
-void nvs_drain_end(const struct nvs_gpu *gpu) { world_require(!gpu->is_draining, "an ended drain is over"); }
+void nvs_drain_allow_captures(const struct nvs_gpu *gpu) { world_require(!gpu->is_draining, "an ended drain is over"); }
 bool nvs_pools_exist(void) { return true; }
 bool nvs_pools_have_slack(void) { return false; }
 void nvs_pools_refresh(void) {}

@@ -56,7 +56,7 @@ struct nvs_context_life nvs_context_life(CUcontext context) { return (void)conte
 void nvs_event_destroy(CUcontext context, CUevent event) { (void)context, (void)event; }
 
 /* As in gate/events.c, the list's lock is given back while the driver is called. */
-enum nvs_event_state nvs_event_look(CUcontext context, uintptr_t handle, CUevent event, bool ends)
+enum nvs_event_state nvs_event_query(CUcontext context, uintptr_t handle, CUevent event, bool ends)
 {
     (void)context, (void)handle, (void)event, (void)ends;
     nvs_lock_give(&nvs_streams_lock);

@@ -16,7 +16,7 @@ void nvs_account_init(struct nvs_account *account, uint64_t card, uint64_t own_l
                                     .oversubscribe = oversubscribe};
 }
 
-uint64_t nvs_account_card_room(const struct nvs_account *account)
+uint64_t nvs_account_usable(const struct nvs_account *account)
 {
     uint64_t taken; /* by contexts: the product of two numbers from outside, which may overflow */
     if (__builtin_mul_overflow(account->contexts, account->context, &taken) || taken > account->room)
@@ -26,7 +26,7 @@ uint64_t nvs_account_card_room(const struct nvs_account *account)
 
 enum nvs_verdict nvs_account_reserve(struct nvs_account *account, uint64_t bytes, bool swappable)
 {
-    uint64_t cap = account->oversubscribe ? NVS_UNLIMITED : nvs_account_card_room(account);
+    uint64_t cap = account->oversubscribe ? NVS_UNLIMITED : nvs_account_usable(account);
     uint64_t ceiling = account->limit ? least(cap, account->limit) : cap;
     if (bytes > NVS_MAX_BYTES || account->used > ceiling || bytes > ceiling - account->used)
         return NVS_REFUSE;
@@ -103,7 +103,7 @@ uint64_t nvs_account_total(const struct nvs_account *account)
 uint64_t nvs_account_free(const struct nvs_account *account)
 {
     uint64_t total = nvs_account_total(account), left = total - least(account->used, total);
-    uint64_t room = nvs_account_card_room(account);
+    uint64_t room = nvs_account_usable(account);
     if (account->limit)
         left -= least(account->others, left); /* never a sum: `others` may be any number */
     return least(left, room - least(account->used, room));

@@ -45,7 +45,7 @@ bool nvs_account_is_much_news(const struct nvs_account *account);
 void nvs_account_tell(struct nvs_account *account);
 
 /* How much of the card our allocations may use in all: `room` - our contexts. */
-uint64_t nvs_account_card_room(const struct nvs_account *account);
+uint64_t nvs_account_usable(const struct nvs_account *account);
 /* What the program sees: total = min(limit, card), free = what may still be allocated. */
 uint64_t nvs_account_total(const struct nvs_account *account);
 uint64_t nvs_account_free(const struct nvs_account *account);

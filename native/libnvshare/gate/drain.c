@@ -56,7 +56,7 @@ static void ask_kept(const struct nvs_gpu *gpu)
     for (struct kept_event *at = kept; at;) {
         bool is_meant = (!gpu || at->gpu == gpu) && !at->is_asked && nvs_context_life(at->context).state != NVS_CONTEXT_IN_DOUBT;
         at->is_asked = at->is_asked || is_meant;
-        bool is_over = is_meant && nvs_event_look(at->context, 0, at->event, true) != NVS_EVENT_UNFINISHED;
+        bool is_over = is_meant && nvs_event_query(at->context, 0, at->event, true) != NVS_EVENT_UNFINISHED;
         at->is_asked = at->is_asked && !is_meant;
         at = is_over ? remove_kept(at) : at->next;
     }
@@ -72,7 +72,7 @@ bool nvs_drain_has_kept(const struct nvs_gpu *gpu, int most)
             continue;
         }
         at->is_asked = true;
-        bool is_unfinished = nvs_event_look(at->context, 0, at->event, true) == NVS_EVENT_UNFINISHED;
+        bool is_unfinished = nvs_event_query(at->context, 0, at->event, true) == NVS_EVENT_UNFINISHED;
         at->is_asked = false;
         if (is_unfinished)
             return true;
@@ -124,7 +124,7 @@ void nvs_drain_forked(void)
 
 bool nvs_drain_waits_for_captures(void) { return atomic_load(&waits_for_captures) != 0; }
 
-void nvs_drain_end(const struct nvs_gpu *gpu) { atomic_fetch_and(&waits_for_captures, ~(UINT64_C(1) << gpu->index)); }
+void nvs_drain_allow_captures(const struct nvs_gpu *gpu) { atomic_fetch_and(&waits_for_captures, ~(UINT64_C(1) << gpu->index)); }
 
 void nvs_drain_begin(struct nvs_gpu *gpu) { attempts[gpu->index]++; }
 
@@ -161,7 +161,7 @@ static void ask_stream(struct nvs_stream *stream, uint32_t attempt, bool may_del
         return;
     stream->is_asked = true;
     if ((stream->drain_attempt == attempt || has_recorded(stream, attempt, may_delay_captures))
-        && nvs_event_look(stream->context, stream->handle, stream->drain_event, false) != NVS_EVENT_UNFINISHED)
+        && nvs_event_query(stream->context, stream->handle, stream->drain_event, false) != NVS_EVENT_UNFINISHED)
         stream->finished_attempt = attempt;
     stream->is_asked = false;
 }
@@ -179,7 +179,7 @@ static uint32_t count_unfinished(const struct nvs_gpu *gpu)
  * of the lock. A stream that is asked about stays in the list: nvs_stream_gone waits for the call. */
 bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures)
 {
-    nvs_drain_end(gpu);
+    nvs_drain_allow_captures(gpu);
     ask_kept(gpu);
     for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
         if (at->gpu == gpu && at->is_noted && at->finished_attempt != attempts[gpu->index])
@@ -207,7 +207,7 @@ bool nvs_drain_waits_for(const struct nvs_stream_use *use)
     uint32_t attempt = attempts[use->gpu->index];
     bool is_finished = !stream || !stream->is_noted || stream->finished_attempt == attempt
                     || (stream->drain_attempt == attempt
-                        && nvs_event_look(stream->context, stream->handle, stream->drain_event, false) != NVS_EVENT_UNFINISHED);
+                        && nvs_event_query(stream->context, stream->handle, stream->drain_event, false) != NVS_EVENT_UNFINISHED);
     nvs_lock_give(&nvs_streams_lock);
     return !is_finished;
 }

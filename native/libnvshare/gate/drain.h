@@ -31,8 +31,8 @@ void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t open_count);
 /* True if work of a stream that was destroyed, or began to capture, is unfinished. Asks about `most` of them at most; gives the lock back
  * while it does. */
 bool nvs_drain_has_kept(const struct nvs_gpu *gpu, int most);
-/* The drain is no longer wanted. Needs no lock. */
-void nvs_drain_end(const struct nvs_gpu *gpu);
+/* New captures no longer wait for a drain of this GPU. Needs no lock. */
+void nvs_drain_allow_captures(const struct nvs_gpu *gpu);
 /* True while a drain waits for captures to end: new captures should wait. Needs no lock. */
 bool nvs_drain_waits_for_captures(void);
 

@@ -65,7 +65,7 @@ static bool is_finished(CUevent event)
     return result != CUDA_ERROR_NOT_READY; /* after an error there is nothing to wait for */
 }
 
-enum nvs_event_state nvs_event_look(CUcontext context, uintptr_t handle, CUevent event, bool ends)
+enum nvs_event_state nvs_event_query(CUcontext context, uintptr_t handle, CUevent event, bool ends)
 {
     struct nvs_call call = {.context = context, .handle = handle};
     struct nvs_context_life life = nvs_context_life(context);

@@ -24,7 +24,7 @@ enum nvs_event_state {
     NVS_EVENT_GONE,     /* with its context */
 };
 /* `handle`: of the stream whose record stays meanwhile, or 0. `ends`: an event that has finished is destroyed. */
-enum nvs_event_state nvs_event_look(CUcontext context, uintptr_t handle, CUevent event, bool ends);
+enum nvs_event_state nvs_event_query(CUcontext context, uintptr_t handle, CUevent event, bool ends);
 void nvs_event_destroy(CUcontext context, CUevent event);
 
 /* In relaxed mode our calls are allowed while another thread captures in global mode. Needs no lock. */

@@ -68,7 +68,7 @@ static bool is_due(struct pending_free *free_it)
     if (free_it->is_asked || nvs_context_life(free_it->context).state == NVS_CONTEXT_IN_DOUBT)
         return false;
     free_it->is_asked = true;
-    enum nvs_event_state state = nvs_event_look(free_it->context, 0, free_it->event, true);
+    enum nvs_event_state state = nvs_event_query(free_it->context, 0, free_it->event, true);
     if (state == NVS_EVENT_UNFINISHED && free_it->is_ended)
         nvs_event_destroy(free_it->context, free_it->event);
     free_it->is_asked = false;

@@ -41,7 +41,7 @@ void nvs_gate_close(struct nvs_gpu *gpu)
     barrier_all_threads();
 }
 
-/* A compare-and-swap, because threads change the word too: clear_watch and nvs_gate_forget_streams. */
+/* A compare-and-swap, because threads change the word too: clear_watch and nvs_gate_force_slow_path. */
 void nvs_gate_watch(struct nvs_gpu *gpu)
 {
     uint64_t word = atomic_load(&gpu->gate->word);
@@ -94,7 +94,7 @@ bool nvs_gate_new_generation(struct nvs_gpu *gpu, bool was_closed)
 
 /* Pairs with the comparison in nvs_enter_fast. A thread that uses a new stream with the old handle has learned the handle from
  * the thread that destroyed the old stream, so it reads this word or a later one. */
-void nvs_gate_forget_streams(struct nvs_gpu *gpu) { atomic_fetch_add(&gpu->gate->word, NVS_WORD_GENERATION); }
+void nvs_gate_force_slow_path(struct nvs_gpu *gpu) { atomic_fetch_add(&gpu->gate->word, NVS_WORD_GENERATION); }
 
 /* A thread is about to submit while the helper looks whether the process is idle.
  * Pairs with tick_watch in helper/work.c, which stores is_idle_told and then reads the watch bit; here the bit is cleared and

@@ -106,6 +106,6 @@ bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer);
 bool nvs_gate_is_open(const struct nvs_gpu *gpu);
 /* The next submission of each thread takes the slow path. A stream or context is destroyed: no cached entry may rely on its handle.
  * Or the helper needs samples of the time that work takes (gate/slowness.h). */
-void nvs_gate_forget_streams(struct nvs_gpu *gpu);
+void nvs_gate_force_slow_path(struct nvs_gpu *gpu);
 
 #endif

@@ -121,7 +121,7 @@ static struct nvs_stream *wait_for_pacing_event(uintptr_t handle, CUcontext cont
     int64_t began = nvs_now_ns(), waited = 0;
     struct nvs_stream *stream;
     while ((stream = nvs_stream_find(handle, context)) && stream->pacing_event == event
-           && nvs_event_look(context, handle, event, false) == NVS_EVENT_UNFINISHED) {
+           && nvs_event_query(context, handle, event, false) == NVS_EVENT_UNFINISHED) {
         waited = nvs_now_ns() - began;
         if (waited > NVS_PACING_WAIT_NS)
             return stream;
@@ -207,7 +207,7 @@ static void stream_end(struct nvs_stream *stream)
         atomic_fetch_sub(&nvs_streams_capturing, 1);
     if (stream->is_noted)
         stream->gpu->noted_streams--;
-    nvs_gate_forget_streams(stream->gpu);
+    nvs_gate_force_slow_path(stream->gpu);
     free(stream);
 }
 

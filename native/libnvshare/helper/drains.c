@@ -74,7 +74,7 @@ static bool withdraw(struct nvs_gpu *gpu)
     return false;
 }
 
-bool nvs_drains_look(struct nvs_gpu *gpu)
+bool nvs_drains_advance(struct nvs_gpu *gpu)
 {
     bool done = false;
     if (!gpu->is_past_threads)
@@ -138,7 +138,7 @@ void nvs_drains_stop(struct nvs_gpu *gpu)
         nvs_client_let_done(&nvs_helper_client, gpu->index);
     gpu->is_draining = gpu->is_helping = gpu->is_asked = false;
     atomic_store(&gpu->threads_drain, false);
-    nvs_drain_end(gpu);
+    nvs_drain_allow_captures(gpu);
 }
 
 static void look_at(struct nvs_gpu *gpu, int64_t now)
@@ -148,7 +148,7 @@ static void look_at(struct nvs_gpu *gpu, int64_t now)
         withdraw(gpu);
     if (gpu->is_drained)
         return;
-    gpu->is_drained = !nvs_suspension_is_on_card() || nvs_drains_look(gpu); /* nothing runs while the process is suspended */
+    gpu->is_drained = !nvs_suspension_is_on_card() || nvs_drains_advance(gpu); /* nothing runs while the process is suspended */
     if (gpu->is_drained && gpu->let_ns) {
         int64_t took = now - gpu->let_ns;
         patience_ns = 2 * took > LEAST_PATIENCE_NS ? 2 * took : LEAST_PATIENCE_NS;

@@ -15,8 +15,8 @@ void nvs_drains_stop(struct nvs_gpu *gpu);
 void nvs_drains_let_one(struct nvs_gpu *gpu, int64_t now_ns);
 /* Looks after all of them; returns when to look again. */
 int64_t nvs_drains_tick(int64_t now_ns);
-/* One look whether all work on the GPU has finished. Does not wait for the GPU; a driver call may wait for the driver's lock. */
-bool nvs_drains_look(struct nvs_gpu *gpu);
+/* One step of finding out whether all work on the GPU has finished; true if it has. Does not wait for the GPU; a driver call may wait for the driver's lock. */
+bool nvs_drains_advance(struct nvs_gpu *gpu);
 
 /* The program exits: no call to the driver from here on. */
 void nvs_drains_leave_driver(void);

@@ -75,7 +75,7 @@ static void rest(const struct nvs_gpu *gpu)
     times[gpu->index].is_resting = true;
 }
 
-/* As nvs_drains_look: a lock that a thread holds is not waited for, and the deputy answers while the driver is asked. */
+/* As nvs_drains_advance: a lock that a thread holds is not waited for, and the deputy answers while the driver is asked. */
 static enum nvs_unfinished look(const struct nvs_gpu *gpu)
 {
     if (atomic_load(&gpu->is_idle_told))

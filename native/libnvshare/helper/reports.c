@@ -86,7 +86,7 @@ int64_t nvs_reports_tick(struct nvs_gpu *gpu, int64_t now)
     struct look *look = &looks[gpu->index];
     bool is_open = nvs_turn_is_open(&nvs_helper_client.gpus[gpu->index].turn);
     if (is_open && now >= look->next_ns)
-        nvs_gate_forget_streams(gpu);
+        nvs_gate_force_slow_path(gpu);
     if ((is_open && now >= look->next_ns) || (look->is_owed && now >= look->from_ns))
         look_at(gpu, now);
     else

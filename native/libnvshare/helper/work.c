@@ -152,7 +152,7 @@ static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
         nvs_client_idle(&nvs_helper_client, gpu->index); /* we may have known it before the scheduler wanted to */
         return NVS_NEVER;
     }
-    if (!nvs_drains_look(gpu))
+    if (!nvs_drains_advance(gpu))
         return gpu->next_look_ns = now + 2 * LOOK_NS;
     /* Stored before IDLE is sent: a thread that submits from here on wakes us. Pairs with clear_watch in gate/gate.c. */
     atomic_store(&gpu->is_idle_told, true);

@@ -33,7 +33,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     enum nvs_kind kind = limit == CU_LIMIT_STACK_SIZE ? NVS_KIND_STACK : NVS_KIND_HEAP;
     struct nvs_ledger_entry before, after = {.key = (uintptr_t)context, .bytes = bytes_of(gpu, limit, value),
                                              .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index, .kind = (uint8_t)kind};
-    bool had_some = nvs_memory_look(kind, after.key, &before);
+    bool had_some = nvs_memory_find(kind, after.key, &before);
     CUresult result = nvs_memory_reserve(gpu, after.bytes, false); /* the old and the new together: for a moment only */
     if (result != CUDA_SUCCESS)
         return result;

@@ -76,7 +76,7 @@ CUresult cuMemMap(CUdeviceptr d, size_t n, size_t off, CUmemGenericAllocationHan
     NVS_BEGIN_HOOK(cuMemMap(d, n, off, h, flags));
     struct nvs_ledger_entry handle;
     CUresult result = nvs_real.cuMemMap(d, n, off, h, flags);
-    if (result == CUDA_SUCCESS && nvs_memory_look(NVS_KIND_HANDLE, h, &handle)) {
+    if (result == CUDA_SUCCESS && nvs_memory_find(NVS_KIND_HANDLE, h, &handle)) {
         block_retain(handle.owner);
         nvs_memory_note(&(struct nvs_ledger_entry){.key = d, .bytes = n, .owner = handle.owner, .kind = NVS_KIND_MAPPING});
     }
@@ -105,7 +105,7 @@ static bool mapping_at(CUdeviceptr address, struct nvs_ledger_entry *mapping)
     enum { MAX_STEPS = 8192 };
     CUdeviceptr at = address & ~(CUdeviceptr)((64 << 10) - 1);
     for (int i = 0; i < MAX_STEPS && at; i++, at -= 64 << 10)
-        if (nvs_memory_look(NVS_KIND_MAPPING, at, mapping))
+        if (nvs_memory_find(NVS_KIND_MAPPING, at, mapping))
             return address - at < mapping->bytes;
     return false;
 }

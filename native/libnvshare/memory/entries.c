@@ -43,7 +43,7 @@ bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *
     return found;
 }
 
-bool nvs_memory_look(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found)
+bool nvs_memory_find(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found)
 {
     uint64_t hash = nvs_ledger_hash(kind, key);
     struct shard *shard = shard_of(hash);

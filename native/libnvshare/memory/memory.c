@@ -64,7 +64,7 @@ static void explain_refusal(const struct nvs_account *account, enum nvs_verdict 
 {
     attempt->need = account->used + attempt->bytes;
     attempt->limit = account->limit;
-    attempt->room = nvs_account_card_room(account);
+    attempt->room = nvs_account_usable(account);
     attempt->lacks_room =
         verdict == NVS_REFUSE && attempt->bytes <= account->card && attempt->need <= nvs_account_total(account);
 }

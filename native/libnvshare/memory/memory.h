@@ -34,11 +34,11 @@ bool nvs_memory_stays_native(const struct nvs_gpu *gpu);
 
 void nvs_memory_note(const struct nvs_ledger_entry *entry);
 bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);
-bool nvs_memory_look(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found);
+bool nvs_memory_find(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found);
 /* An address, whether from a pool or not. */
-static inline bool nvs_memory_look_address(uint64_t address, struct nvs_ledger_entry *found)
+static inline bool nvs_memory_find_address(uint64_t address, struct nvs_ledger_entry *found)
 {
-    return nvs_memory_look(NVS_KIND_MEMORY, address, found) || nvs_memory_look(NVS_KIND_POOLED, address, found);
+    return nvs_memory_find(NVS_KIND_MEMORY, address, found) || nvs_memory_find(NVS_KIND_POOLED, address, found);
 }
 /* Takes out all entries of a kind that belong to `owner`, without returning a charge. */
 void nvs_memory_forget(enum nvs_kind kind, uint64_t owner);

@@ -33,7 +33,7 @@ void nvs_advice_allocated(const struct nvs_gpu *gpu, uint64_t address, uint64_t 
 static bool is_to_be_advised(const struct nvs_block *block)
 {
     struct nvs_ledger_entry entry;
-    return nvs_memory_look_address(block->base, &entry) && entry.is_converted
+    return nvs_memory_find_address(block->base, &entry) && entry.is_converted
         && !nvs_plan_look(&nvs_evidence, block).is_left_alone && !nvs_plan_held(&nvs_evidence, block, 1);
 }
 

@@ -137,7 +137,7 @@ CUresult nvs_mover_prefetch(const struct nvs_slice *slice, bool to_host, CUdevic
 bool nvs_mover_has(const struct nvs_slice *slice)
 {
     struct nvs_ledger_entry entry;
-    return nvs_memory_look_address(slice->base, &entry) && slice->address + slice->bytes <= entry.key + entry.bytes;
+    return nvs_memory_find_address(slice->base, &entry) && slice->address + slice->bytes <= entry.key + entry.bytes;
 }
 
 /* Memory that was freed since the move was planned is left out. It may still be freed before the driver is called: the
