@@ -1,6 +1,63 @@
-/* Changes of instances of graphs: seen, because launches use what the nodes name (mover/graphs.h). */
+/* Instances of graphs. They are charged for the memory of their allocation nodes. That they are made, changed and destroyed is seen,
+ * because launches use what the nodes name (mover/graphs.h). */
+#include <stdlib.h>
+
+#include "hooks/charge.h"
 #include "hooks/hooks.h"
 #include "mover/graphs.h"
+
+enum { MAX_NESTED_GRAPHS = 16 };
+
+/* The sum of the graph's allocation nodes. The driver needs less if it places several of them at one address. */
+static uint64_t graph_bytes(CUgraph graph, int depth)
+{
+    size_t count = 0;
+    uint64_t bytes = 0;
+    if (depth > MAX_NESTED_GRAPHS || nvs_real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || !count)
+        return 0;
+    CUgraphNode *nodes = calloc(count, sizeof *nodes);
+    if (nodes && nvs_real.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS)
+        for (size_t i = 0; i < count; i++) {
+            CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+            CUDA_MEM_ALLOC_NODE_PARAMS params = {0};
+            CUgraph child;
+            nvs_real.cuGraphNodeGetType(nodes[i], &type);
+            if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && nvs_real.cuGraphMemAllocNodeGetParams(nodes[i], &params) == CUDA_SUCCESS)
+                bytes += params.bytesize;
+            else if (type == CU_GRAPH_NODE_TYPE_GRAPH && nvs_real.cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS)
+                bytes += graph_bytes(child, depth + 1);
+        }
+    free(nodes);
+    return bytes;
+}
+
+static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph)
+{
+    if (result == CUDA_SUCCESS)
+        nvs_graphs_instantiated(*exec, graph);
+    return result;
+}
+
+#define INSTANTIATE(symbol, params, args) \
+    CUresult symbol params \
+    { \
+        NVS_BEGIN_HOOK(symbol args); \
+        NVS_CHARGE(NVS_KIND_GRAPH_EXEC, x, graph_bytes(g, 0), instantiated(nvs_real.symbol args, x, g)); \
+    }
+INSTANTIATE(cuGraphInstantiate, (CUgraphExec *x, CUgraph g, CUgraphNode *err, char *log, size_t n), (x, g, err, log, n))
+INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec *x, CUgraph g, CUgraphNode *err, char *log, size_t n), (x, g, err, log, n))
+INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec *x, CUgraph g, unsigned long long flags), (x, g, flags))
+INSTANTIATE(cuGraphInstantiateWithParams, (CUgraphExec *x, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (x, g, p))
+INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec *x, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (x, g, p))
+
+CUresult cuGraphExecDestroy(CUgraphExec x)
+{
+    NVS_BEGIN_HOOK(cuGraphExecDestroy(x));
+    struct nvs_ledger_entry entry;
+    nvs_graphs_forget(x);
+    bool is_ours = nvs_memory_take(NVS_KIND_GRAPH_EXEC, (uintptr_t)x, &entry);
+    return nvs_charge_return(nvs_real.cuGraphExecDestroy(x), is_ours, &entry);
+}
 
 #define CHANGES(symbol, params, args, seen) \
     CUresult symbol params \
