@@ -16,6 +16,8 @@ from nvshare.wire import messages as wire
 from nvshare.wire.codec import WireError, packer
 
 _PREFIX: dict[int, str] = {wire.GpuKind.GPU: "GPU-", wire.GpuKind.MIG: "MIG-"}
+# The wire has three reasons, and the library only prints them. GROWTH: not all who run fit together, which also holds
+# for a client that claims a lock late and has to wait, or thrashes. The others end a turn as the quantum does.
 _REASONS = {
     "quantum": wire.DropReason.QUANTUM,
     "growth": wire.DropReason.GROWTH,

@@ -62,7 +62,7 @@ class CoreCap:
         return debt
 
     def look(self, debt_ns: int) -> bool:
-        """Note what is owed now; whether its clients are held back."""
+        """Notes what is owed now. Returns whether its clients are held back."""
         self.is_over = debt_ns > (0 if self.is_over else MOST_AHEAD_NS)
         return self.is_over
 

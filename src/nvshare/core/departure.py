@@ -59,7 +59,7 @@ class Departure:
         return due if is_held else max(due, self._began + UNLOCKED_NS)
 
     def let_through(self, now: int, uuids: list[str]) -> list[str]:
-        """Work may be let through at these GPUs; at which it is."""
+        """Work may be let through at these GPUs. Returns those at which it is."""
         if not self._dropping:
             uuids = [min(uuids, key=lambda uuid: self._lets.get(uuid, 0))]
         self.let.update(uuids)

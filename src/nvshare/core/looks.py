@@ -77,7 +77,7 @@ class Looks:
         return not (self.busy or self.known or self.rested or self.held or self.back or self.wake or is_later)
 
     def divided(self, looks: int) -> bool:
-        """So many looks are divided up; whether something is still known of later ones."""
+        """So many looks are divided up. Returns whether something is still known of later ones."""
         if self.wake and self.busy & -(self.wake & -self.wake) & ones(looks):
             self.wake = 0
         self.wake >>= looks

@@ -21,7 +21,7 @@ from nvshare.core.client import Client
 from nvshare.core.gangs import Gangs
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import POD_PREFIX, Group
-from nvshare.core.limits.memory_limits import MemoryLimits, apply_ranks
+from nvshare.core.limits.memory_limits import MemoryLimits, apply_priorities
 from nvshare.core.model import QuantumRule, Settings
 from nvshare.core.policies import POLICIES
 from nvshare.core.seat import Seat
@@ -150,7 +150,7 @@ class Orders:
                 return
         self._limits.groups.order(group, replace(group.order, **changes), out)
         members = self._members(event.group)
-        self._rerank(lambda: apply_ranks(members))
+        self._rerank(lambda: apply_priorities(members))
         for uuid in dict.fromkeys(uuid for client in members for uuid in client.seats):
             self._gangs.touch(self._gpus[uuid])
         out.extend(NoteOrder(client.id) for client in members)

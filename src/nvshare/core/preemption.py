@@ -108,7 +108,7 @@ class Preemption:
         return leaving
 
     def preempt_idle(self, now: int, head: Seat, out: list[Action]) -> int:
-        """Preempt idle holders if that is due; when it will be, if it is not and time alone leads to it, or NEVER."""
+        """Preempts idle holders if that is due. Returns when it will be, if time alone leads to it, or NEVER."""
         due, leaving = self._idle_plan(now, head)
         for seat in leaving:
             self._turns.preempt(now, seat, "idle", out)

@@ -35,7 +35,7 @@ class QuantumTimer:
             self.cap()
 
     def cap(self) -> None:
-        """Nobody has more at once than its share allows; gangs have what they need."""
+        """Nobody has more at once than its share allows, but at least `_least_ns`, which gangs set."""
         longest_ns = self._turns.ranking.shares.longest_turn_ns(self._turns.running())
         self.quantum_ns = max(min(self.quantum_ns, longest_ns), self._least_ns)
         self.ends = self.started + self.quantum_ns

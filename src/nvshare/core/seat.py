@@ -83,6 +83,10 @@ class Seat:
     won_rank: int | None
     """With which its turn began; `outranked_rank` is the same if its lock is taken for a higher priority."""
     outranked_rank: int | None
+    ticket: int
+    passes: int
+    """`ticket`: the order of arrival among equal ranks. `passes`: how often others overtook it in this wait, since
+    `first_passed` (core.admission)."""
     last_ran: int
     """When its last turn ended."""
     gpu_ns: int

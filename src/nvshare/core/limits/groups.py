@@ -50,10 +50,10 @@ class Group:
     """The processes that share a limit, and what each source says it is."""
 
     __slots__ = (
-        "annotation", "caps", "claimed", "claims", "container_core_limits", "container_limits", "core_limit",
+        "annotation", "caps", "claims", "container_core_limits", "container_limits", "core_limit",
         "core_wishes", "environment", "is_listed", "is_pod", "is_removed", "keeps_limit", "key", "label",
         "limits", "operator", "order", "pause", "priority", "provisional", "shrinks", "spec_core_limit",
-        "weight",
+        "told_before_restart", "weight",
     )  # fmt: skip
 
     def __init__(self, key: str, label: str, claims: ClaimLimits) -> None:
@@ -77,7 +77,7 @@ class Group:
         self.annotation: int | None = None
         self.keeps_limit = False
         """The annotation cannot be read; `annotation` is the value before it, as far as that is known."""
-        self.claimed: int | None = None
+        self.told_before_restart: int | None = None
         """The pod's limit as its clients were told by an earlier daemon."""
         self.operator: int | None = None
         self.order = NO_ORDER
@@ -118,7 +118,7 @@ class Group:
         lowest = min(filter(None, (percent, *own)), default=0)
         return lowest if lowest < 100 else 0
 
-    def _bounded(self, claimed: int | None) -> tuple[Source, int] | None:
+    def _bounded(self, allowed: int | None) -> tuple[Source, int] | None:
         said: tuple[tuple[Source, int | None], ...] = (
             ("annotation", self.annotation),
             ("operator", self.operator),
@@ -127,8 +127,8 @@ class Group:
         )
         for source, limit in said:
             if limit is not None:
-                return ("claim", claimed) if claimed and self.claims.forbids(limit, claimed) else (source, limit)
-        return ("claim", claimed) if claimed else None
+                return ("claim", allowed) if allowed and self.claims.forbids(limit, allowed) else (source, limit)
+        return ("claim", allowed) if allowed else None
 
     @property
     def outlives_clients(self) -> bool:
@@ -146,13 +146,13 @@ class Group:
         """The operator limited it, or gave an order."""
         return self.operator is not None or self.order != NO_ORDER
 
-    def keep_claimed(self) -> None:
+    def keep_told(self) -> None:
         """Take what the clients claim for the value before an annotation that cannot be read. What the operator says
         too is taken for the operator's."""
         if self.keeps_limit:
-            if self.annotation is None and self.claimed != self.operator:
-                self.annotation = self.claimed
-            self.claimed = None
+            if self.annotation is None and self.told_before_restart != self.operator:
+                self.annotation = self.told_before_restart
+            self.told_before_restart = None
 
     def cap(self, own_limit: int, gpu: str) -> int:
         """The limit of a single process below the shared one, or 0."""
@@ -214,8 +214,8 @@ class Groups:
             # Later, what a client was told may have been an operator's limit that has changed since.
             if not group.is_listed or (group.keeps_limit and (is_settling or group.operator is None)):
                 of_pod = [limit for limit in told if limit != event.own_limit]
-                group.claimed = min(filter(None, [*of_pod, group.claimed]), default=None)
-                group.keep_claimed()
+                group.told_before_restart = min(filter(None, [*of_pod, group.told_before_restart]), default=None)
+                group.keep_told()
         elif group.environment is None and event.own_limit:
             group.environment = event.own_limit
         return group
@@ -250,9 +250,9 @@ class Groups:
         group.environment, group.provisional = event.spec_limit, None
         group.keeps_limit = event.keeps_limit
         if event.keeps_limit:
-            group.keep_claimed()
+            group.keep_told()
         else:
-            group.annotation, group.claimed = event.limit, None
+            group.annotation, group.told_before_restart = event.limit, None
         group.container_limits, group.container_core_limits = event.container_limits, event.container_core_limits
         group.priority, group.weight, group.shrinks = event.priority, event.weight, event.shrinks
         group.pause, group.core_limit, group.spec_core_limit = event.is_paused, event.core_limit, event.spec_core_limit

@@ -169,19 +169,19 @@ class MemoryLimits:
 def _apply_annotations(client: Client) -> None:
     """A listed pod's annotations decide its clients' rank, and which limit is the process's own."""
     group = client.group
-    apply_ranks([client])
+    apply_priorities([client])
     for uuid in client.seats if group.is_listed else ():
         group.limits[uuid].set_cap(client.id, group.cap(client.own_limit, uuid))
 
 
-def apply_ranks(clients: Iterable[Client]) -> None:
+def apply_priorities(clients: Iterable[Client]) -> None:
     """Priority and weight of clients: of the annotation, else the operator's, else the claim's, else their own. A pod's
     processes have none of their own."""
     for client in clients:
-        _apply_rank(client)
+        _apply_priority(client)
 
 
-def _apply_rank(client: Client) -> None:
+def _apply_priority(client: Client) -> None:
     group = client.group
     own = (0, DEFAULT_WEIGHT) if group.is_listed else (client.priority, client.weight)
     said = (group, group.order, group.claims)

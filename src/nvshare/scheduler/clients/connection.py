@@ -130,7 +130,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._reading.resume()
 
     def _feed(self, deadline_ns: int) -> bool:
-        """Handle messages until none is left, or until the deadline; whether none is left."""
+        """Handles messages until none is left, or until the deadline. Returns whether none is left."""
         try:
             received, self._received = self._received, b""
             messages = self._messages
@@ -205,7 +205,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if isinstance(message, wire.Ping) and self._client:
                 self._was_pinged = True
             else:
-                self._handle_register(message)
+                self._handle_unmapped(message)
             return
         if not self._client:
             raise WireError(f"{type(message).__name__} before Register")
@@ -222,7 +222,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._client in self._engine.node.unheard:
             self._engine.post(translation.sign_of_life(self._client))
 
-    def _handle_register(self, message: wire.Message) -> None:
+    def _handle_unmapped(self, message: wire.Message) -> None:
         if not isinstance(message, wire.Register):
             why = "before Register" if isinstance(message, wire.Ping) else "is the operator's: use nvsharectl"
             raise WireError(f"{type(message).__name__} {why}")
