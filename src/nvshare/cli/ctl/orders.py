@@ -55,7 +55,7 @@ def set_weight(scheduler: "Scheduler", target: str, weight: int | str) -> None:
 @click.argument("priority", metavar="PRIORITY|none", type=_NumberOrNone(MIN_PRIORITY, MAX_PRIORITY))
 @click.pass_obj
 def set_priority(scheduler: "Scheduler", target: str, priority: int | str) -> None:
-    """Set the priority of a client's pod, container or run, from -10 to 10: a higher one gets the GPU at once.
+    """Set the priority of a client's pod, container or run, from -10 to 10: a higher one gets the GPU after one drain.
 
     It also moves a client that waits now. `none` removes it. The command is refused for a pod with the annotation
     nvshare.com/gpu-priority.
