@@ -64,8 +64,10 @@ class Machine(Programs):
         return self
 
     def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self.daemon.kill()
+        try:
+            super().__exit__(*error)  # it complains about reports of sanitizers
+        finally:
+            self.daemon.kill()
 
 
 class Looked(Machine):
