@@ -99,11 +99,13 @@ class GpuTime:
     def turn_began(self, now: int, seat: Seat) -> None:
         if not self._looks:  # nobody was busy until now
             self.upto = max(self.upto, now // LOOK_NS)
+        first = -(-now // LOOK_NS)
         if seat.looks is not None and seat.looks.rests is not None:
             self.divide(now)
         looks = seat.looks or self._new(seat)
-        looks.since = looks.started = -(-now // LOOK_NS)
-        looks.stop_resting(self.upto, looks.since)
+        if looks.rests is not None:
+            looks.stop_resting(self.upto, first)
+        looks.since = looks.started = first
         self.holders += 1
 
     def turn_ended(self, now: int, seat: Seat) -> None:
