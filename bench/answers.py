@@ -33,6 +33,8 @@ class Answer:
     drained_s: float
     drain_work_s: float
     first_s: float
+    cause: str
+    """Why the batch job's lock was dropped."""
 
     @property
     def lock_s(self) -> float:
@@ -70,8 +72,7 @@ def answered(*options: str) -> Answer:
 
 def answer_of(steps: Iterable[Step], batch_ends: Iterable[int], first_ns: int) -> Answer:
     """From the scheduler's steps, the ends of the batch job's kernels, and the begin of the other's first kernel."""
-    drop = next(step for step in steps if any(_is_for_priority(action) for action in step.actions))
-    (dropped,) = [action for action in drop.actions if isinstance(action, ac.DropLock)]
+    drop, dropped = next((step, it) for step in steps for it in step.actions if isinstance(it, ac.DropLock))
     asked = [it for it in steps if isinstance(it.event, ev.LockRequested) and it.event.client != dropped.client]
     given = next(it for it in steps if it.now >= drop.now and any(isinstance(one, ac.GiveLock) for one in it.actions))
     ended = sum(drop.now < end <= given.now for end in batch_ends)
@@ -80,8 +81,5 @@ def answer_of(steps: Iterable[Step], batch_ends: Iterable[int], first_ns: int) -
         (given.now - drop.now) / 1e9,
         ended * KERNEL_MS / 1e3,
         (first_ns - given.now) / 1e9,
+        dropped.cause,
     )
-
-
-def _is_for_priority(action: ac.Action) -> bool:
-    return isinstance(action, ac.DropLock) and action.cause == "priority"

@@ -20,7 +20,8 @@ def test_weights_are_about_proportions_side_by_side() -> None:
 @pytest.mark.parametrize("options", [(), ("--switch-time-mode", "balanced"), ("--policy", "fair")], ids=" ".join)
 def test_a_high_priority_waits_for_one_drain(options: tuple[str, ...]) -> None:
     """The lock is dropped in the step of the request. How long the drain takes depends on the machine; how much work it
-    waits for does not."""
+    waits for does not. Where moves are known to be cheap, the batch job's quantum may have ended before."""
     answer = answered(*options)
+    assert answer.cause == "priority" or (answer.cause == "quantum" and "balanced" in options)
     assert answer.waited_s == 0
     assert answer.drain_work_s <= 0.5
