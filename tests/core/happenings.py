@@ -6,4 +6,5 @@ HAPPENINGS = {
     "wait_without_alarms": 1, "measure": 1, "set_quantum": 1, "set_mode": 1, "switch_off_and_on": 0.4, "look": 1,
     "fall_silent": 2, "ping": 2, "measure_host": 1, "report_working_sets": 3, "slow_down": 2, "hold": 1, "pause": 1,
     "yield_turns": 1, "set_priority": 1, "set_policy": 0.3, "use_collectives": 1, "limit_cores": 1,
+    "report_gpu_time": 3, "work": 2,
 }  # fmt: skip

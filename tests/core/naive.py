@@ -41,7 +41,6 @@ class Naive(NaiveShares, MemoryNotes):
     # What went in.
 
     def before(self, now: int, event: ev.Event) -> None:
-        self.count_time(now)
         note = getattr(self, "_" + type(event).__name__, None)
         if note is not None:
             note(now, event)
@@ -60,7 +59,7 @@ class Naive(NaiveShares, MemoryNotes):
             gpu = self._gpu(claim.gpu)
             gpu.state_size(event.client, claim.size)
             seat = gpu.seats[event.client] = NaiveSeat(event.client, self.priorities.get(event.group, event.priority))
-            seat.group, seat.own_priority = event.group, event.priority
+            seat.group, seat.own_priority, seat.own_weight = event.group, event.priority, event.weight
             gpu.most_clients = max(gpu.most_clients, len(gpu.seats))
             self._resize(gpu, seat, claim.memory)
             seat.resident = claim.memory.swappable
@@ -126,7 +125,6 @@ class Naive(NaiveShares, MemoryNotes):
     def be_late(self, late_ns: int) -> None:
         for gpu in self.gpus.values():
             self.allow(gpu, late_ns)
-        self.be_late_with_shares(late_ns)
 
     def allow(self, gpu: NaiveGpu, more_ns: int) -> None:
         for one in self.gpus.values() if self.has_gangs else [gpu]:
@@ -155,7 +153,7 @@ class Naive(NaiveShares, MemoryNotes):
         for uuid, gpu in self.gpus.items():
             self.order_number = gpu.unblock(now, node.gpus[uuid].turns, self.order_number)
             self.note_paused(uuid, gpu, node.gpus[uuid].turns)
-            self.note_shares(uuid, gpu, node.gpus[uuid], actions)
+            self.note_held_back(gpu, node.gpus[uuid])
             if self.has_new_policy:
                 self.note_policy(gpu, node.gpus[uuid].turns)
         self.has_new_policy = False
@@ -165,6 +163,7 @@ class Naive(NaiveShares, MemoryNotes):
                 check(now, action, node)
         for uuid, gpu in self.gpus.items():
             gpu.note_trust(now, node.gpus[uuid].turns)
+            self.note_use(now, uuid, gpu, node.gpus[uuid])
             self._check_gpu(now, uuid, gpu, node)
         gangs.check(actions, node)
 

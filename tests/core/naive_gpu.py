@@ -16,7 +16,8 @@ class NaiveSeat:
     priority: int
     group: str = ""
     own_priority: int = 0
-    """The operator may name another."""
+    own_weight: int = 100
+    """The operator may name others."""
     memory: Memory = NO_MEMORY
     state: str = "rest"
     lock: int = 0

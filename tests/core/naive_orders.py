@@ -23,7 +23,8 @@ class NaiveOrders:
         self.paused_gpus: set[str] = set()
         self.paused_groups: set[str] = set()
         self.priorities: dict[str, int] = {}
-        """The operator's, by group. A group keeps it without clients."""
+        self.weights: dict[str, int] = {}
+        """The operator's, by group. A group keeps them without clients."""
 
     def _PauseSet(self, now: int, event: ev.PauseSet) -> None:  # noqa: N802 - the event's own name
         """The pause of a group or of a GPU; a client is paused while either is."""
@@ -46,13 +47,22 @@ class NaiveOrders:
         if event.priority is not None:
             self.priorities[event.group] = event.priority
         for gpu in self.gpus.values():
-            for seat in (seat for seat in gpu.seats.values() if seat.group == event.group):
+            by_rank = sorted(gpu.seats.values(), key=lambda seat: (seat.rank or 0, seat.order))
+            for seat in (seat for seat in by_rank if seat.group == event.group):
                 before = self.handicap(seat)
                 seat.priority = self.priorities.get(event.group, seat.own_priority)
                 if seat.rank is not None and seat.state in ("waiting", "blocked", "silent"):
                     self.order_number += self.handicap(seat) != before
                     seat.order = self.order_number if self.handicap(seat) != before else seat.order
                     seat.rank = None if seat.may_lag else seat.rank + self.handicap(seat) - before
+
+    def _WeightSet(self, now: int, event: ev.WeightSet) -> None:  # noqa: N802 - the event's own name
+        self.weights.pop(event.group, None)
+        if event.weight is not None:
+            self.weights[event.group] = event.weight
+
+    def weight(self, seat: NaiveSeat) -> int:
+        return self.weights.get(seat.group, seat.own_weight)
 
     def _PolicySet(self, now: int, event: ev.PolicySet) -> None:  # noqa: N802 - the event's own name
         """Who waits is ranked again, in the order of the queue."""

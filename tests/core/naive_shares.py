@@ -1,105 +1,131 @@
-"""What the naive account knows of core limits: it counts for itself what each group owes, in one sum over all time.
+"""What the naive account knows of GPU time, core limits and weights: it counts for itself what each client had
+(core.naive_use), what each group owes (core.naive_caps) and who is ahead of its weight (core.naive_weights)."""
 
-Clients of these worlds report no GPU time, so those who hold locks share the time in equal parts."""
+from dataclasses import dataclass, field
 
-from dataclasses import dataclass
-
+from core.naive_caps import NaiveCap
 from core.naive_gpu import NaiveGpu
 from core.naive_orders import NaiveOrders
-from nvshare.core import actions as ac
+from core.naive_use import NaiveUse, Span, Use
+from core.naive_weights import NaiveLeads
 from nvshare.core import events as ev
-from nvshare.core.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
+from nvshare.core.compute_shares import MOST_STEP_NS
 from nvshare.core.gpu import Gpu
-from nvshare.core.model import MILLISECOND, Settings
-
-ROUNDING_NS = 2 * MILLISECOND
-"""The core counts milliseconds; each turn may begin and end within one."""
+from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.model import Settings
+from nvshare.core.weighted_time import MOST_LEAD_NS
 
 
 @dataclass
-class NaiveCap:
-    percent: int
-    debt: int = 0
-    unsure: int = BURST_NS + 50 * ROUNDING_NS
-    """By how much the core's sum may differ: it forgets what a group does not use in blocks of looks."""
-    late: int = 0
-    """For how long a deadline was overlooked while it was held back: meanwhile its clients may have run."""
-    held_since: int | None = None
-    may_hold_ns: int = 0
+class GpuShares:
+    """Of one GPU."""
 
-    def passes(self, dt: int, used: int) -> None:
-        self.debt = max(-BURST_NS, min(self.debt + used - dt * self.percent // 100, MOST_DEBT_NS))
+    use: NaiveUse = field(default_factory=NaiveUse)
+    caps: dict[str, NaiveCap] = field(default_factory=dict)
+    leads: NaiveLeads = field(default_factory=NaiveLeads)
+    tail: list[Span] = field(default_factory=list)
+    """The looks that are not divided."""
+    wrong_since: int | None = None
+    """Since when the wrong clients are held back by their weights. The core looks again after at most MOST_STEP_NS."""
 
 
 class NaiveShares(NaiveOrders):
-    """The part of Naive that counts core limits. A group keeps its limit without clients."""
+    """The part of Naive that counts GPU time. A group keeps its limit without clients."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.core_limits: dict[str, int] = {}
-        self.caps: dict[tuple[str, str], NaiveCap] = {}
-        self.counted_until = 0
+        self.shares: dict[str, GpuShares] = {}
+        self.reports: list[ev.GpuTimeReported] = []
+        """Of the present step."""
 
     def _CoreLimitSet(self, now: int, event: ev.CoreLimitSet) -> None:  # noqa: N802 - the event's own name
         self.core_limits.pop(event.group, None)
         if event.percent:
             self.core_limits[event.group] = event.percent
 
-    def be_late_with_shares(self, late_ns: int) -> None:
-        for cap in self.caps.values():
-            cap.late += late_ns
+    def _GpuTimeReported(self, now: int, event: ev.GpuTimeReported) -> None:  # noqa: N802 - the event's own name
+        self.reports.append(event)
 
-    def count_time(self, now: int) -> None:
-        """Since the last step, in which the same clients ran."""
-        dt, self.counted_until = now - self.counted_until, now
-        for (uuid, group), cap in self.caps.items():
-            running = self.gpus[uuid].named("staying", "dropping")
-            its = sum(seat.group == group for seat in running)
-            cap.passes(dt, dt * its // max(1, len(running)))
+    # What came out.
 
-    def note_shares(self, uuid: str, gpu: NaiveGpu, real: Gpu, actions: list[ac.Action]) -> None:
-        self._note_held_back(gpu, real)
-        self._note_caps(uuid, gpu)
-        turns = sum(isinstance(it, ac.GiveLock | ac.EndTurn) and it.gpu == uuid for it in actions)
-        for (where, _), cap in self.caps.items():
-            cap.unsure += turns * ROUNDING_NS if where == uuid else 0
-
-    def _note_caps(self, uuid: str, gpu: NaiveGpu) -> None:
-        for group in {seat.group for seat in gpu.seats.values()}:
-            percent = self.core_limits.get(group)
-            if percent is None:
-                self.caps.pop((uuid, group), None)
-            else:
-                self.caps.setdefault((uuid, group), NaiveCap(percent)).percent = percent
-
-    def _note_held_back(self, gpu: NaiveGpu, real: Gpu) -> None:
+    def note_held_back(self, gpu: NaiveGpu, real: Gpu) -> None:
         """Who is held back and waits leaves the queue, with its rank."""
         for seat in gpu.named("waiting"):
             one = real.turns.seats[seat.client]
             if one.state == "blocked" and real.turns.is_held_back(one):
                 seat.state, seat.rank = "blocked", one.kept_rank
 
+    def note_use(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu) -> None:
+        """At the end of a step: looks that are divided now, then what the step changed from now on."""
+        shares, time = self.shares.setdefault(uuid, GpuShares()), real.turns.gpu_time
+        use = shares.use
+        use.check_divided(now, time.upto)
+        divided = use.settle(time.upto)
+        for group, cap in shares.caps.items():
+            cap.debt = cap.after(group, divided, cap.debt)
+        shares.leads.leads = shares.leads.after(divided, shares.leads.leads)
+        self._check_sums(use, gpu, real)
+        for event in (event for event in self.reports if event.gpu == uuid):  # Before what followed from the event.
+            use.uses[event.client].report(now, event.first, event.count, event.busy, time.upto)
+        self._note_clients(now, use, gpu, real)
+        self.reports = [event for event in self.reports if event.gpu != uuid]
+        for group in {*shares.caps, *(seat.group for seat in gpu.seats.values())}:
+            has_clients = any(seat.group == group for seat in gpu.seats.values())
+            percent = self.core_limits.get(group) if has_clients else None
+            shares.caps.setdefault(group, NaiveCap()).order(now // LOOK_NS + 1, percent)
+        shares.leads.note(now, decides=real.turns.wants_pauses)
+        shares.tail = use.spans(use.upto, max(use.upto, now // LOOK_NS + 1)) if _counts(shares) else []
+
+    def _check_sums(self, use: NaiveUse, gpu: NaiveGpu, real: Gpu) -> None:
+        for seat in gpu.seats.values():
+            had, counted = use.sums.get(seat.client, 0), real.turns.seats[seat.client].gpu_ns
+            assert had == counted, "who was busy at a look has an equal part of it"
+        assert use.busy_ns == real.turns.gpu_time.busy_ns, "the GPU is busy while anybody is"
+
+    def _note_clients(self, now: int, use: NaiveUse, gpu: NaiveGpu, real: Gpu) -> None:
+        for seat in gpu.seats.values():
+            one = use.uses.setdefault(seat.client, Use(seat.client, seat.group))
+            one.weight = self.weight(seat)
+            assert one.weight == real.turns.seats[seat.client].weight, "the operator's weight counts, or its own"
+        for client, one in use.uses.items():
+            its = gpu.seats.get(client)
+            one.has_left = its is None
+            one.hold(now, its.lock if its is not None and its.state in ("staying", "dropping") else 0)
+            waits = its is not None and its.state == "blocked"
+            one.hold_back(now, is_ahead=client in real.turns.ahead, waits=waits)
+
+    # What must hold.
+
     def check_shares(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu) -> None:
         for seat in gpu.named("waiting"):
             assert not real.turns.is_held_back(real.turns.seats[seat.client]), "who is held back is in no queue"
-        for (where, group), cap in self.caps.items() if real.deadline > now else ():  # not if an alarm is late
-            if where != uuid:
-                continue
-            if not any(seat.group == group for seat in gpu.seats.values()):
-                cap.held_since, cap.late = None, 0
-                continue
-            its = [seat for seat in gpu.named("staying") if seat.group == group]
-            if group in real.turns.over:
-                assert cap.debt > -cap.unsure, "only who owes GPU time is held back"
-                self._check_end(now, cap, real)
-            else:
-                cap.held_since, cap.late = None, 0
-            if its and not gpu.named("waiting"):
-                assert cap.debt < MOST_AHEAD_NS + cap.unsure, "who owes too much is held back, unless memory would move"
+        if real.deadline <= now:
+            return  # An alarm is late.
+        shares = self.shares[uuid]
+        for group, cap in shares.caps.items():
+            cap.check(now, cap.after(group, shares.tail, cap.debt), is_over=group in real.turns.over)
+        assert real.turns.over <= shares.caps.keys(), "only groups of clients are held back"
+        for seat in gpu.named("staying") if not gpu.named("waiting") else []:
+            assert seat.group not in real.turns.over, "who owes too much drops its lock, unless memory would move"
+        self._check_weights(now, shares, gpu, real)
 
-    def _check_end(self, now: int, cap: NaiveCap, real: Gpu) -> None:
-        quantum = real.turns.mode.longest_quantum_ns
-        may = real.shares.longest_hold_ns(cap.percent, quantum + cap.late, self.settings.grace_ns)
-        cap.may_hold_ns = max(cap.may_hold_ns if cap.held_since is not None else 0, may)
-        cap.held_since = now if cap.held_since is None else cap.held_since
-        assert now - cap.held_since <= cap.may_hold_ns + 100 * cap.unsure, "who is held back comes back"
+    def _check_weights(self, now: int, shares: GpuShares, gpu: NaiveGpu, real: Gpu) -> None:
+        leads = shares.leads.after(shares.tail, shares.leads.leads)
+        unsure = shares.leads.unsure_ns
+        working = [seat.client for seat in gpu.named("staying") if real.turns.seats[seat.client].idle_since is None]
+        wrong = False
+        for client in real.turns.ahead:
+            assert leads.get(client, 0) > -unsure, "only who is ahead of its weight is held back"
+            wrong = wrong or not [one for one in working if one != client]
+        for client in working if shares.leads.begin is not None and not gpu.named("waiting") else []:
+            is_member = real.turns.seats[client].gang is not None
+            too_far = leads.get(client, 0) > MOST_LEAD_NS + unsure
+            wrong = wrong or (too_far and len(working) > 1 and not is_member)
+        shares.wrong_since = None if not wrong else shares.wrong_since if shares.wrong_since is not None else now
+        is_long = shares.wrong_since is not None and now - shares.wrong_since > MOST_STEP_NS
+        assert not is_long, "who is ahead of its weight is held back while others work"
+
+
+def _counts(shares: GpuShares) -> bool:
+    return shares.leads.begin is not None or any(cap.orders for cap in shares.caps.values())

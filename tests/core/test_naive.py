@@ -10,9 +10,14 @@ from core.happenings import HAPPENINGS
 from core.world import World
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
+from nvshare.core import weighted_time
 from nvshare.core.card_room import CardRoom
+from nvshare.core.compute_shares import ComputeShares
+from nvshare.core.core_cap import CoreCap
 from nvshare.core.gangs import Gangs
 from nvshare.core.gpu import Gpu
+from nvshare.core.gpu_time import Chunk, GpuTime
+from nvshare.core.looks import Looks
 from nvshare.core.modes.adaptive import Adaptive
 from nvshare.core.node import Node
 from nvshare.core.notices import Notices
@@ -86,6 +91,51 @@ def lose_the_place(real: Callable[..., None]) -> Callable[..., None]:
     return lambda self, now, seat, lock, again, out: real(self, now, seat, lock, False, out)
 
 
+def count_twice(real: Callable[..., None]) -> Callable[..., None]:
+    """What a client had is added twice."""
+
+    def divide(self: GpuTime, looks: int, times: int = 1) -> None:
+        before = [(entry.seat, entry.seat.gpu_ns) for entry in self._looks if entry.seat is not None]
+        real(self, looks, times)
+        for seat, had in before:
+            seat.gpu_ns += seat.gpu_ns - had
+
+    return divide
+
+
+def charge_twice(real: Callable[..., None]) -> Callable[..., None]:
+    def charge(self: CoreCap, chunk: Chunk) -> None:
+        real(self, chunk)
+        self._debt_ns += chunk.used(self.group.key, self.begin)[0]
+
+    return charge
+
+
+def hold_for_ever(real: Callable[..., bool]) -> Callable[..., bool]:
+    def look(self: CoreCap, debt_ns: int) -> bool:
+        self.is_over = self.is_over or real(self, debt_ns)
+        return self.is_over
+
+    return look
+
+
+def hold_another(real: Callable[..., None]) -> Callable[..., None]:
+    """The wrong group is held back."""
+
+    def look(self: ComputeShares, now: int, pending: Chunk) -> None:
+        real(self, now, pending)
+        turns = self._turns
+        if turns.over:
+            turns.over.clear()
+            turns.over.add(min(seat.group.key for seat in turns.seats.values() if seat.group is not None))
+
+    return look
+
+
+def weigh_equally(real: Callable[..., list[int]]) -> Callable[..., list[int]]:
+    return lambda masks, weights: real(masks, [1] * len(weights))
+
+
 @pytest.mark.parametrize(
     ("part", "name", "fault", "complaint"),
     [
@@ -99,10 +149,20 @@ def lose_the_place(real: Callable[..., None]) -> Callable[..., None]:
         (CardRoom, "ask", wait_for_each, "nobody waits for room for longer than the grace time"),
         (Gangs, "drop_together", lambda real: lambda self, now, out: None, "locks of a gang are dropped together"),
         (Gangs, "open", lambda real: lambda self: None, "a gang comes in as soon as there is room at all its GPUs"),
+        (Looks, "reported", lambda real: lambda *report: None, "who was busy at a look has an equal part of it"),
+        (Looks, "rest", lambda real: lambda self, look: None, "who was busy at a look has an equal part of it"),
+        (GpuTime, "_divide", count_twice, "who was busy at a look has an equal part of it"),
+        (CoreCap, "_repaid", lambda real: lambda self, debt_ns, looks: debt_ns, "only who owes GPU time is held back"),
+        (CoreCap, "charge", charge_twice, "only who owes GPU time is held back"),
+        (CoreCap, "look", hold_for_ever, "only who owes GPU time is held back"),
+        (CoreCap, "look", lambda real: lambda self, debt_ns: False, "who owes too much is held back"),
+        (ComputeShares, "_look_at_caps", hold_another, "only who owes GPU time is held back"),
+        (ComputeShares, "preempt", lambda real: lambda self, now, out: None, "who owes too much drops its lock"),
+        (weighted_time, "dues", weigh_equally, "who is ahead of its weight is held back while others work"),
     ],
 )
 def test_a_core_that_breaks_a_rule_is_found(
-    part: type,
+    part: object,
     name: str,
     fault: Callable[[Callable[..., object]], object],
     complaint: str,

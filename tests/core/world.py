@@ -10,6 +10,7 @@ from uuid import UUID
 from core.driven_clients import DrivenClient
 from core.naive import Naive
 from core.world_orders import Pick, WorldOrders
+from core.world_work import WorldWork
 from nvshare.client_machine.library import Config
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
@@ -27,7 +28,7 @@ QUANTA = [SECOND, 10 * SECOND, MAX_QUANTUM]
 PAUSES = [0, 1, 50 * MILLISECOND, SECOND, 3 * SECOND, 11 * SECOND, 31 * SECOND, 400 * SECOND]
 
 
-class World(WorldOrders):
+class World(WorldOrders, WorldWork):
     """The methods without a leading underscore are what may happen."""
 
     def __init__(self, pick: Pick) -> None:

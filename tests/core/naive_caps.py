@@ -1,0 +1,85 @@
+"""What a group with a core limit owes at one GPU, as the naive account counts it: over all looks, one after the other.
+
+The core charges looks in blocks, and forgets what a group left unused in a block before it counts what it used. It
+charges what is not reported yet when a limit changes. So the account has two bounds."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from core.naive_use import Span
+from nvshare.core.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
+from nvshare.core.gpu_time import LEAST_LOOKS, REPORT_LOOKS
+from nvshare.core.look_bits import LOOK_NS
+
+UNREPORTED_NS = (REPORT_LOOKS + LEAST_LOOKS) * LOOK_NS
+BLOCKS_NS = 200 * LOOK_NS
+"""By how much the core's debt may differ because it counts in blocks. Less than BURST_NS, below which no debt falls."""
+
+Debt = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Order:
+    """From look `first` on. `counts`: it has clients and a limit; otherwise it only repays."""
+
+    first: int
+    percent: int
+    counts: bool
+    unsure_ns: int = 0
+
+
+@dataclass
+class NaiveCap:
+    """Of one group at one GPU. `debt` is what it owed at the last look that is divided."""
+
+    orders: list[Order] = field(default_factory=list)
+    debt: Debt = (0, 0)
+    may_hold_until: int = 0
+    """While it is held back. A report of less work moves nobody: the core looks again when it expected to be repaid."""
+
+    def order(self, look: int, percent: int | None) -> None:
+        """`percent` None: it has no limit, or no clients here."""
+        last = self.orders[-1] if self.orders else None
+        if last is None and percent:
+            self.orders.append(Order(look, percent, True))
+        elif last is not None and (last.counts, last.percent) != (bool(percent), percent or last.percent):
+            self.orders.append(Order(look, percent or last.percent, bool(percent), UNREPORTED_NS))
+            self.may_hold_until = 0
+
+    def after(self, group: str, spans: list[Span], debt: Debt) -> Debt:
+        for span in spans:
+            for piece in _pieces(span, [order.first for order in self.orders]):
+                debt = self._passes(group, piece, debt)
+        return debt
+
+    def _passes(self, group: str, span: Span, debt: Debt) -> Debt:
+        orders = [order for order in self.orders if order.first <= span.first]
+        if not orders:
+            return debt
+        order, (low, high) = orders[-1], debt
+        if order.first == span.first:
+            low, high = low - order.unsure_ns, high + order.unsure_ns
+        used = sum(span.part(use) for use in span.busy if use.group == group) if order.counts else 0
+        change = used - span.ns * order.percent // 100
+        return _bounded(low + change), _bounded(high + change)
+
+    def check(self, now: int, debt: Debt, *, is_over: bool) -> None:
+        low, high = debt
+        if is_over:
+            assert self.orders[-1].counts, "only who has a limit is held back by it"
+            repaid = now + (high + BLOCKS_NS) * 100 // self.orders[-1].percent
+            self.may_hold_until = max(self.may_hold_until, repaid)
+            assert now < self.may_hold_until, "only who owes GPU time is held back"
+        else:
+            self.may_hold_until = 0
+            is_free = not self.orders or not self.orders[-1].counts
+            assert is_free or low < MOST_AHEAD_NS + BLOCKS_NS, "who owes too much is held back"
+
+
+def _bounded(debt: int) -> int:
+    return max(-BURST_NS, min(debt, MOST_DEBT_NS))
+
+
+def _pieces(span: Span, edges: list[int]) -> list[Span]:
+    cuts = [span.first, *sorted({edge for edge in edges if span.first < edge < span.end}), span.end]
+    return [Span(first, end, span.busy, span.competing) for first, end in pairwise(cuts)]
