@@ -152,7 +152,12 @@ def weigh_equally(real: Callable[..., list[int]]) -> Callable[..., list[int]]:
         (Looks, "reported", lambda real: lambda *report: None, "who was busy at a look has an equal part of it"),
         (Looks, "rest", lambda real: lambda self, look: None, "who was busy at a look has an equal part of it"),
         (GpuTime, "_divide", count_twice, "who was busy at a look has an equal part of it"),
-        (CoreCap, "_repaid", lambda real: lambda self, debt_ns, looks: debt_ns, "only who owes GPU time is held back"),
+        (
+            CoreCap,
+            "_repaid",
+            lambda real: lambda self, debt_ns, looks, percent: debt_ns,
+            "only who owes GPU time is held back",
+        ),
         (CoreCap, "charge", charge_twice, "only who owes GPU time is held back"),
         (CoreCap, "look", hold_for_ever, "only who owes GPU time is held back"),
         (CoreCap, "look", lambda real: lambda self, debt_ns: False, "who owes too much is held back"),

@@ -37,6 +37,18 @@ def test_a_share_of_more_clients_than_are_told_apart_is_divided_by_weights_and_l
     assert gpu.run(30_000)[0] == pytest.approx(100 * 9 / (9 + MOST_APART + 1), abs=6)
 
 
+def test_a_lower_limit_does_not_count_for_the_time_before_it() -> None:
+    """At rest it has saved up 0.25 s, of which 0.5 s of work at 90 % cost 0.05 s."""
+    gpu = BusyGpu()
+    gpu.add(limit=90, queued_ms=20, wants=lambda ms: ms > 3000)
+    gpu.run(3500)
+    gpu.handle(ev.CoreLimitSet("run/1", 5))
+    gpu.run(200)
+    assert gpu.drops() == []
+    gpu.run(200)
+    assert gpu.drops() == [(1, "share")]
+
+
 def test_an_order_about_weights_takes_effect_where_nobody_waits() -> None:
     gpu = BusyGpu()
     first, _ = gpu.add(), gpu.add()
