@@ -49,6 +49,14 @@ def test_a_lower_limit_does_not_count_for_the_time_before_it() -> None:
     assert gpu.drops() == [(1, "share")]
 
 
+@pytest.mark.parametrize("others", [[1000], [300, 300]])
+def test_the_lightest_weight_counts_beside_the_heaviest(others: list[int]) -> None:
+    gpu = BusyGpu(Settings(policy="fair"))
+    for weight in (1, *others):
+        gpu.add(weight=weight, queued_ms=20)
+    assert gpu.run(20_000)[0] < 1
+
+
 def test_an_order_about_weights_takes_effect_where_nobody_waits() -> None:
     gpu = BusyGpu()
     first, _ = gpu.add(), gpu.add()

@@ -2,7 +2,7 @@
 
     core limit      a group that owes more than its limit allows (core.core_cap): all its clients
     weight          policy fair, among those who run side by side: who is ahead of its weight by more than
-                    MOST_LEAD_NS (core.weighted_time), while somebody else who runs has work. Not members of gangs
+                    `most_lead_ns` (core.weighted_time), while somebody else who runs has work. Not members of gangs
 
 Who is held back drops its lock, cause `share`, and is blocked when it wants it again: it sleeps at its gate, in no
 queue, and keeps its rank. It comes back when its debt is repaid, or its lead is gone, or (weight) nobody else is busy.
@@ -22,7 +22,7 @@ from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
-from nvshare.core.weighted_time import MOST_LEAD_NS, WeightedTime
+from nvshare.core.weighted_time import WeightedTime, most_lead_ns
 
 LEAST_STEP_NS = 10 * MILLISECOND
 MOST_STEP_NS = 500 * MILLISECOND
@@ -215,27 +215,29 @@ class ComputeShares:
             for seat in beside:
                 self._let_go(now, seat)
             return
-        leads = self._weighted.leads(pending)
+        leads, total = self._weighted.leads(pending)
         working = {
             seat.client for seat in turns.staying.values() if seat.idle_since is None and not turns.is_held_back(seat)
         }
         for seat in sorted(beside, key=lambda seat: -leads.get(seat.client, 0)):
-            self._weigh(now, seat, leads.get(seat.client, 0), working, out)
+            to_hold = most_lead_ns(seat.weight, total)
+            self._weigh(now, seat, (leads.get(seat.client, 0), to_hold), working, out)
             if seat.client in turns.ahead:
                 working.discard(seat.client)
 
-    def _weigh(self, now: int, seat: Seat, lead: int, working: set[int], out: list[Action]) -> None:
-        turns = self._turns
+    def _weigh(self, now: int, seat: Seat, leads: tuple[int, int], working: set[int], out: list[Action]) -> None:
+        """`leads`: its lead, and with which one it is held back."""
+        turns, (lead, most) = self._turns, leads
         is_held = seat.client in turns.ahead
         others_work = len(working) > (seat.client in working)
         if is_held and (lead <= 0 or not others_work):
             self._let_go(now, seat)
-        elif not is_held and lead > MOST_LEAD_NS and others_work and seat.idle_since is None:
+        elif not is_held and lead > most and others_work and seat.idle_since is None:
             self._hold_back(now, seat, out)
         if seat.client in turns.ahead:
             self._look_again(now, lead)
         elif seat.state == "staying" and seat.idle_since is None and others_work:
-            self._look_again(now, MOST_LEAD_NS - lead if lead <= MOST_LEAD_NS else MOST_STEP_NS)
+            self._look_again(now, most - lead if lead <= most else MOST_STEP_NS)
 
     def _look_again(self, now: int, after_ns: int) -> None:
         self.deadline = min(self.deadline, now + max(LEAST_STEP_NS, min(after_ns, MOST_STEP_NS)))

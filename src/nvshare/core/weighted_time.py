@@ -22,7 +22,8 @@ from nvshare.core.model import MILLISECOND, SECOND
 MOST_LEAD_NS = 100 * MILLISECOND
 MOST_CREDIT_NS = SECOND
 LONGEST_HOLD_NS = 60 * SECOND
-"""A lead is repaid at the client's part of the weights, so no client is held back for longer than this."""
+"""A lead is repaid at the client's part of the weights, so no client is held back for longer than this. The lead of a
+client that is light beside the others therefore stays below MOST_LEAD_NS: see `most_lead_ns`."""
 
 LANE = 4
 MOST_WEIGHT = (1 << 8 * LANE) // (2 * MOST_APART)
@@ -42,10 +43,10 @@ class WeightedTime:
 
     def charge(self, chunk: Chunk) -> None:
         """What each client had at these looks; once for each look."""
-        self._leads = self.leads(chunk)
+        self._leads, _ = self.leads(chunk)
 
-    def leads(self, chunk: Chunk) -> dict[int, int]:
-        """By client, if these looks are charged too."""
+    def leads(self, chunk: Chunk) -> tuple[dict[int, int], int]:
+        """By client, if these looks are charged too; and the sum of the weights of those who compete at them."""
         entries, parts = chunk.entries, chunk.parts(self.begin)
         skipped = max(0, self.begin - chunk.first)
         masks = [entry.competes(chunk.first, chunk.looks) >> skipped for entry in entries]
@@ -56,16 +57,20 @@ class WeightedTime:
         for entry, part, due, mask, weight in zip(entries, parts, dues(masks, weights), masks, weights, strict=True):
             if entry.seat is not None:
                 lead = leads.get(entry.seat.client, 0) + part - due
-                most = LONGEST_HOLD_NS * weight // total
-                leads[entry.seat.client] = max(-MOST_CREDIT_NS, min(lead, most))
+                leads[entry.seat.client] = max(-MOST_CREDIT_NS, min(lead, LONGEST_HOLD_NS * weight // total))
                 competing += [entry.seat.client] * (mask != 0)
         low = min((leads[client] for client in competing), default=0)
         for client in competing if low > 0 else ():
             leads[client] -= low
-        return leads
+        return leads, total
 
     def left(self, client: int) -> None:
         self._leads.pop(client, None)
+
+
+def most_lead_ns(weight: int, total: int) -> int:
+    """A client that leads by more is held back."""
+    return min(MOST_LEAD_NS, LONGEST_HOLD_NS * max(1, weight) // total // 2)
 
 
 def dues(masks: list[int], weights: list[int]) -> list[int]:
