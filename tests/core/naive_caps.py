@@ -1,7 +1,7 @@
 """What a group with a core limit owes at one GPU, as the naive account counts it: over all looks, one after the other.
 
 The core charges looks in blocks, and forgets what a group left unused in a block before it counts what it used. It
-charges what is not reported yet when a limit changes. So the account has two bounds."""
+charges what is not reported yet when a limit ends. So the account has two bounds."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -43,7 +43,7 @@ class NaiveCap:
         if last is None and percent:
             self.orders.append(Order(look, percent, True))
         elif last is not None and (last.counts, last.percent) != (bool(percent), percent or last.percent):
-            self.orders.append(Order(look, percent or last.percent, bool(percent), UNREPORTED_NS))
+            self.orders.append(Order(look, percent or last.percent, bool(percent), 0 if percent else UNREPORTED_NS))
             self.may_hold_until = 0
 
     def after(self, group: str, spans: list[Span], debt: Debt) -> Debt:

@@ -7,13 +7,12 @@ from core.naive_caps import NaiveCap
 from core.naive_gpu import NaiveGpu
 from core.naive_orders import NaiveOrders
 from core.naive_use import NaiveUse, Span, Use
-from core.naive_weights import NaiveLeads
+from core.naive_weights import UNSURE_NS, NaiveLeads, most_lead_ns, total_weight, weight_of
 from nvshare.core import events as ev
 from nvshare.core.compute_shares import MOST_STEP_NS
 from nvshare.core.gpu import Gpu
 from nvshare.core.look_bits import LOOK_NS
 from nvshare.core.model import Settings
-from nvshare.core.weighted_time import MOST_LEAD_NS
 
 
 @dataclass
@@ -25,8 +24,9 @@ class GpuShares:
     leads: NaiveLeads = field(default_factory=NaiveLeads)
     tail: list[Span] = field(default_factory=list)
     """The looks that are not divided."""
-    wrong_since: int | None = None
-    """Since when the wrong clients are held back by their weights. The core looks again after at most MOST_STEP_NS."""
+    wrong_since: dict[int, int] = field(default_factory=dict)
+    """Who is held back by its weight and should not be, or the reverse, and since when. The core looks again after at
+    most MOST_STEP_NS."""
 
 
 class NaiveShares(NaiveOrders):
@@ -61,10 +61,12 @@ class NaiveShares(NaiveOrders):
         shares, time = self.shares.setdefault(uuid, GpuShares()), real.turns.gpu_time
         use = shares.use
         use.check_divided(now, time.upto)
+        for seat in gpu.seats.values():  # A new weight counts for all looks that are not divided.
+            use.uses.setdefault(seat.client, Use(seat.client, seat.group)).weight = self.weight(seat)
         divided = use.settle(time.upto)
         for group, cap in shares.caps.items():
             cap.debt = cap.after(group, divided, cap.debt)
-        shares.leads.leads = shares.leads.after(divided, shares.leads.leads)
+        shares.leads.settle(divided, use.uses.values())
         self._check_sums(use, gpu, real)
         for event in (event for event in self.reports if event.gpu == uuid):  # Before what followed from the event.
             use.uses[event.client].report(now, event.first, event.count, event.busy, time.upto)
@@ -85,9 +87,8 @@ class NaiveShares(NaiveOrders):
 
     def _note_clients(self, now: int, use: NaiveUse, gpu: NaiveGpu, real: Gpu) -> None:
         for seat in gpu.seats.values():
-            one = use.uses.setdefault(seat.client, Use(seat.client, seat.group))
-            one.weight = self.weight(seat)
-            assert one.weight == real.turns.seats[seat.client].weight, "the operator's weight counts, or its own"
+            weight = real.turns.seats[seat.client].weight
+            assert use.uses[seat.client].weight == weight, "the operator's weight counts, or its own"
         for client, one in use.uses.items():
             its = gpu.seats.get(client)
             one.has_left = its is None
@@ -111,20 +112,19 @@ class NaiveShares(NaiveOrders):
         self._check_weights(now, shares, gpu, real)
 
     def _check_weights(self, now: int, shares: GpuShares, gpu: NaiveGpu, real: Gpu) -> None:
-        leads = shares.leads.after(shares.tail, shares.leads.leads)
-        unsure = shares.leads.unsure_ns
-        working = [seat.client for seat in gpu.named("staying") if real.turns.seats[seat.client].idle_since is None]
-        wrong = False
-        for client in real.turns.ahead:
-            assert leads.get(client, 0) > -unsure, "only who is ahead of its weight is held back"
-            wrong = wrong or not [one for one in working if one != client]
-        for client in working if shares.leads.begin is not None and not gpu.named("waiting") else []:
-            is_member = real.turns.seats[client].gang is not None
-            too_far = leads.get(client, 0) > MOST_LEAD_NS + unsure
-            wrong = wrong or (too_far and len(working) > 1 and not is_member)
-        shares.wrong_since = None if not wrong else shares.wrong_since if shares.wrong_since is not None else now
-        is_long = shares.wrong_since is not None and now - shares.wrong_since > MOST_STEP_NS
-        assert not is_long, "who is ahead of its weight is held back while others work"
+        turns = real.turns
+        working = {seat.client for seat in gpu.named("staying") if turns.seats[seat.client].idle_since is None}
+        leads = shares.leads.after(shares.tail, shares.use.uses.values())
+        wrong = {client for client in turns.ahead if leads.get(client, 0) <= -UNSURE_NS or not working - {client}}
+        may_hold = shares.leads.begin is not None and not gpu.named("waiting") and len(working) > 1
+        for client in working if may_hold else ():
+            most = most_lead_ns(weight_of(shares.use.uses[client]), total_weight(shares.tail))
+            if leads.get(client, 0) > most + UNSURE_NS and turns.seats[client].gang is None:
+                wrong.add(client)
+        shares.wrong_since = {client: shares.wrong_since.get(client, now) for client in wrong}
+        late = [client for client, since in shares.wrong_since.items() if now - since > MOST_STEP_NS]
+        assert not [client for client in late if client in turns.ahead], "only who is ahead of its weight is held back"
+        assert not late, "who is ahead of its weight is held back while others work"
 
 
 def _counts(shares: GpuShares) -> bool:
