@@ -46,11 +46,28 @@ class NaiveCap:
             self.orders.append(Order(look, percent or last.percent, bool(percent), 0 if percent else UNREPORTED_NS))
             self.may_hold_until = 0
 
-    def after(self, group: str, spans: list[Span], debt: Debt) -> Debt:
+    def settle(self, group: str, spans: list[Span]) -> None:
+        """These looks are divided."""
+        self.debt = self.after(group, spans)
+        upto = spans[-1].end if spans else 0
+        later = [order for order in self.orders if order.first >= upto]
+        self.orders = [order for order in self.orders if order.first < upto][-1:] + later
+
+    def after(self, group: str, spans: list[Span]) -> Debt:
+        """What it owes if these looks count too."""
+        debt, edges = self.debt, [order.first for order in self.orders]
+        if self.is_at_rest:
+            return debt
         for span in spans:
-            for piece in _pieces(span, [order.first for order in self.orders]):
+            is_whole = all(edge <= span.first or edge >= span.end for edge in edges)
+            for piece in [span] if is_whole else _pieces(span, edges):
                 debt = self._passes(group, piece, debt)
         return debt
+
+    @property
+    def is_at_rest(self) -> bool:
+        """It has nothing to repay, and nothing is charged."""
+        return len(self.orders) == 1 and not self.orders[0].counts and self.debt == (-BURST_NS, -BURST_NS)
 
     def _passes(self, group: str, span: Span, debt: Debt) -> Debt:
         orders = [order for order in self.orders if order.first <= span.first]

@@ -61,20 +61,22 @@ class NaiveShares(NaiveOrders):
         shares, time = self.shares.setdefault(uuid, GpuShares()), real.turns.gpu_time
         use = shares.use
         use.check_divided(now, time.upto)
-        for seat in gpu.seats.values():  # A new weight counts for all looks that are not divided.
-            use.uses.setdefault(seat.client, Use(seat.client, seat.group)).weight = self.weight(seat)
+        for client, seat in gpu.seats.items():  # A new weight counts for all looks that are not divided.
+            if client not in use.uses:
+                use.uses[client] = Use(client, seat.group)
+            use.uses[client].weight = self.weight(seat)
         divided = use.settle(time.upto)
         for group, cap in shares.caps.items():
-            cap.debt = cap.after(group, divided, cap.debt)
+            cap.settle(group, divided)
         shares.leads.settle(divided, use.uses.values())
         self._check_sums(use, gpu, real)
         for event in (event for event in self.reports if event.gpu == uuid):  # Before what followed from the event.
             use.uses[event.client].report(now, event.first, event.count, event.busy, time.upto)
         self._note_clients(now, use, gpu, real)
         self.reports = [event for event in self.reports if event.gpu != uuid]
-        for group in {*shares.caps, *(seat.group for seat in gpu.seats.values())}:
-            has_clients = any(seat.group == group for seat in gpu.seats.values())
-            percent = self.core_limits.get(group) if has_clients else None
+        here = {seat.group for seat in gpu.seats.values()}
+        for group in here & self.core_limits.keys() | shares.caps.keys():
+            percent = self.core_limits.get(group) if group in here else None
             shares.caps.setdefault(group, NaiveCap()).order(now // LOOK_NS + 1, percent)
         shares.leads.note(now, decides=real.turns.wants_pauses)
         shares.tail = use.spans(use.upto, max(use.upto, now // LOOK_NS + 1)) if _counts(shares) else []
@@ -105,7 +107,7 @@ class NaiveShares(NaiveOrders):
             return  # An alarm is late.
         shares = self.shares[uuid]
         for group, cap in shares.caps.items():
-            cap.check(now, cap.after(group, shares.tail, cap.debt), is_over=group in real.turns.over)
+            cap.check(now, cap.after(group, shares.tail), is_over=group in real.turns.over)
         assert real.turns.over <= shares.caps.keys(), "only groups of clients are held back"
         for seat in gpu.named("staying") if not gpu.named("waiting") else []:
             assert seat.group not in real.turns.over, "who owes too much drops its lock, unless memory would move"
