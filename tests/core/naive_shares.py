@@ -1,6 +1,7 @@
 """What the naive account knows of GPU time, core limits and weights: it counts for itself what each client had
 (core.naive_use), what each group owes (core.naive_caps) and who is ahead of its weight (core.naive_weights)."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from core.naive_caps import NaiveCap
@@ -35,7 +36,7 @@ class NaiveShares(NaiveOrders):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.core_limits: dict[str, int] = {}
-        self.shares: dict[str, GpuShares] = {}
+        self.shares: defaultdict[str, GpuShares] = defaultdict(GpuShares)
         self.reports: list[ev.GpuTimeReported] = []
         """Of the present step."""
 
@@ -58,7 +59,7 @@ class NaiveShares(NaiveOrders):
 
     def note_use(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu) -> None:
         """At the end of a step: looks that are divided now, then what the step changed from now on."""
-        shares, time = self.shares.setdefault(uuid, GpuShares()), real.turns.gpu_time
+        shares, time = self.shares[uuid], real.turns.gpu_time
         use = shares.use
         use.check_divided(now, time.upto)
         for client, seat in gpu.seats.items():  # A new weight counts for all looks that are not divided.
@@ -66,7 +67,7 @@ class NaiveShares(NaiveOrders):
                 use.uses[client] = Use(client, seat.group)
             use.uses[client].weight = self.weight(seat)
         divided = use.settle(time.upto)
-        for group, cap in shares.caps.items():
+        for group, cap in shares.caps.items() if divided else ():
             cap.settle(group, divided)
         shares.leads.settle(divided, use.uses.values())
         self._check_sums(use, gpu, real)

@@ -153,12 +153,14 @@ class NaiveUse:
 
     def settle(self, upto: int) -> list[Span]:
         """No report changes looks before `upto` any more."""
-        spans = self.spans(self.upto, upto) if upto > self.upto else []
+        if upto <= self.upto:
+            return []
+        spans = self.spans(self.upto, upto)
         for span in spans:
             self.busy_ns += span.ns if span.busy else 0
             for use in span.busy:
                 self.sums[use.client] = self.sums.get(use.client, 0) + span.part(use)
-        self.upto = max(self.upto, upto)
+        self.upto = upto
         for use in self.uses.values():
             if use.wakes_from is not None and use.works_between(use.wakes_from, upto):
                 use.wakes_from = None
