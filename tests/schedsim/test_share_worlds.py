@@ -56,10 +56,10 @@ BREACHES: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
     ),
     "GPU time goes back": (GpuTime, "turn_ended", refund, "went back"),
     "debts are never repaid": (
-        CoreCap, "_repaid", lambda real: lambda self, debt, looks: debt, "is held back by its core limit",
+        CoreCap, "_repaid", lambda real: lambda self, debt, looks, percent: debt, "is held back by its core limit",
     ),
     "leads never end": (
-        WeightedTime, "leads", lambda real: lambda self, chunk: dict.fromkeys(range(1000), 10**12),
+        WeightedTime, "leads", lambda real: lambda self, chunk: (dict.fromkeys(range(1000), 10**12), 1000),
         "is held back by its weight",
     ),
     "priorities do not preempt": (
