@@ -176,9 +176,9 @@ def test_worlds_fail_while_memory_moves(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_machine_that_keeps_what_it_never_claimed_is_found_out(broken_machine: BrokenMachine) -> None:
-    """As libnvshare's once did. Alarms without effect follow from the same lie, in worlds that come first."""
+    """As libnvshare's once did."""
     found = broken_machine("turn.c", ("first && !turn->claimed_nothing ?", "first ?"))
-    assert "UNSHARED" in found or "alarms had no effect" in found
+    assert "UNSHARED" in found
 
 
 def test_a_machine_that_takes_silence_for_death_is_found_out(broken_machine: BrokenMachine) -> None:

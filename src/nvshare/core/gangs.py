@@ -223,7 +223,7 @@ class Gangs:
     def _let_through(self, now: int, gang: Gang, out: list[Action]) -> None:
         departure = gang.departure
         assert departure is not None
-        self.deadline = min(self.deadline, departure.ends)
+        self.deadline = min(self.deadline, departure.ends if now < departure.ends else NEVER)
         due: list[str] = []
         for uuid, seat in gang.seats.items():
             if can_let(seat) and uuid not in departure.let:
