@@ -127,10 +127,10 @@ def reset(connection: socket.socket) -> None:
     connection.close()
 
 
-def request(daemon: Daemon, path: str) -> socket.socket:
-    """A request whose answer nobody has read yet."""
+def request(daemon: Daemon, path: str, host: str = "127.0.0.1") -> socket.socket:
+    """A request of this host whose answer nobody has read yet."""
     address = urlsplit(daemon.http)
-    connection = socket.create_connection((address.hostname, address.port or 0), timeout=60)
+    connection = socket.create_connection((address.hostname, address.port or 0), timeout=60, source_address=(host, 0))
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return connection
 
@@ -228,6 +228,27 @@ def crowded_health(place: Path, seconds: float) -> Result:
         return judge(measured, health_checks_succeed=healthy and longest < MAX_WAIT_S)
 
 
+def scrapes_of_a_loop(place: Path, seconds: float) -> Result:
+    """9b: 32 connections of one host that ask for the metrics again and again; health checks and scrapes of another."""
+    with serving(place, "--max-clients-per-group=400") as daemon, contextlib.ExitStack() as stack:
+        for number in range(300):
+            stack.enter_context(daemon.client().register(name=f"a client with a long name {number}".encode()))
+        longest, healthy, scrapes, whole = 0.0, True, 0, 0
+        for _ in until(seconds):
+            loop = [request(daemon, "/metrics", host="127.0.0.2") for _ in range(32)]
+            began = time.monotonic()
+            healthy = healthy and is_healthy(daemon)
+            scrapes += 1
+            with urllib.request.urlopen(daemon.http + "/metrics", timeout=60) as page:
+                whole += b"nvshare_gpu_running_clients" in page.read()
+            longest = max(longest, time.monotonic() - began)
+            for connection in loop:
+                reset(connection)
+        measured = f"{scrapes} checks and scrapes, {whole} of them whole, longest {1000 * longest:.0f} ms"
+        is_in_time = healthy and longest < MAX_WAIT_S
+        return judge(measured, health_checks_succeed=is_in_time, scrapes_are_whole=whole == scrapes)
+
+
 def overstated_memory(place: Path, seconds: float) -> Result:
     """12: an idle client that states 2^50 bytes that cannot be moved, and eight that fit together."""
     with serving(place) as daemon, contextlib.ExitStack() as stack:
@@ -249,5 +270,6 @@ LOADS: dict[str, tuple[str, Load]] = {
     "3": ("lying claims", lying_claims),
     "8": ("limits across restarts", forgotten_limits),
     "9": ("health with 64 connections", crowded_health),
+    "9b": ("scrapes without end", scrapes_of_a_loop),
     "12": ("overstated memory", overstated_memory),
 }

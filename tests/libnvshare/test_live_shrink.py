@@ -101,9 +101,11 @@ def test_who_waited_for_the_card_runs_when_a_limit_frees_it(tmp_path: Path) -> N
 def test_the_program_and_the_scheduler_may_say_that_memory_stays(tmp_path: Path, is_told: bool) -> None:
     options = () if is_told else ("--live-shrink=off",)
     with Card(tmp_path, *options) as card:
-        program, _, young = two_arrays(card, **{"NVSHARE_LIVE_SHRINK": "0"} if is_told else {})
+        program, _, young = two_arrays(card, NVSHARE_DEBUG="1", **{"NVSHARE_LIVE_SHRINK": "0"} if is_told else {})
         card.limit("3Gi")
         card.daemon.log.wait_for("is told to keep 1.00 GiB" if is_told else "Sending UPDATE_LIMIT")
+        received = f"Received UPDATE_LIMIT: {3 * GIB} bytes"
+        wait_until(lambda: received in program.said(), "the program has its new limit")
         program.do(f"touch {young} {2 * GIB} 1")
         assert program.ask(f"alloc {64 * MIB}")[0] == "2", "nothing more may be allocated"
         assert (card.on_host(), card.used()) == ([0], 4 * GIB)

@@ -96,6 +96,29 @@ def test_many_connections_of_one_account_get_no_more_of_a_turn_than_one(tmp_path
     assert max(turns.values()) <= 4  # half of the credit, and one
 
 
+def test_a_connection_that_has_ended_waits_no_longer(tmp_path: Path) -> None:
+    """An account that owes time sends from many connections, and ends them before they are handled."""
+
+    async def main(path: str) -> int:
+        async with serving(path) as (_, admission):
+            account = admission.account_of(_this_process())
+            for _ in range(20):
+                now = time.monotonic_ns()
+                account.charge(now, now + 10**9)
+                with socket.socket(socket.AF_UNIX) as client:
+                    client.connect(path)
+                    client.sendall(encode(registration(entry())))
+                    async with asyncio.timeout(60):
+                        while not account.waiting:
+                            await asyncio.sleep(0)
+                async with asyncio.timeout(60):
+                    while admission.connections:
+                        await asyncio.sleep(0)
+            return account.waiting
+
+    assert asyncio.run(main(str(tmp_path / "s"))) == 0
+
+
 def _this_process() -> Peer:
     one, other = socket.socketpair(socket.AF_UNIX)
     with one, other:

@@ -182,11 +182,11 @@ def test_subordinate_uids_and_rootless_containers_are_one_account_with_their_use
     assert len({admission.account_of(one) for one in peers}) == 1
     assert admission.account_of(Peer(10, 100_000, -1, None, None, "python")).name == "uid/100000"
     for one in peers:
-        admission.release(one)
+        admission.release(object(), one)
 
 
-def peer(*, pod: str | None = None, container: str | None = None) -> Peer:
-    return Peer(pid=7, uid=1000, pidfd=-1, pod=pod, container=container, command="python")
+def peer(*, pod: str | None = None, container: str | None = None, slice_uid: int | None = None) -> Peer:
+    return Peer(pid=7, uid=1000, pidfd=-1, pod=pod, container=container, command="python", slice_uid=slice_uid)
 
 
 def test_only_who_may_give_orders_may_raise_its_own_priority() -> None:
@@ -203,6 +203,11 @@ GROUPS = {
     "a pod": (peer(pod=POD, container=C), bytes(16), f"pod/{POD}"),
     "a pod, whatever run it says it is": (peer(pod=POD, container=C), RUN, f"pod/{POD}"),
     "a container": (peer(container=C), RUN, f"container/{C}"),
+    "a cgroup named like a container, in a user's slice": (
+        peer(container=C, slice_uid=1000),
+        RUN,
+        f"container/1000-{C}",
+    ),
     "one nvshare run of a user": (peer(), RUN, f"run/1000-{RUN.hex()}"),
     "a process alone": (peer(), bytes(16), "process/7"),
 }

@@ -29,10 +29,10 @@ def viewed(start_daemon: StartDaemon) -> Daemon:
     return start_daemon("--http", "127.0.0.1:0")
 
 
-def ask(daemon: Daemon, path: str) -> socket.socket:
-    """A connection that has sent a request and not read the answer."""
+def ask(daemon: Daemon, path: str, host: str = "127.0.0.1") -> socket.socket:
+    """A connection of this host that has sent a request and not read the answer."""
     address = urlsplit(daemon.http)
-    connection = socket.create_connection((address.hostname, address.port or 0), timeout=60)
+    connection = socket.create_connection((address.hostname, address.port or 0), timeout=60, source_address=(host, 0))
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return connection
 
@@ -123,6 +123,19 @@ def test_no_number_of_other_connections_keeps_a_health_check_or_a_scrape_waiting
     assert_unmoved(viewed)
 
 
+def test_scrapes_of_one_host_without_end_abort_no_scrape_of_another(viewed: Daemon) -> None:
+    with contextlib.ExitStack() as stack:
+        for number in range(300):
+            stack.enter_context(viewed.client().register(name=f"a client with a long name {number}".encode()))
+        for _ in range(3):
+            mine = ask(viewed, "/metrics")
+            assert mine.recv(12) == b"HTTP/1.1 200"
+            for _ in range(3 * MAX_RESERVED):
+                stack.enter_context(ask(viewed, "/metrics", host="127.0.0.2"))
+            assert answer(mine).endswith(b"0\r\n\r\n"), "the last chunk"
+    assert_unmoved(viewed)
+
+
 def test_streams_beyond_the_most_are_told_to_come_back(viewed: Daemon) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(16):
@@ -169,6 +182,6 @@ def test_a_follower_that_fails_is_dropped_and_the_others_go_on() -> None:
 
 
 def test_clients_leave_enough_descriptors_for_all_viewers_and_operators(viewed: Daemon) -> None:
-    http = MAX_ASKING + MAX_RESERVED + MAX_STREAMS + MAX_PAGES
+    http = MAX_ASKING + 2 * MAX_RESERVED + MAX_STREAMS + MAX_PAGES
     assert http + MAX_OPERATORS + MAX_READERS + OWN_DESCRIPTORS <= RESERVED_DESCRIPTORS
     assert viewed.descriptors() <= OWN_DESCRIPTORS // 2  # NVML and Kubernetes are off

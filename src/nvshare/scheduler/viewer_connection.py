@@ -6,6 +6,7 @@ failure of the core does end it: the engine itself reports it, whatever posted t
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 
 from nvshare.scheduler.observe.log import log
@@ -21,13 +22,15 @@ class FullError(Exception):
 
 
 class ConnectionLimit:
-    """A bounded number of connections of one kind. One more is refused; or, with `closes_oldest`, the oldest one is
-    closed, so that slow peers cannot lock out a fast one."""
+    """A bounded number of connections of one kind. One more is refused; or, with `closes_oldest`, the oldest one of the
+    host that has the most is closed: slow peers cannot lock out a fast one, and a host that connects again and again
+    cannot abort the connections of another host."""
 
     def __init__(self, maximum: int, *, closes_oldest: bool = False) -> None:
         self._maximum = maximum
         self._closes_oldest = closes_oldest
-        self._held: dict[asyncio.StreamWriter, None] = {}  # oldest first
+        self._held: dict[asyncio.StreamWriter, str] = {}
+        """The host of each connection, oldest first."""
 
     @contextlib.contextmanager
     def hold(self, writer: asyncio.StreamWriter) -> Iterator[None]:
@@ -35,14 +38,25 @@ class ConnectionLimit:
         if len(self._held) >= self._maximum:
             if not self._closes_oldest:
                 raise FullError
-            oldest = next(iter(self._held))
+            oldest = self._oldest_of_most()
             del self._held[oldest]
             oldest.transport.abort()
-        self._held[writer] = None
+        self._held[writer] = _host_of(writer)
         try:
             yield
         finally:
             self._held.pop(writer, None)
+
+    def _oldest_of_most(self) -> asyncio.StreamWriter:
+        hosts = Counter(self._held.values())
+        most = max(hosts.values())
+        return next(writer for writer, host in self._held.items() if hosts[host] == most)
+
+
+def _host_of(writer: asyncio.StreamWriter) -> str:
+    """The address of the peer; all peers of a unix socket are one host."""
+    peer = writer.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 def guarded(handler: Handler, kind: str) -> Handler:

@@ -113,7 +113,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         assert self._account is not None
         self._reading.pause()
         self._timeout.stop()  # the peer may have sent the rest long ago
-        self._account.wait(lambda: self._guard(self._handle_received))
+        self._account.wait(self, lambda: self._guard(self._handle_received))
 
     def _handle_received(self) -> None:
         """Handle what was read, at the expense of the account, for MAX_WORK_NS at most."""
@@ -176,7 +176,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _end(self) -> None:
         if not self._has_ended:
             self._has_ended = True
-            do_all(self._engine, (self._admission.release, self._peer), (self._stop_watching,), (self._leave,))
+            do_all(self._engine, (self._admission.release, self, self._peer), (self._stop_watching,), (self._leave,))
 
     def _stop_watching(self) -> None:
         self._timeout.stop()

@@ -8,16 +8,16 @@ import asyncio
 import resource
 import secrets
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
 
 from nvshare.scheduler.clients.identity import Peer, group_of
 
 MOST_DESCRIPTORS = 65_536
 """Of this process, unless more clients may connect than these suffice for; as in the systemd unit. A pod cannot state
 such a limit, and container runtimes give a million or no limit at all."""
-RESERVED_DESCRIPTORS = 192
-"""Reserved for operators (at most 32), readers (32), HTTP (72) and OWN_DESCRIPTORS when clients use all others."""
+RESERVED_DESCRIPTORS = 200
+"""Reserved for operators (at most 32), readers (32), HTTP (80) and OWN_DESCRIPTORS when clients use all others."""
 OWN_DESCRIPTORS = 56
 """Standard streams, event loop, listening sockets, locks, journal, NVML's devices, connections to the API server."""
 CHARGE_FACTOR = 2
@@ -57,7 +57,8 @@ class Account:
         self.gpus: Counter[str] = Counter()
         """How many of its clients name each GPU."""
         self._owes_until = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Hashable, Callable[[], None]] = {}
+        """By connection; the first is served next."""
         self._timer: asyncio.Handle | None = None
 
     def charge(self, began_ns: int, ended_ns: int) -> None:
@@ -68,11 +69,20 @@ class Account:
         """How long it has to wait until it is served again."""
         return max(0, self._owes_until - now_ns - CREDIT_NS)
 
-    def wait(self, serve: Callable[[], None]) -> None:
+    @property
+    def waiting(self) -> int:
+        """How many of its connections wait until the debt is paid."""
+        return len(self._waiting)
+
+    def wait(self, connection: Hashable, serve: Callable[[], None]) -> None:
         """Call `serve` when the debt is paid, in the order of the calls."""
-        self._waiting.append(serve)
+        self._waiting[connection] = serve
         if self._timer is None:
             self._set_timer()
+
+    def stop_waiting(self, connection: Hashable) -> None:
+        """Of a connection that has ended: only the number of open ones is limited."""
+        self._waiting.pop(connection, None)
 
     def forget_gpus(self, gpus: Iterable[str]) -> None:
         """One client less that names them."""
@@ -85,8 +95,10 @@ class Account:
 
     def _serve_next(self) -> None:
         self._timer = None
+        if not self._waiting:
+            return  # All of them have ended.
         try:
-            self._waiting.popleft()()
+            self._waiting.pop(next(iter(self._waiting)))()
         finally:  # a failure with one of its connections does not stop the others
             if self._waiting and self._timer is None:
                 self._set_timer()
@@ -170,11 +182,13 @@ class ConnectionAdmission:
             raise RefusedError(f"{known} GPUs are named already; {account.name} may name only {FEW_GPUS}")
         account.gpus.update(gpus)
 
-    def release(self, peer: Peer | None) -> None:
-        """One connection less; `peer` if it was counted for one."""
+    def release(self, connection: Hashable, peer: Peer | None) -> None:
+        """One connection less; `peer` if it was counted for one. What it sent and waits to be handled is forgotten."""
         self.connections -= 1
         if peer is not None:
-            self._accounts[_account_name(peer)].connections -= 1
+            account = self._accounts[_account_name(peer)]
+            account.connections -= 1
+            account.stop_waiting(connection)
             self._forget_accounts()
 
     def _forget_accounts(self) -> None:

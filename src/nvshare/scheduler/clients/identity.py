@@ -119,7 +119,9 @@ def group_of(peer: Peer, run: bytes) -> tuple[str, str]:
     if peer.pod:
         return f"{POD_PREFIX}{peer.pod}", f"pod {peer.pod}"
     if peer.container:
-        return f"container/{peer.container}", f"container {peer.container[:12]}"
+        # A user chooses the names of cgroups in the user's own slice, and may choose the ID of another container.
+        owner = "" if peer.slice_uid is None else f"{peer.slice_uid}-"
+        return f"container/{owner}{peer.container}", f"container {peer.container[:12]}"
     if any(run):
         return f"run/{peer.uid}-{run.hex()}", f"run {run.hex()[:8]}"
     return f"{PROCESS_PREFIX}{peer.pid}", f"process {peer.pid}"

@@ -3,8 +3,8 @@
 h11 parses HTTP; this file transfers the bytes. Long answers are written piece by piece, and the event loop serves
 clients between two pieces. A stream continues until its reader disconnects or stops reading.
 
-The number of connections is limited by kind: without a request yet, pages, streams, health checks and scrapes. The last
-kind has its own limit, so other connections cannot make a liveness probe fail.
+The number of connections is limited by kind: without a request yet, pages, streams, health checks, scrapes. Each kind
+has its own limit, so other connections cannot make a liveness probe fail, and scrapes cannot either.
 
 It answers only requests for an address, for a name of this machine, or for one of `hosts`. Otherwise a web page of
 another site could read it through the user's browser, with a DNS name of its own that points to this machine (DNS
@@ -24,7 +24,8 @@ from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, guar
 MAX_ASKING = 32
 """Connections whose request has not come yet. One more closes the oldest of them."""
 MAX_RESERVED = 8
-"""Answers to health checks and scrapes that are being sent. One more closes the oldest: the newest is always served."""
+"""Answers that are being sent, to health checks and to scrapes each. One more closes the oldest of the host that has
+the most: the newest is always served."""
 MAX_STREAMS = 16
 MAX_PAGES = 16
 REQUEST_TIMEOUT_S = 10.0
@@ -54,7 +55,7 @@ Answer = tuple[int, str, Body]
 
 
 class HttpServer:
-    """Serves a fixed table of pages and streams. The paths in `reserved` have a connection limit of their own."""
+    """Serves a fixed table of pages and streams. Each path in `reserved` has a connection limit of its own."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class HttpServer:
         self._asking = ConnectionLimit(MAX_ASKING, closes_oldest=True)
         self._page_limit = ConnectionLimit(MAX_PAGES)
         self._limits = dict.fromkeys(self._streams, ConnectionLimit(MAX_STREAMS))
-        self._limits |= dict.fromkeys(reserved, ConnectionLimit(MAX_RESERVED, closes_oldest=True))
+        self._limits |= {path: ConnectionLimit(MAX_RESERVED, closes_oldest=True) for path in reserved}
 
     async def listen(self, address: str) -> asyncio.Server:
         host, _, port = address.rpartition(":")
