@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from core import naive_room
+from core import naive_priorities, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import actions as ac
 from nvshare.core.gang import Gang
@@ -84,6 +84,8 @@ def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_lat
         assert crowded > safe or waits_for_room, "nobody waits while it fits and it is its turn"
         if crowded <= safe or not gpu.named("staying", "dropping"):
             naive_room.check_first(gpu, now, gpu.seats[first.client], is_alarm_late=is_alarm_late)
+        if not is_alarm_late:
+            naive_priorities.check_first(gpu, gpu.seats[first.client], real, safe)
     naive_room.note_waits(gpu, now)
 
 

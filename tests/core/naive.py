@@ -6,7 +6,7 @@ hold for every order of events, however the peers behave.
 Three ranks it cannot work out, and takes from the core: that of policy fair, that of who was outranked, and the lag of
 modes that learn, of which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
-from core import gangs, held, naive_room
+from core import gangs, held, naive_priorities, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from core.naive_memory import MemoryNotes
 from core.naive_shares import NaiveShares
@@ -215,7 +215,8 @@ class Naive(NaiveShares, MemoryNotes):
             seat.revoked, seat.late = action.lock, None
             return
         if action.cause == "priority":
-            seat.is_outranked = self.gpus[action.gpu].check_outranked(now, seat, node.gpus[action.gpu].turns)
+            naive_priorities.check_drop(now, seat, node.gpus[action.gpu].turns)
+            seat.is_outranked = True
         if action.cause == "thrash" and not node.gpus[action.gpu].turns.seats[action.client].is_trusted:
             self.gpus[action.gpu].check_thrash(now, seat, self.slowness)
         assert (seat.state, seat.lock) == ("staying", action.lock), "only a lock that is held is dropped, and once"

@@ -176,20 +176,6 @@ class NaiveGpu:
         seat.distrusted_until = now + min(64, 1 << seat.distrusts) * 60 * SECOND
         seat.distrusts += 1
 
-    def check_outranked(self, now: int, seat: NaiveSeat, real: Turns) -> bool:
-        """A lock is taken before the quantum is over."""
-        its = real.seats[seat.client]
-        rank = its.outranked_rank
-        assert rank is not None, "who is outranked keeps its rank"
-        assert its.won_rank is not None
-        assert 0 <= rank - its.won_rank <= now - its.held_since, "only time with a lock does not count as waiting"
-        first = real.queue.first()
-        assert first is not None, "somebody waits for the lock"
-        assert self.seats[first.client].priority > seat.priority, "only a higher priority takes a lock"
-        assert first.rank is not None
-        assert first.rank < rank, "who waited long enough is not outranked"
-        return True
-
     def note_trust(self, now: int, real: Turns) -> None:
         for seat in self.seats.values():
             is_trusted = real.seats[seat.client].is_trusted

@@ -76,6 +76,18 @@ def test_it_takes_no_lock_if_it_would_still_have_to_wait_for_an_equal() -> None:
     assert gpu.drops() == []
 
 
+def test_it_takes_the_lock_of_a_lower_priority_although_an_equal_would_leave_first() -> None:
+    """Either of the two would be enough. The older one is first in the order of the mode."""
+    gpu = BusyGpu(settings(), tick_ms=25)
+    gpu.add(need=5 * GIB, priority=3, queued_ms=DRAIN_MS // 2)
+    gpu.run(1000)
+    gpu.add(need=5 * GIB, queued_ms=DRAIN_MS // 2)
+    gpu.run(1000)
+    client = gpu.add(need=9 * GIB, priority=3)
+    assert answer_ms(gpu, client) <= ANSWER_MS
+    assert gpu.drops() == [(2, "priority")]
+
+
 def test_bursts_are_answered_for_as_long_as_the_batch_job_waits_little() -> None:
     """1 s of work in 10 s, for half an hour: the batch job works for the rest, which does not count as waiting."""
     gpu = BusyGpu(settings(), tick_ms=125)

@@ -63,7 +63,14 @@ BREACHES: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
         "is held back by its weight",
     ),
     "priorities do not preempt": (
-        Preemption, "is_outranked", lambda real: lambda self, now, head: False, "outranks all who run",
+        Preemption, "_outranked", lambda real: lambda self, now, head: [], "and outranks",
+    ),
+    "priorities preempt only those who are first to leave": (
+        Preemption, "_outranked",
+        lambda real: lambda self, now, head: [
+            one for one in real(self, now, head) if one[0] in self._leaving(now, head)
+        ],
+        "and outranks",
     ),
     "work is not reported": (
         Looker, "_report",

@@ -56,8 +56,9 @@ class Admission:
                 and (is_empty or memory.fits(first.need))
             ):
                 if not memory.protected or self._room_is_made(now, first, out):
-                    starts_timer = starts_timer or waits.is_switching
-                    waits.is_switching = False
+                    if waits.is_switching:
+                        waits.end_switch()
+                        starts_timer = True
                 else:
                     seat = None
             elif first is not None and first.is_entering:

@@ -205,7 +205,7 @@ class Gangs:
         leaving = [gang for gang in self.all.values() if gang.is_job and self._is_leaving(now, gang)]
         held = {uuid for gang in leaving for uuid in gang.seats if not self._gpus[uuid].turns.staying}
         for uuid in held ^ self._held:
-            self._gpus[uuid].turns.waits.is_held = uuid in held
+            self._gpus[uuid].turns.waits.hold_admission(on=uuid in held)
             self._touch(self._gpus[uuid])
         self._held = held
         for gang in leaving:

@@ -177,19 +177,25 @@ class Gpu:
         if not turns.queue.order:
             return
         if not turns.staying and not turns.dropping:
-            turns.waits.is_switching = False  # Nobody has to go.
+            if turns.waits.is_switching:
+                turns.waits.end_switch()  # Nobody has to go.
             return
         self._adjust_timer()
         first = turns.queue.first()
         if first is None or (first.gang is not None and not first.is_entering):
-            turns.waits.is_switching = False
+            turns.waits.end_switch()
             return
-        if turns.waits.is_switching or (turns.timer.ends is not None and now >= turns.timer.ends):
+        if self._is_switch_due(now):
             self._preemption.switch(now, first, out)
-        elif self._preemption.is_outranked(now, first):
+        if not turns.waits.is_switching or turns.waits.is_early:
             self._preemption.outrank(now, first, out)
         if turns.idle and first.gang is None:
             self._idle_due = self._preemption.preempt_idle(now, first, out)
+
+    def _is_switch_due(self, now: int) -> bool:
+        """The quantum is over, or was when the present switch began."""
+        waits, ends = self.turns.waits, self.turns.timer.ends
+        return (waits.is_switching and not waits.is_early) or (ends is not None and now >= ends)
 
     def _hold_back(self, now: int, out: list[Action]) -> None:
         """Which clients wait in no queue, and which of the holders among them must release the lock."""
@@ -214,6 +220,8 @@ class Gpu:
                 admitted = self._admission.admit(now, out)
                 if admitted and turns.idle and (first := self._lone_first()) is not None:
                     due = self._preemption.idle_deadline(now, first)
+            if len(turns.staying) > 1 and admitted and (first := self._lone_first()) is not None:
+                due = now if self._preemption.may_outrank(now, first) else due
             if admitted and self.shares.is_active:
                 self.shares.admitted(now)
             due = self._next_turn_change(due)
@@ -239,7 +247,7 @@ class Gpu:
         if turns.dropping:
             due = min(due, next(iter(turns.dropping.values())).drop_deadline)
         ends, waits = turns.timer.ends, turns.waits
-        if ends is None or ends >= due or waits.is_switching or waits.is_held:
+        if ends is None or ends >= due or (waits.is_switching and not waits.is_early) or waits.is_held:
             return due
         head = self._lone_first()
         if head is None or (self.memory.protected and self.memory.fits(head.need)):  # Waits for room on the card.
@@ -272,7 +280,7 @@ class Gpu:
         """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
         turns = self.turns
         self._adjust_timer()
-        if turns.timer.ends is None or turns.waits.is_switching or self.memory.would_fit(seat.need):
+        if turns.timer.ends is None or self._is_switch_due(now) or self.memory.would_fit(seat.need):
             return now
         return turns.timer.ends
 
@@ -286,4 +294,4 @@ class Gpu:
         self.turns.moves.room.ask(now, seat, out)
         if not self._admission.fits(seat):
             self._preemption.preempt_idle(now, seat, out)
-            self.turns.waits.is_switching = True
+            self.turns.waits.begin_switch()

@@ -4,17 +4,19 @@
     shed            the staying clients do not fit together, after growth: the newest leave until the rest fit or one
                     is left
     switch          the quantum is over and the first in the queue (WaitQueue.first) does not fit: clients leave in the
-                    order of the mode until it fits.
-                    Where priorities count, the clients leave at once if the first in the queue has, compared with
-                    each of them, a higher priority and a lower rank than its aged rank:
+                    order of the mode until it fits
+    outrank         the quantum is not over, priorities count, and the outranked clients alone are enough: they leave in
+                    the order of the mode until the first in the queue fits. It outranks a client if it has a higher
+                    priority, and a lower rank than the client's aged rank:
                         aged rank = rank when its turn began + how long it had been served when the first came
-                    They wait with their aged ranks, so their waiting times add up
+                    They wait with their aged ranks, so their waiting times add up. If another client becomes first
+                    meanwhile, for which they are not enough, the others still finish their quantum
     preempt_idle    idle holders leave if the first in the queue can then run, from the time of Mode.idle_preempt_times.
                     A holder that waits at the gate of another GPU, or whose gang works, is not idle
 
 core.turns carries out what is decided here."""
 
-from nvshare.core.actions import Action, DropCause
+from nvshare.core.actions import Action
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, NEVER
 from nvshare.core.seat import Seat
@@ -42,41 +44,56 @@ class Preemption:
             self._turns.preempt(now, next(reversed(staying.values())), "growth", out)
 
     def switch(self, now: int, head: Seat, out: list[Action]) -> None:
-        if self._goes_on(now, head):
-            self._turns.timer.start(now)
-        else:
-            self._switch(now, head, "quantum", out)
-
-    def _switch(self, now: int, head: Seat, cause: DropCause, out: list[Action]) -> None:
+        """The quantum is over."""
         turns = self._turns
+        if self._goes_on(now, head):
+            turns.timer.start(now)
+            return
         if not self._memory.fits(head.need):
-            turns.waits.is_switching = True
+            turns.waits.begin_switch()
         if turns.waits.is_switching:
             for seat in self._leaving(now, head):
-                turns.preempt(now, seat, cause, out)
-
-    def is_outranked(self, now: int, head: Seat) -> bool:
-        """The clients that would have to leave need not finish their quantum."""
-        turns = self._turns
-        if not turns.ranking.preempts or turns.dropping or head.gang is not None:
-            return False
-        leaving = self._leaving(now, head)
-        return bool(leaving) and all(self._outranks(head, seat) for seat in leaving)
+                turns.preempt(now, seat, "quantum", out)
 
     def outrank(self, now: int, head: Seat, out: list[Action]) -> None:
-        """Begin a switch before the quantum is over. The clients that leave keep their aged ranks."""
-        ranks = {seat.client: self._aged_rank(head, seat) for seat in self._leaving(now, head)}
-        self._switch(now, head, "priority", out)
-        for client, rank in ranks.items():
-            self._turns.seats[client].outranked_rank = rank
+        """The quantum is not over. A switch begins if outranked clients make room. One that has begun ends if they no
+        longer do."""
+        turns, memory = self._turns, self._memory
+        if memory.would_fit(head.need):
+            return
+        leaving = self._outranked(now, head)
+        if not leaving:
+            if turns.waits.is_switching:
+                turns.waits.end_switch()
+            return
+        turns.waits.begin_switch(is_early=True)
+        for seat, rank in leaving:
+            turns.preempt(now, seat, "priority", out)
+            seat.outranked_rank = rank
 
-    def _outranks(self, head: Seat, seat: Seat) -> bool:
-        """`head` waits, `seat` runs. A client that runs without having waited, after a restart, finishes its turn."""
+    def may_outrank(self, now: int, head: Seat) -> bool:
+        """`outrank` would preempt a client."""
+        return not self._memory.would_fit(head.need) and bool(self._outranked(now, head))
+
+    def _outranked(self, now: int, head: Seat) -> list[tuple[Seat, int]]:
+        """Who goes although the quantum is not over, with their aged ranks: of the outranked clients, in the order of
+        the mode, as many as needed. Nobody, if all of them are not enough."""
+        turns = self._turns
+        if not turns.ranking.preempts or head.gang is not None:
+            return []
+        order = turns.mode.leaving_order(now, turns.staying.values())
+        outranked = [(seat, rank) for seat in order if (rank := self._rank_if_outranked(head, seat)) is not None]
+        enough = self._enough(head, [seat.need for seat, _ in outranked])
+        return [] if enough is None else outranked[:enough]
+
+    def _rank_if_outranked(self, head: Seat, seat: Seat) -> int | None:
+        """The aged rank of a running client, if `head` outranks it. One that runs without having waited, after a
+        restart, finishes its turn."""
         assert head.rank is not None, "the first in the queue waits"
         if head.priority <= seat.priority or seat.gang is not None:
-            return False
+            return None
         rank = self._aged_rank(head, seat)
-        return rank is not None and head.rank < rank
+        return rank if rank is not None and head.rank < rank else None
 
     def _aged_rank(self, head: Seat, seat: Seat) -> int | None:
         """The rank of a running client when `head` came. The time in which it was served does not count as waiting; the

@@ -81,7 +81,8 @@ class Seat:
     kept_rank: int | None
     """Of a blocked seat, or a silent one that waited: the rank with which it will wait again."""
     won_rank: int | None
-    """With which its turn began; `outranked_rank` is the same if its lock is taken for a higher priority."""
+    """With which its turn began; `outranked_rank` is its aged rank if its lock is taken for a higher priority
+    (core.preemption)."""
     outranked_rank: int | None
     ticket: int
     passes: int

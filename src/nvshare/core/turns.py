@@ -225,7 +225,7 @@ class Turns:
         seat.state = TRANSITIONS["preempt"][seat.state]
         del self.staying[seat.client]
         self.idle.pop(seat.client, None)
-        seat.outranked_rank = seat.won_rank if cause == "priority" else None
+        seat.outranked_rank = None
         begin_drop(self.dropping, seat, now + self._settings.grace_ns)
         self._memory.staying_to_dropping(seat)
         self.moves.ask_leaving(seat, self.queue, self.dropping, out)

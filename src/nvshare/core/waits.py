@@ -14,11 +14,11 @@ class Waits:
         self.queue = WaitQueue()
         self.blocked: dict[int, Seat] = {}
         """Clients that wait in no queue; core.seat has the reasons."""
-        self.is_switching = False
-        """The quantum is over, and room is being made for the first in the queue: core.preemption or core.gpu
-        begins a switch, core.admission or core.gpu ends it."""
+        self.is_switching = self.is_early = False
+        """Room is being made for the first in the queue, because the quantum is over or, if `is_early`, because it
+        outranks clients (core.preemption)."""
         self.is_held = False
-        """No client is admitted before a job has released its locks; core.gangs sets it."""
+        """No client is admitted before a job has released its locks (core.gangs)."""
         self.begun: list[Seat] = []
         """Who started to wait in this step; core.notices empties it."""
         self.late_claims: list[tuple[Seat, int]] = []
@@ -39,7 +39,7 @@ class Waits:
         self.unreported.pop(seat.client, None)
         seat.waited_total += now - seat.waited_since
         if not self.queue.order:
-            self.is_switching = False  # No client is left that needs room.
+            self.end_switch()  # No client is left that needs room.
 
     def resume(self, seat: Seat) -> None:
         """Back into the queue, with the rank it had."""
@@ -52,7 +52,21 @@ class Waits:
         seat.kept_rank = seat.rank
         self.queue.remove(seat)
         self.blocked[seat.client] = seat
-        self.is_switching = self.is_switching and bool(self.queue.order)
+        if not self.queue.order:
+            self.end_switch()
+
+    def begin_switch(self, *, is_early: bool = False) -> None:
+        """Clients leave for the first in the queue. A switch that began early goes on as any other when the quantum is
+        over."""
+        self.is_switching, self.is_early = True, is_early
+
+    def end_switch(self) -> None:
+        """The first in the queue comes in, or nobody leaves for it any more."""
+        self.is_switching = self.is_early = False
+
+    def hold_admission(self, *, on: bool) -> None:
+        """Nobody gets a lock, or locks are given again."""
+        self.is_held = on
 
     def hide(self, seat: Seat) -> None:
         """Its wait is not reported: another seat of its client waits for the same reason."""

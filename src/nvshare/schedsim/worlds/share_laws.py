@@ -7,7 +7,8 @@ long locks are held, and by how much the scheduler is late.
                 together had at most the time that passed
     core limit  in any stretch of time: GPU time of the group <= limit * time + slack
     held back   no client for longer than docs/decisions/0034 says
-    priority    if the first in the queue outranks all running clients, one of them is told to drop its lock"""
+    priority    if the first in the queue outranks so many running clients that it would fit without them, some of them
+                are told to drop their locks"""
 
 from collections import Counter
 
@@ -92,7 +93,8 @@ class ShareLaws:
             self._check_limits(uuid, gpu, node, used)
             if node.is_scheduling and not node.is_settling:
                 self._check_held_back(uuid, gpu)
-                _check_priority(uuid, gpu)
+                if gpu.deadline > self._now:
+                    _check_priority(uuid, gpu)
 
     def _check_time(self, uuid: str, gpu: Gpu) -> Counter[str]:
         """What each group has used since the last step."""
@@ -155,14 +157,20 @@ class ShareLaws:
 def _check_priority(uuid: str, gpu: Gpu) -> None:
     turns, memory = gpu.turns, gpu.memory
     first = turns.queue.first()
-    if not turns.ranking.preempts or first is None or first.gang is not None or turns.dropping or not turns.staying:
+    if not turns.ranking.preempts or first is None or first.gang is not None or memory.would_fit(first.need):
         return
-    assert first.rank is not None, "who waits has a rank"
-    is_first_of_all = all(
-        seat.gang is None
-        and seat.won_rank is not None
-        and first.rank < seat.won_rank
-        and first.priority > seat.priority
-        for seat in turns.staying.values()
+    outranked = [seat for seat in turns.staying.values() if _is_outranked(seat, first)]
+    is_enough = len(outranked) == len(turns.staying) or memory.would_fit(
+        first.need, sum(seat.need for seat in outranked)
     )
-    assert not is_first_of_all or memory.would_fit(first.need), f"client {first.client} outranks all who run on {uuid}"
+    assert not outranked or not is_enough, (
+        f"client {first.client} waits for {uuid}, and outranks {[seat.client for seat in outranked]}"
+    )
+
+
+def _is_outranked(seat: Seat, first: Seat) -> bool:
+    """Even if the time in which it was served counts as waiting."""
+    assert first.rank is not None, "who waits has a rank"
+    if seat.gang is not None or seat.won_rank is None:
+        return False
+    return first.rank < seat.won_rank and first.priority > seat.priority
