@@ -51,7 +51,9 @@ def note_passing(naive: "Naive", uuid: str, passer: NaiveSeat, node: Node) -> No
         assert other.passes <= naive.settings.most_passes, "nobody is passed more often than that"
 
 
-def check(actions: list[ac.Action], node: Node) -> None:
+def check(naive: "Naive", now: int, actions: list[ac.Action], node: Node) -> None:
+    if naive.is_scheduling and not node.is_settling and node.gangs.deadline > now:
+        naive_priorities.check_gangs(naive.gpus, node)
     dropped = {(one.client, one.gpu) for one in actions if isinstance(one, ac.DropLock) and one.cause != "claim"}
     given = {(one.client, one.gpu) for one in actions if isinstance(one, ac.GiveLock)}
     for gang in node.gangs.all.values():

@@ -165,7 +165,7 @@ class Naive(NaiveShares, MemoryNotes):
             gpu.note_trust(now, node.gpus[uuid].turns)
             self.note_use(now, uuid, gpu, node.gpus[uuid])
             self._check_gpu(now, uuid, gpu, node)
-        gangs.check(actions, node)
+        gangs.check(self, now, actions, node)
 
     def _ReportBlocked(self, now: int, action: ac.ReportBlocked, node: Node) -> None:  # noqa: N802 - the same
         real = node.gpus[action.gpu].turns.seats[action.client]
@@ -215,7 +215,7 @@ class Naive(NaiveShares, MemoryNotes):
             seat.revoked, seat.late = action.lock, None
             return
         if action.cause == "priority":
-            naive_priorities.check_drop(now, seat, node.gpus[action.gpu].turns)
+            naive_priorities.check_drop(now, action.gpu, action.client, node)
             seat.is_outranked = True
         if action.cause == "thrash" and not node.gpus[action.gpu].turns.seats[action.client].is_trusted:
             self.gpus[action.gpu].check_thrash(now, seat, self.slowness)

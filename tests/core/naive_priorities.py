@@ -1,39 +1,93 @@
 """What must hold of priorities: docs/decisions/0017, counted again over all running clients."""
 
+from collections.abc import Mapping
+
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core.model import GIB
+from nvshare.core.node import Node
 from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
 
-def check_drop(now: int, seat: NaiveSeat, real: Turns) -> None:
-    """A lock is taken before the quantum is over."""
-    its = real.seats[seat.client]
+def check_drop(now: int, uuid: str, client: int, node: Node) -> None:
+    """A lock is taken before the quantum is over. The others of its gang drop theirs too."""
+    its = node.gpus[uuid].turns.seats[client]
     rank = its.outranked_rank
     assert rank is not None, "who is outranked keeps its rank"
-    assert its.won_rank is not None
-    assert 0 <= rank - its.won_rank <= now - its.held_since, "only time with a lock does not count as waiting"
-    first = real.queue.first()
-    assert first is not None, "somebody waits for the lock"
-    assert first.priority > its.priority, "only a higher priority takes a lock"
-    assert first.rank is not None
-    assert first.rank < rank, "who waited long enough is not outranked"
+    members = _members(its, uuid)
+    holding = [seat for seat in members.values() if seat.lock]
+    lowest = min(seat.won_rank or 0 if seat.lock else seat.rank or 0 for seat in members.values() if _counts(seat))
+    assert lowest <= rank, "who was outranked has waited"
+    for seat in holding:
+        assert seat.won_rank is not None
+        assert rank - seat.won_rank <= now - seat.held_since, "only time with a lock does not count as waiting"
+    firsts = [node.gpus[at].turns.queue.first() for at, seat in members.items() if seat.state == "dropping"]
+    assert any(
+        first is not None
+        and _lowest_priority(first) > max(seat.priority for seat in members.values())
+        and first.rank is not None
+        and first.rank < rank
+        for first in firsts
+    ), "only a higher priority takes a lock, and not of who waited long enough"
 
 
 def check_first(gpu: NaiveGpu, first: NaiveSeat, real: Turns, safe: int) -> None:
     """If those whom the first in the queue outranks are enough, some of them have been told to drop their locks."""
-    if not real.ranking.preempts or gpu.taken("staying") + gpu.need(first) <= safe:
-        return
+    is_made = gpu.taken("staying") + gpu.need(first) <= safe
+    assert is_made or not _outranks_enough(gpu, first, real, safe), (
+        "who outranks those who run does not wait for the end of their quantum"
+    )
+
+
+def check_gangs(gpus: Mapping[str, NaiveGpu], node: Node) -> None:
+    """The same of gangs that are first at all their GPUs."""
+    for gang in node.gangs.all.values():
+        waiting = gang.waiting()
+        if gang.stage != "ready" or any(node.gpus[uuid].turns.dropping for uuid in waiting):
+            continue
+        for uuid, seat in waiting.items():
+            gpu, real = gpus[uuid], node.gpus[uuid]
+            first, safe = gpu.seats[seat.client], real.memory.safe_limit
+            is_made = gpu.taken("staying") + gpu.need(first) <= safe
+            if not is_made and not _outranks_enough(gpu, first, real.turns, safe):
+                break
+        else:
+            raise AssertionError("a gang that outranks those who run does not wait for the end of their quanta")
+
+
+def _outranks_enough(gpu: NaiveGpu, first: NaiveSeat, real: Turns, safe: int) -> bool:
+    if not real.ranking.preempts:
+        return False
     staying = gpu.named("staying")
     outranked = [seat for seat in staying if _is_outranked(real.seats[seat.client], real.seats[first.client], real)]
     left = gpu.taken("staying") - sum(gpu.need(seat) for seat in outranked)
-    is_enough = len(outranked) == len(staying) or left + gpu.need(first) <= safe
-    assert not outranked or not is_enough, "who outranks those who run does not wait for the end of their quantum"
+    return bool(outranked) and (len(outranked) == len(staying) or left + gpu.need(first) <= safe)
 
 
 def _is_outranked(seat: Seat, first: Seat, real: Turns) -> bool:
+    """By the rank of who had waited longest of its gang, without the time for which all of it was served."""
     assert first.rank is not None
-    if first.priority <= seat.priority or seat.won_rank is None or seat.gang is not None:
+    members = _members(seat, real.uuid).values()
+    if _lowest_priority(first) <= max(member.priority for member in members):
         return False
-    move_ns = seat.need * real.mode.move_cost_ns // GIB
-    return first.rank < seat.won_rank + max(0, first.waited_since - seat.held_since - move_ns)
+    for member in filter(_counts, members):
+        rank = member.rank
+        if member.lock:
+            move_ns = member.need * real.mode.move_cost_ns // GIB
+            served_ns = max(0, first.waited_since - member.held_since - move_ns)
+            rank = None if member.won_rank is None else member.won_rank + served_ns
+        if rank is None or rank <= first.rank:
+            return False
+    return True
+
+
+def _members(seat: Seat, uuid: str) -> dict[str, Seat]:
+    return {uuid: seat} if seat.gang is None else seat.gang.seats
+
+
+def _counts(seat: Seat) -> bool:
+    return seat.lock != 0 or seat.rank is not None
+
+
+def _lowest_priority(seat: Seat) -> int:
+    return min(member.priority for member in _members(seat, "").values())

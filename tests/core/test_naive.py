@@ -26,9 +26,6 @@ from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
 
-Outranked = tuple[Seat, int]
-
-
 def found(seeds: range, steps: int = 600) -> str:
     """What the account says about the core as it is now."""
     for seed in seeds:
@@ -83,15 +80,6 @@ def stay_silent(real: Callable[..., int]) -> Callable[..., int]:
         return due
 
     return tell
-
-
-def ask_in_the_order_of_the_mode(real: Callable[..., list[Outranked]]) -> Callable[..., list[Outranked]]:
-    """Those who would leave at the end of the quantum must all be outranked, as the core once had it."""
-
-    def outranked(self: Preemption, now: int, head: Seat) -> list[Outranked]:
-        return [one for one in real(self, now, head) if one[0] in self._leaving(now, head)]
-
-    return outranked
 
 
 def prefer_the_last(real: Callable[..., int]) -> Callable[..., int]:
@@ -164,7 +152,6 @@ RARE = {"ask": 27}
         (Turns, "preempt", shorten_grace, "nobody is revoked before its grace is over"),
         (Preemption, "switch", lambda real: lambda self, now, head, out: None, "the alarm never stops ringing"),
         (Preemption, "shed", lambda real: lambda self, now, out: None, "holds more than the safe limit"),
-        (Preemption, "_outranked", ask_in_the_order_of_the_mode, "does not wait for the end of their quantum"),
         (Notices, "tell", stay_silent, "a holder knows whether it has to report its pauses"),
         (Adaptive, "lag_ns", prefer_the_last, "a client lags by no more than its mode promises"),
         (Turns, "released", lose_the_place, "[seat.client for seat in queue] == "),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from core import priority_stories
 from nvshare.client_machine.looks import LookReport
 from nvshare.core import events as ev
 from nvshare.core import gpu_time
@@ -14,13 +15,14 @@ from nvshare.core.gpu_time import GpuTime
 from nvshare.core.look_bits import LOOK_NS
 from nvshare.core.looks import Looks
 from nvshare.core.model import SECOND
+from nvshare.core.node import Node
 from nvshare.core.preemption import Preemption
 from nvshare.core.seat import Seat
 from nvshare.core.weighted_time import WeightedTime
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
 from nvshare.schedsim.worlds.looker import Looker
 from nvshare.schedsim.worlds.process import Process
-from nvshare.schedsim.worlds.share_laws import Excess
+from nvshare.schedsim.worlds.share_laws import Excess, ShareLaws
 from nvshare.schedsim.worlds.world import GPUS, World
 
 
@@ -65,13 +67,6 @@ BREACHES: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
     "priorities do not preempt": (
         Preemption, "_outranked", lambda real: lambda self, now, head: [], "and outranks",
     ),
-    "priorities preempt only those who are first to leave": (
-        Preemption, "_outranked",
-        lambda real: lambda self, now, head: [
-            one for one in real(self, now, head) if one[0] in self._leaving(now, head)
-        ],
-        "and outranks",
-    ),
     "work is not reported": (
         Looker, "_report",
         lambda real: lambda self, report: real(self, LookReport.of(report.first, report.count, 0)), "and reported 0",
@@ -112,6 +107,24 @@ def test_a_core_limit_that_is_not_kept_is_found(is_kept: bool, monkeypatch: pyte
     assert node is not None
     [client] = node.clients.values()
     assert (client.seats[GPUS[0]].gpu_ns < 6 * SECOND) == is_kept
+
+
+@pytest.mark.parametrize("breach", ["an equal protects a lower priority", "gangs are not outranked"])
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_priorities_that_do_not_preempt_are_found(
+    breach: str, is_broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Worlds rarely come to these situations."""
+    story, owner, name, fault = priority_stories.BREACHES[breach]
+    if is_broken:
+        monkeypatch.setattr(owner, name, fault(getattr(owner, name)))
+    node = Node(priority_stories.SETTINGS, epoch=priority_stories.EPOCH)
+    laws = ShareLaws(0, SECOND)
+    with pytest.raises(AssertionError, match="and outranks") if is_broken else nullcontext():
+        for now, event in story:
+            laws.before(now, event, node)
+            node.handle(now, event)
+            laws.after(node)
 
 
 def test_what_was_used_while_the_scheduler_hung_may_be_known_a_step_later() -> None:

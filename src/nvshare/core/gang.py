@@ -38,6 +38,29 @@ class Gang:
         return self.rank_of(NEVER), self.number
 
     @property
+    def lowest_priority(self) -> int:
+        """What counts if it outranks others; `highest_priority` if it is outranked."""
+        return min(seat.priority for seat in self.seats.values())
+
+    @property
+    def highest_priority(self) -> int:
+        return max(seat.priority for seat in self.seats.values())
+
+    def aged_rank(self, at: int, move_ns_per_gib: int) -> int | None:
+        """The lowest of its members: it is served while none of them waits."""
+        ranks = [seat.aged_rank(at, move_ns_per_gib) for seat in self.seats.values() if seat.lock]
+        return None if None in ranks else min(self.rank_of(NEVER), *(rank for rank in ranks if rank is not None))
+
+    def all_told(self) -> None:
+        """All members that must drop their locks know it. If it is for a higher priority, they will wait with the same
+        rank."""
+        self.dropped = None
+        dropping = [seat for seat in self.seats.values() if seat.state == "dropping"]
+        ranks = [seat.outranked_rank for seat in dropping if seat.outranked_rank is not None]
+        for seat in dropping if ranks else ():
+            seat.outranked_rank = min(ranks)
+
+    @property
     def is_idle(self) -> bool:
         """No member waits, and no member that has a lock has work."""
         return all(

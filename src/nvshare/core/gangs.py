@@ -10,8 +10,8 @@ While a member waits:
     queued      a client that is no member is ahead of a member, or a member still drains. Clients behind the gang may
                 get its GPUs
     ready       the gang is first at all GPUs at which it waits. It is admitted when each of them is available: the
-                quantum is over, or idle holders leave. That is at the latest `due`, the end of the quanta that ran when
-                it became ready. Until then its GPUs make no switch for others, but clients that fit are admitted
+                quantum is over, or idle or outranked holders leave. That is at the latest `due`, the end of the quanta
+                that ran when it became ready. Until then its GPUs make no switch for others, but admit who fits
     entering    clients leave at all its GPUs; once there is room at each, it gets all locks in one step, in the order
                 of the UUIDs
 
@@ -256,14 +256,14 @@ class Gangs:
             self.deadline = min(self.deadline, when)
             return
         for uuid, gpu in gpus.items():
-            gpu.make_way(now, waiting[uuid], out)
+            gpu.make_way(now, waiting[uuid], out, is_due=gang.due <= now)
 
     def drop_together(self, now: int, out: list[Action]) -> None:
         """If a member of a gang must drop its lock, the others must too if a client waits for their GPUs."""
         for gang in list(self.all.values()):
             if gang.dropped is None:
                 continue
-            cause, gang.dropped = gang.dropped, None
+            cause = gang.dropped
             if cause == "quantum":
                 self._leave_out_the_idle(now, gang)
             for uuid, seat in gang.seats.items():
@@ -273,7 +273,7 @@ class Gangs:
                 ):
                     gpu.turns.preempt(now, seat, cause, out)
                     self._touch(gpu)
-            gang.dropped = None
+            gang.all_told()
 
     def _leave_out_the_idle(self, now: int, gang: Gang) -> None:
         holding = {uuid: seat for uuid, seat in gang.seats.items() if seat.lock}

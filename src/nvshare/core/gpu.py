@@ -185,17 +185,9 @@ class Gpu:
         if first is None or (first.gang is not None and not first.is_entering):
             turns.waits.end_switch()
             return
-        if self._is_switch_due(now):
-            self._preemption.switch(now, first, out)
-        if not turns.waits.is_switching or turns.waits.is_early:
-            self._preemption.outrank(now, first, out)
+        self._preemption.make_way(now, first, out)
         if turns.idle and first.gang is None:
             self._idle_due = self._preemption.preempt_idle(now, first, out)
-
-    def _is_switch_due(self, now: int) -> bool:
-        """The quantum is over, or was when the present switch began."""
-        waits, ends = self.turns.waits, self.turns.timer.ends
-        return (waits.is_switching and not waits.is_early) or (ends is not None and now >= ends)
 
     def _hold_back(self, now: int, out: list[Action]) -> None:
         """Which clients wait in no queue, and which of the holders among them must release the lock."""
@@ -280,18 +272,26 @@ class Gpu:
         """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
         turns = self.turns
         self._adjust_timer()
-        if turns.timer.ends is None or self._is_switch_due(now) or self.memory.would_fit(seat.need):
+        if turns.timer.ends is None or self._preemption.is_due(now) or self.memory.would_fit(seat.need):
             return now
         return turns.timer.ends
 
     def available_time(self, now: int, seat: Seat) -> int:
-        """As `switch_time`, but earlier if idle holders make room for it."""
+        """As `switch_time`, but earlier if idle or outranked holders make room for it."""
         due = self.switch_time(now, seat)
-        return min(due, self._preemption.idle_deadline(now, seat)) if due > now else now
+        if due <= now or self._preemption.may_outrank(now, seat):
+            return now
+        return min(due, self._preemption.idle_deadline(now, seat))
 
-    def make_way(self, now: int, seat: Seat, out: list[Action]) -> None:
-        """Preempt idle holders if they are enough, otherwise begin a switch."""
-        self.turns.moves.room.ask(now, seat, out)
-        if not self._admission.fits(seat):
-            self._preemption.preempt_idle(now, seat, out)
-            self.turns.waits.begin_switch()
+    def make_way(self, now: int, seat: Seat, out: list[Action], *, is_due: bool) -> None:
+        """Preempt idle holders if they are enough, otherwise begin a switch: of outranked holders, unless it is due."""
+        turns = self.turns
+        turns.moves.room.ask(now, seat, out)
+        if self._admission.fits(seat):
+            return
+        self._preemption.preempt_idle(now, seat, out)
+        is_made = self.memory.would_fit(seat.need) and not turns.waits.is_switching
+        if is_due or is_made or self._preemption.is_due(now):
+            turns.waits.begin_switch()
+        else:
+            self._preemption.outrank(now, seat, out)

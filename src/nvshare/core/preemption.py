@@ -9,7 +9,8 @@
                     the order of the mode until the first in the queue fits. It outranks a client if it has a higher
                     priority, and a lower rank than the client's aged rank:
                         aged rank = rank when its turn began + how long it had been served when the first came
-                    They wait with their aged ranks, so their waiting times add up. If another client becomes first
+                    They wait with their aged ranks, so their waiting times add up. A gang is outranked as a whole, and
+                    a gang that is ready outranks others (core.gangs). If another client becomes first
                     meanwhile, for which they are not enough, the others still finish their quantum
     preempt_idle    idle holders leave if the first in the queue can then run, from the time of Mode.idle_preempt_times.
                     A holder that waits at the gate of another GPU, or whose gang works, is not idle
@@ -18,7 +19,7 @@ core.turns carries out what is decided here."""
 
 from nvshare.core.actions import Action
 from nvshare.core.memory_planner import MemoryPlanner
-from nvshare.core.model import GIB, NEVER
+from nvshare.core.model import NEVER
 from nvshare.core.seat import Seat
 from nvshare.core.turns import Turns
 
@@ -42,6 +43,19 @@ class Preemption:
         staying = self._turns.staying
         while len(staying) > 1 and not self._memory.would_fit(0):
             self._turns.preempt(now, next(reversed(staying.values())), "growth", out)
+
+    def make_way(self, now: int, head: Seat, out: list[Action]) -> None:
+        """Begin a switch for the first in the queue, or go on with it."""
+        waits = self._turns.waits
+        if self.is_due(now):
+            self.switch(now, head, out)
+        if not waits.is_switching or waits.is_early:
+            self.outrank(now, head, out)
+
+    def is_due(self, now: int) -> bool:
+        """The quantum is over, or was when the present switch began."""
+        waits, ends = self._turns.waits, self._turns.timer.ends
+        return (waits.is_switching and not waits.is_early) or (ends is not None and now >= ends)
 
     def switch(self, now: int, head: Seat, out: list[Action]) -> None:
         """The quantum is over."""
@@ -79,7 +93,7 @@ class Preemption:
         """Who goes although the quantum is not over, with their aged ranks: of the outranked clients, in the order of
         the mode, as many as needed. Nobody, if all of them are not enough."""
         turns = self._turns
-        if not turns.ranking.preempts or head.gang is not None:
+        if not turns.ranking.preempts:
             return []
         order = turns.mode.leaving_order(now, turns.staying.values())
         outranked = [(seat, rank) for seat in order if (rank := self._rank_if_outranked(head, seat)) is not None]
@@ -87,21 +101,16 @@ class Preemption:
         return [] if enough is None else outranked[:enough]
 
     def _rank_if_outranked(self, head: Seat, seat: Seat) -> int | None:
-        """The aged rank of a running client, if `head` outranks it. One that runs without having waited, after a
-        restart, finishes its turn."""
+        """The aged rank of a running client or of its gang, if `head` outranks it. One that runs without having waited,
+        after a restart, finishes its turn."""
         assert head.rank is not None, "the first in the queue waits"
-        if head.priority <= seat.priority or seat.gang is not None:
+        lowest = head.priority if head.gang is None else head.gang.lowest_priority
+        highest = seat.priority if seat.gang is None else seat.gang.highest_priority
+        if lowest <= highest:
             return None
-        rank = self._aged_rank(head, seat)
+        its = seat if seat.gang is None else seat.gang
+        rank = its.aged_rank(head.waited_since, self._turns.mode.move_cost_ns)
         return rank if rank is not None and head.rank < rank else None
-
-    def _aged_rank(self, head: Seat, seat: Seat) -> int | None:
-        """The rank of a running client when `head` came. The time in which it was served does not count as waiting; the
-        time in which its memory was moved in does."""
-        if seat.won_rank is None:
-            return None
-        move_ns = seat.need * self._turns.mode.move_cost_ns // GIB
-        return seat.won_rank + max(0, head.waited_since - seat.held_since - move_ns)
 
     def _goes_on(self, now: int, head: Seat) -> bool:
         """The quantum is over, but the clients that would leave would be first again (core.fair_shares)."""

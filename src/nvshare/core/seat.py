@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from nvshare.core.limits.groups import Group
-from nvshare.core.model import NO_MEMORY, UNLIMITED, ProcessMemory
+from nvshare.core.model import GIB, NO_MEMORY, UNLIMITED, ProcessMemory
 from nvshare.core.recent_use import RecentUse
 from nvshare.record import Record
 
@@ -198,6 +198,13 @@ class Seat:
     def kept(self) -> int:
         """What counts of the memory that it keeps on the host."""
         return min(self.held, self.keep_asked)
+
+    def aged_rank(self, at: int, move_ns_per_gib: int) -> int | None:
+        """Of a running client: the rank of its turn, later by the time for which it had been served. That does not
+        count as waiting, but the time in which its memory was moved in does. None if it runs without having waited."""
+        if self.won_rank is None:
+            return None
+        return self.won_rank + max(0, at - self.held_since - self.need * move_ns_per_gib // GIB)
 
     def held_until(self, now: int) -> int:
         """For how long the client has held locks in all, and in `waited_until` waited for them."""

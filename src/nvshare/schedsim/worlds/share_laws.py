@@ -169,8 +169,9 @@ def _check_priority(uuid: str, gpu: Gpu) -> None:
 
 
 def _is_outranked(seat: Seat, first: Seat) -> bool:
-    """Even if the time in which it was served counts as waiting."""
+    """Even if the time in which it or its gang was served counts as waiting."""
     assert first.rank is not None, "who waits has a rank"
-    if seat.gang is not None or seat.won_rank is None:
-        return False
-    return first.rank < seat.won_rank and first.priority > seat.priority
+    members = [seat] if seat.gang is None else seat.gang.seats.values()
+    ranks = [one.won_rank if one.lock else one.rank for one in members if one.lock or one.rank is not None]
+    is_later = all(rank is not None and first.rank < rank for rank in ranks)
+    return is_later and all(first.priority > one.priority for one in members)
