@@ -54,7 +54,7 @@ class NaiveShares(NaiveOrders):
         """Who is held back and waits leaves the queue, with its rank."""
         for seat in gpu.named("waiting"):
             one = real.turns.seats[seat.client]
-            if one.state == "blocked" and real.turns.is_held_back(one):
+            if one.state == "blocked" and real.turns.held_back.has_had_enough(one):
                 seat.state, seat.rank = "blocked", one.kept_rank
 
     def note_use(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu) -> None:
@@ -79,7 +79,7 @@ class NaiveShares(NaiveOrders):
         for group in here & self.core_limits.keys() | shares.caps.keys():
             percent = self.core_limits.get(group) if group in here else None
             shares.caps.setdefault(group, NaiveCap()).order(now // LOOK_NS + 1, percent)
-        shares.leads.note(now, decides=real.turns.wants_pauses)
+        shares.leads.note(now, decides=real.turns.held_back.wants_pauses)
         shares.tail = use.spans(use.upto, max(use.upto, now // LOOK_NS + 1)) if _counts(shares) else []
 
     def _check_sums(self, use: NaiveUse, gpu: NaiveGpu, real: Gpu) -> None:
@@ -97,28 +97,34 @@ class NaiveShares(NaiveOrders):
             one.has_left = its is None
             one.hold(now, its.lock if its is not None and its.state in ("staying", "dropping") else 0)
             waits = its is not None and its.state == "blocked"
-            one.hold_back(now, is_ahead=client in real.turns.ahead, waits=waits)
+            one.hold_back(now, is_ahead=client in real.turns.held_back.ahead, waits=waits)
 
     # What must hold.
 
     def check_shares(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu) -> None:
         for seat in gpu.named("waiting"):
-            assert not real.turns.is_held_back(real.turns.seats[seat.client]), "who is held back is in no queue"
+            assert not real.turns.held_back.has_had_enough(real.turns.seats[seat.client]), (
+                "who is held back is in no queue"
+            )
         if real.deadline <= now:
             return  # An alarm is late.
         shares = self.shares[uuid]
         for group, cap in shares.caps.items():
-            cap.check(now, cap.after(group, shares.tail), is_over=group in real.turns.over)
-        assert real.turns.over <= shares.caps.keys(), "only groups of clients are held back"
+            cap.check(now, cap.after(group, shares.tail), is_over=group in real.turns.held_back.over)
+        assert real.turns.held_back.over <= shares.caps.keys(), "only groups of clients are held back"
         for seat in gpu.named("staying") if not gpu.named("waiting") else []:
-            assert seat.group not in real.turns.over, "who owes too much drops its lock, unless memory would move"
+            assert seat.group not in real.turns.held_back.over, (
+                "who owes too much drops its lock, unless memory would move"
+            )
         self._check_weights(now, shares, gpu, real)
 
     def _check_weights(self, now: int, shares: GpuShares, gpu: NaiveGpu, real: Gpu) -> None:
         turns = real.turns
         working = {seat.client for seat in gpu.named("staying") if turns.seats[seat.client].idle_since is None}
         leads = shares.leads.after(shares.tail, shares.use.uses.values())
-        wrong = {client for client in turns.ahead if leads.get(client, 0) <= -UNSURE_NS or not working - {client}}
+        wrong = {
+            client for client in turns.held_back.ahead if leads.get(client, 0) <= -UNSURE_NS or not working - {client}
+        }
         may_hold = shares.leads.begin is not None and not gpu.named("waiting") and len(working) > 1
         for client in working if may_hold else ():
             most = most_lead_ns(weight_of(shares.use.uses[client]), total_weight(shares.tail))
@@ -126,7 +132,9 @@ class NaiveShares(NaiveOrders):
                 wrong.add(client)
         shares.wrong_since = {client: shares.wrong_since.get(client, now) for client in wrong}
         late = [client for client, since in shares.wrong_since.items() if now - since > MOST_STEP_NS]
-        assert not [client for client in late if client in turns.ahead], "only who is ahead of its weight is held back"
+        assert not [client for client in late if client in turns.held_back.ahead], (
+            "only who is ahead of its weight is held back"
+        )
         assert not late, "who is ahead of its weight is held back while others work"
 
 

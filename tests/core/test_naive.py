@@ -125,9 +125,9 @@ def hold_another(real: Callable[..., None]) -> Callable[..., None]:
     def look(self: ComputeShares, now: int, pending: Chunk) -> None:
         real(self, now, pending)
         turns = self._turns
-        if turns.over:
-            turns.over.clear()
-            turns.over.add(min(seat.group.key for seat in turns.seats.values() if seat.group is not None))
+        if turns.held_back.over:
+            turns.held_back.over.clear()
+            turns.held_back.over.add(min(seat.group.key for seat in turns.seats.values() if seat.group is not None))
 
     return look
 

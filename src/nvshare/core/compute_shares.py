@@ -35,7 +35,7 @@ LEAST_PRUNED = 64
 
 
 class ComputeShares:
-    """Decides on one GPU; `turns.over` and `turns.ahead` are who is held back, core.host_memory blocks them."""
+    """Decides on one GPU; core.held_back stores who is held back, and core.host_memory blocks them."""
 
     def __init__(self, turns: Turns, memory: MemoryPlanner) -> None:
         self._turns = turns
@@ -74,7 +74,7 @@ class ComputeShares:
             self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
         else:
             if group.key not in self._caps:  # What it owes is looked at before it gets a lock.
-                self._turns.over.add(group.key)
+                self._turns.held_back.hold_group(group.key)
                 cap.is_over = True
                 cap.begin = now // LOOK_NS + 1  # Not what its clients used without a limit.
             self._turns.gpu_time.divide(now)
@@ -90,7 +90,7 @@ class ComputeShares:
         return max(0, self._caps[seat.group.key].free_at - now)
 
     def left(self, now: int, seat: Seat) -> None:
-        self._turns.ahead.discard(seat.client)
+        self._turns.held_back.release_client(seat.client)
         if self._weighted is not None:
             self._weighted.left(seat.client)
         if self._caps and seat.group is not None and not self._has_clients(seat.group, but=seat):
@@ -103,7 +103,7 @@ class ComputeShares:
         """Its debt is remembered until it is repaid: the next process of the group owes it too."""
         self._turns.gpu_time.divide(now)
         cap = self._caps.pop(group.key, None)
-        self._turns.over.discard(group.key)
+        self._turns.held_back.release_group(group.key)
         if cap is None:
             return
         pending = self._turns.gpu_time.pending(now)
@@ -133,7 +133,7 @@ class ComputeShares:
         check visits all clients, and events may come every millisecond."""
         looked, them = self._looked
         is_early = now < min(looked + LEAST_STEP_NS, self.deadline) and them == self._those_concerned()
-        if is_early and (self._turns.staying or self._turns.over or self._turns.ahead):
+        if is_early and (self._turns.staying or self._turns.held_back.over or self._turns.held_back.ahead):
             self.deadline = min(self.deadline, looked + LEAST_STEP_NS)
             return
         self._look(now, out)
@@ -142,8 +142,8 @@ class ComputeShares:
     def _those_concerned(self) -> object:
         turns = self._turns
         nobody_works = len(turns.idle) >= len(turns.staying)
-        counts = len(turns.staying), len(turns.ahead), len(turns.over), len(turns.blocked), len(self._caps)
-        return counts, nobody_works, turns.ranking.shares
+        held_back = len(turns.held_back.ahead), len(turns.held_back.over), len(turns.blocked)
+        return len(turns.staying), held_back, len(self._caps), nobody_works, turns.ranking.shares
 
     def _look(self, now: int, out: list[Action]) -> None:
         gpu_time = self._turns.gpu_time
@@ -157,7 +157,7 @@ class ComputeShares:
 
     def preempt(self, now: int, out: list[Action]) -> None:
         """Those who owe too much drop their locks. Called when it is known who is in the queue (core.host_memory)."""
-        going = [seat for seat in self._turns.staying.values() if self._turns.is_over(seat)]
+        going = [seat for seat in self._turns.staying.values() if self._turns.held_back.is_over(seat)]
         self._drop(now, going, out)
 
     def _note_activity(self) -> None:
@@ -184,17 +184,17 @@ class ComputeShares:
 
     def _look_at_caps(self, now: int, pending: Chunk) -> None:
         turns = self._turns
-        for key in turns.over | {entry.group for entry in pending.entries}:
+        for key in turns.held_back.over | {entry.group for entry in pending.entries}:
             cap = self._caps.get(key)
             if cap is None:
                 continue
             debt = cap.debt_ns(pending)
             if cap.look(debt):
-                turns.over.add(key)
+                turns.held_back.hold_group(key)
                 after_ns = cap.repaid_ns(debt)
                 cap.free_at = now + after_ns
             else:
-                turns.over.discard(key)
+                turns.held_back.release_group(key)
                 after_ns = cap.reached_ns(debt)
             self.deadline = min(self.deadline, now + max(LOOK_NS, after_ns))
 
@@ -202,12 +202,12 @@ class ComputeShares:
 
     def _look_at_weights(self, now: int, pending: Chunk, out: list[Action]) -> None:
         turns = self._turns
-        for client in [one for one in turns.ahead if turns.seats[one].state in ("rest", "silent", "staying")]:
+        for client in [one for one in turns.held_back.ahead if turns.seats[one].state in ("rest", "silent", "staying")]:
             self._let_go(now, turns.seats[client])  # It wants nothing, or came in although it was ahead.
-        beside = [seat for seat in turns.staying.values() if seat.gang is None and not turns.is_over(seat)]
-        beside += [turns.seats[client] for client in turns.ahead]
+        beside = [seat for seat in turns.staying.values() if seat.gang is None and not turns.held_back.is_over(seat)]
+        beside += [turns.seats[client] for client in turns.held_back.ahead]
         weighs = turns.ranking.shares.are_kept and len({seat.weight for seat in beside}) > 1
-        turns.wants_pauses = weighs
+        turns.held_back.want_pauses(on=weighs)
         if weighs != (self._weighted is not None):
             self._weighted = WeightedTime(now // LOOK_NS + 1) if weighs else None
             self._note_activity()
@@ -217,24 +217,26 @@ class ComputeShares:
             return
         leads, total = self._weighted.leads(pending)
         working = {
-            seat.client for seat in turns.staying.values() if seat.idle_since is None and not turns.is_held_back(seat)
+            seat.client
+            for seat in turns.staying.values()
+            if seat.idle_since is None and not turns.held_back.has_had_enough(seat)
         }
         for seat in sorted(beside, key=lambda seat: -leads.get(seat.client, 0)):
             to_hold = most_lead_ns(seat.weight, total)
             self._weigh(now, seat, (leads.get(seat.client, 0), to_hold), working, out)
-            if seat.client in turns.ahead:
+            if seat.client in turns.held_back.ahead:
                 working.discard(seat.client)
 
     def _weigh(self, now: int, seat: Seat, leads: tuple[int, int], working: set[int], out: list[Action]) -> None:
         """`leads`: its lead, and with which one it is held back."""
         turns, (lead, most) = self._turns, leads
-        is_held = seat.client in turns.ahead
+        is_held = seat.client in turns.held_back.ahead
         others_work = len(working) > (seat.client in working)
         if is_held and (lead <= 0 or not others_work):
             self._let_go(now, seat)
         elif not is_held and lead > most and others_work and seat.idle_since is None:
             self._hold_back(now, seat, out)
-        if seat.client in turns.ahead:
+        if seat.client in turns.held_back.ahead:
             self._look_again(now, lead)
         elif seat.state == "staying" and seat.idle_since is None and others_work:
             self._look_again(now, most - lead if lead <= most else MOST_STEP_NS)
@@ -244,12 +246,12 @@ class ComputeShares:
 
     def _hold_back(self, now: int, seat: Seat, out: list[Action]) -> None:
         if self._drop(now, [seat], out):
-            self._turns.ahead.add(seat.client)
+            self._turns.held_back.hold_client(seat.client)
             self._turns.gpu_time.hold_back(now, seat)
 
     def _let_go(self, now: int, seat: Seat) -> None:
-        if seat.client in self._turns.ahead:
-            self._turns.ahead.discard(seat.client)
+        if seat.client in self._turns.held_back.ahead:
+            self._turns.held_back.release_client(seat.client)
             self._turns.gpu_time.let_go(now, seat)
 
     # Both.
@@ -268,7 +270,7 @@ class ComputeShares:
     def _would_switch(self, going: list[Seat]) -> bool:
         """Somebody who waits does not fit now, and would come in if these went."""
         turns, memory = self._turns, self._memory
-        first = next((seat for seat in turns.queue if not turns.is_held_back(seat)), None)
+        first = next((seat for seat in turns.queue if not turns.held_back.has_had_enough(seat)), None)
         if first is None or memory.fits(first.need):
             return False
         return len(going) == len(turns.staying) or memory.would_fit(first.need, sum(seat.need for seat in going))
@@ -276,6 +278,6 @@ class ComputeShares:
 
 def held_back_by(turns: Turns, seat: Seat) -> Literal["core limit", "weight"] | None:
     """Why a client is blocked, if it is because it has had enough."""
-    if seat.state != "blocked" or not turns.is_held_back(seat):
+    if seat.state != "blocked" or not turns.held_back.has_had_enough(seat):
         return None
-    return "core limit" if turns.is_over(seat) else "weight"
+    return "core limit" if turns.held_back.is_over(seat) else "weight"

@@ -12,8 +12,7 @@ While a member waits:
     ready       the gang is first at all GPUs at which it waits. It is admitted when each of them is available: the
                 quantum is over, or idle or outranked holders leave. That is at the latest `due`, the end of the quanta
                 that ran when it became ready. Until then its GPUs make no switch for others, but admit who fits
-    entering    clients leave at all its GPUs; once there is room at each, it gets all locks in one step, in the order
-                of the UUIDs
+    entering    clients leave at all its GPUs; once there is room at each, it gets all locks in one step, by UUID
 
 A member that fits without a switch is admitted at once, as every client. When a member must drop its lock, all members
 at whose GPUs another client waits must drop theirs, in the same step.
@@ -176,7 +175,7 @@ class Gangs:
         for gang in sorted(self.all.values(), key=lambda gang: gang.order):
             waiting, stage_before = gang.waiting(), gang.stage
             gang.stage, gang.may_enter = "queued", False
-            is_away = gang.is_away(lambda uuid, seat: self._gpus[uuid].turns.is_held_back(seat))
+            is_away = gang.is_away(lambda uuid, seat: self._gpus[uuid].turns.held_back.has_had_enough(seat))
             if not waiting or is_away or not taken.isdisjoint(waiting) or not self._are_first(waiting):
                 gang.due = None
             else:
@@ -247,14 +246,15 @@ class Gangs:
         )
 
     def _approach(self, now: int, gang: Gang, waiting: dict[str, Seat], out: list[Action]) -> None:
+        gang.stage = "ready"  # It is the next client, so quanta depend on it.
         gpus = {uuid: self._gpus[uuid] for uuid in waiting}
         due = max(gpu.switch_time(now, waiting[uuid]) for uuid, gpu in gpus.items())
         gang.due = due if gang.due is None else min(gang.due, due)
         when = min(gang.due, max(gpu.available_time(now, waiting[uuid]) for uuid, gpu in gpus.items()))
-        gang.stage = "ready" if when > now else "entering"
         if when > now:
             self.deadline = min(self.deadline, when)
             return
+        gang.stage = "entering"
         for uuid, gpu in gpus.items():
             gpu.make_way(now, waiting[uuid], out, is_due=gang.due <= now)
 

@@ -150,6 +150,10 @@ class Gpu:
     def work_resumed(self, now: int, event: WorkResumed) -> None:
         self.turns.work_resumed(now, self.turns.seats[event.client])
 
+    def look_again_at(self, time: int) -> None:
+        """Nothing is to be decided before this time."""
+        self.deadline = time
+
     def reserved_for(self, now: int) -> Seat | None:
         """The waiting client that nobody may pass, although others would fit."""
         return self._admission.reserved_for(now)
@@ -172,7 +176,8 @@ class Gpu:
             self._thrashing.decide(now, out)
         if self.shares.is_active:
             self.shares.decide(now, out)
-        if self.memory.pinned or turns.blocked or turns.paused or turns.over or turns.ahead:
+        held_back = turns.held_back
+        if self.memory.pinned or turns.blocked or held_back.paused or held_back.over or held_back.ahead:
             self._hold_back(now, out)
         if not turns.queue.order:
             return
@@ -180,7 +185,7 @@ class Gpu:
             if turns.waits.is_switching:
                 turns.waits.end_switch()  # Nobody has to go.
             return
-        self._adjust_timer()
+        turns.timer.adjust()
         first = turns.queue.first()
         if first is None or (first.gang is not None and not first.is_entering):
             turns.waits.end_switch()
@@ -193,7 +198,7 @@ class Gpu:
         """Which clients wait in no queue, and which of the holders among them must release the lock."""
         if self._host_memory.decide(now, out):
             self.is_reordered = True
-        if self.turns.over:
+        if self.turns.held_back.over:
             self.shares.preempt(now, out)
 
     def let_in(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
@@ -241,23 +246,16 @@ class Gpu:
         ends, waits = turns.timer.ends, turns.waits
         if ends is None or ends >= due or (waits.is_switching and not waits.is_early) or waits.is_held:
             return due
-        head = self._lone_first()
-        if head is None or (self.memory.protected and self.memory.fits(head.need)):  # Waits for room on the card.
+        head = turns.queue.first()
+        if head is None or head.gang is not None:  # For a gang core.gangs knows the time.
             return due
-        return ends
+        waits_for_room = self.memory.protected and self.memory.fits(head.need)
+        return due if waits_for_room else ends
 
     def _lone_first(self) -> Seat | None:
         """The first in the queue, if it is admitted alone: for a gang core.gangs knows the time."""
         first = self.turns.queue.first()
         return first if first is None or first.gang is None else None
-
-    def _adjust_timer(self) -> None:
-        turns = self.turns
-        if turns.timer.ends is not None:
-            if turns.mode.quantum_follows_queue:
-                turns.timer.set()
-            else:
-                turns.timer.cap()
 
     # For gangs (core.gangs): `seat` is a member that waits and is first here.
 
@@ -271,7 +269,7 @@ class Gpu:
     def switch_time(self, now: int, seat: Seat) -> int:
         """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
         turns = self.turns
-        self._adjust_timer()
+        turns.timer.adjust()
         if turns.timer.ends is None or self._preemption.is_due(now) or self.memory.would_fit(seat.need):
             return now
         return turns.timer.ends

@@ -56,7 +56,7 @@ class HostMemory:
         is blocked, paused or held back; otherwise nothing is to be decided."""
         turns = self._turns
         turns.moves.room.expire(now)
-        for seat in [seat for seat in turns.staying.values() if seat.client in turns.paused]:
+        for seat in [seat for seat in turns.staying.values() if seat.client in turns.held_back.paused]:
             turns.preempt(now, seat, "operator", out)
         turns.moves.ask_less(turns.dropping.values(), out)
         may_run = set(self._who_may_run())
@@ -65,7 +65,7 @@ class HostMemory:
         most = most_pinned(turns) if leaving else []
         for seat in leaving:
             turns.block(seat)
-            if seat.client not in turns.paused and not turns.is_held_back(seat):
+            if seat.client not in turns.held_back.paused and not turns.held_back.has_had_enough(seat):
                 holder = who_blocks(most, seat)
                 out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.protected))
         for seat in coming:
@@ -79,7 +79,7 @@ class HostMemory:
         waiting = [
             seat
             for seat in (*turns.queue, *turns.blocked.values())
-            if seat.client not in turns.paused and not turns.is_held_back(seat)
+            if seat.client not in turns.held_back.paused and not turns.held_back.has_had_enough(seat)
         ]
         stuck = turns.moves.room.stuck()
         may_run = [seat for seat in waiting if not self._memory.must_wait(seat, stuck(seat))]

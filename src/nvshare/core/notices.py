@@ -43,7 +43,11 @@ class Notices:
         """Tells all there is to tell. Returns when the next wait will have been long, or NEVER."""
         turns = self._turns
         waits, order = turns.waits, turns.queue.order
-        contended = bool(order) or turns.wants_pauses or (turns.mode.needs_early_reports and not self._memory.all_fit())
+        contended = (
+            bool(order)
+            or turns.held_back.wants_pauses
+            or (turns.mode.needs_early_reports and not self._memory.all_fit())
+        )
         turns.moves.look()
         for seat in admitted:
             if seat.told_wait:
@@ -112,7 +116,7 @@ class Notices:
     def _report_long_wait(self, now: int, seat: Seat, out: list[Action]) -> None:
         turns = self._turns
         waited = now - seat.waited_since
-        is_paused = seat.client in turns.paused
+        is_paused = seat.client in turns.held_back.paused
         is_held_back = not is_paused and held_back_by(turns, seat) is not None
         if seat.state == "blocked" and not is_paused and not is_held_back:
             whose = who_blocks(most_pinned(turns), seat).client

@@ -2,7 +2,7 @@
 of a GPU; and that holders release their locks now.
 
 Weight, priority, core limit and pause of a group are stored in the group (core.limits.groups), so they also apply to
-its later processes. A pod's annotations are orders too, and have precedence over the operator's. core.turns stores
+its later processes. A pod's annotations are orders too, and have precedence over the operator's. core.held_back stores
 which clients of a GPU are paused; core.host_memory takes them out of the queue, with their rank, and holders among
 them drop their locks.
 
@@ -66,7 +66,7 @@ class Orders:
         repaid_at = gpu.shares.repaid_at(now)
         if repaid_at <= now or len(self._gpus) > MOST_OWED:
             return False
-        gpu.deadline = repaid_at
+        gpu.look_again_at(repaid_at)
         return True
 
     def found(self, gpu: Gpu) -> None:
@@ -218,9 +218,9 @@ class Orders:
             gpu = self._gpus[uuid]
             if client.group.is_paused or gpu.is_paused:
                 self._gangs.unlink(now, uuid, seat)
-                gpu.turns.paused.add(client.id)
+                gpu.turns.held_back.pause(client.id)
             else:
-                gpu.turns.paused.discard(client.id)
+                gpu.turns.held_back.resume(client.id)
             self._gangs.touch(gpu)
 
     def _note_yield(self, now: int, event: ev.YieldAsked, out: list[Action]) -> None:

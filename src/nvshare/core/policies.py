@@ -84,28 +84,23 @@ class Ranking:
     def preempts(self) -> bool:
         return self._policy.preempts
 
+    def wait_began(self, now: int, seat: Seat, mode: Mode, *, from_rest: bool) -> None:
+        """What counts for the rank of a client that starts to wait; then ask for its `rank`."""
+        if self.shares.are_kept:
+            self.shares.wait_began(now, seat, from_rest=from_rest)
+        seat.lag_ns = mode.lag_ns(seat)
+
+    def rank(self, arrival: int, seat: Seat) -> int:
+        """Of a client that starts to wait at this time. The lag would outweigh a priority, where priorities count."""
+        policy = self._policy
+        lags = policy.adds_lag and not (policy.preempts and seat.priority > 0)
+        return policy.rank(arrival, seat) + (seat.lag_ns if lags else 0)
+
     def handicap(self, seat: Seat) -> int:
         """By how much the policy, and the lag of the mode, shift the rank of a waiting client from its arrival."""
-        return self._policy.rank(0, seat) + (seat.lag_ns if self._adds_lag(seat) else 0)
+        return self.rank(0, seat)
 
     def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
         """The clients that would have to leave would be ahead of the first in the queue again (core.fair_shares)."""
         assert head.rank is not None, "the first in the queue waits"
         return all(_by_priority(now, seat) + self.shares.next_handicap(now, seat) < head.rank for seat in leaving)
-
-    def _adds_lag(self, seat: Seat) -> bool:
-        return self._policy.adds_lag and not (self._policy.preempts and seat.priority > 0)
-
-    def rank(self, now: int, seat: Seat, mode: Mode, *, from_rest: bool) -> int:
-        """Of a client that starts to wait. One that was outranked in its turn has at least the rank that it had."""
-        policy, kept = self._policy, seat.outranked_rank
-        if self.shares.are_kept:
-            self.shares.wait_began(now, seat, from_rest=from_rest)
-        rank = policy.rank(now, seat)
-        if policy.adds_lag:
-            seat.lag_ns = mode.lag_ns(seat) if seat.priority <= 0 or not policy.preempts else 0
-            rank += seat.lag_ns
-        if kept is None:
-            return rank
-        seat.outranked_rank = None
-        return rank if from_rest else min(rank, kept)

@@ -28,8 +28,11 @@ class QuantumTimer:
         """By the clients that run and wait now, counted from the start of the timer."""
         turns = self._turns
         order = turns.queue.order
+        head = order[0][2] if order else None
+        if head is not None and head.gang is not None:
+            head = turns.queue.first()  # For whom a switch is made: not for gangs that are not ready.
         running = turns.running() if turns.dropping else turns.staying.values()
-        quantum_ns = turns.mode.quantum_ns(running, order[0][2] if order else None, turns.queue.newcomers)
+        quantum_ns = turns.mode.quantum_ns(running, head, turns.queue.newcomers)
         self.quantum_ns, self.ends = quantum_ns, self.started + quantum_ns
         if self._least_ns or turns.ranking.shares.are_kept:
             self.cap()
@@ -39,6 +42,14 @@ class QuantumTimer:
         longest_ns = self._turns.ranking.shares.longest_turn_ns(self._turns.running())
         self.quantum_ns = max(min(self.quantum_ns, longest_ns), self._least_ns)
         self.ends = self.started + self.quantum_ns
+
+    def adjust(self) -> None:
+        """The clients that run or wait may have changed."""
+        if self.ends is not None:
+            if self._turns.mode.quantum_follows_queue:
+                self.set()
+            else:
+                self.cap()
 
     def left(self, at: int) -> float:
         """The part of the quantum that is left at a time."""

@@ -248,7 +248,7 @@ def client_snapshot(node: Node, client: Client, now: int, starts: Mapping[tuple[
 def _state(node: Node, gpu: Gpu, seat: Seat) -> SeatState:
     if not node.is_scheduling:
         return "unscheduled"
-    is_held_back = seat.client in gpu.turns.paused and seat.state in ("rest", "blocked")
+    is_held_back = seat.client in gpu.turns.held_back.paused and seat.state in ("rest", "blocked")
     return "paused" if is_held_back else SHOWN_AS[seat.state]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
 from nvshare.core.drops import begin_drop
 from nvshare.core.gpu_time import GpuTime
+from nvshare.core.held_back import HeldBack
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.memory_reports import MemoryReports
 from nvshare.core.model import Memory, QuantumRule, Settings
@@ -22,8 +23,7 @@ from nvshare.core.waits import Waits
 
 
 class Turns:
-    """The seats of one GPU by state, their locks, and the timer. Other parts of the core read the fields. core.orders
-    changes `paused`; core.compute_shares `over`, `ahead` and `wants_pauses`."""
+    """The seats of one GPU by state, their locks, and the timer. Other parts of the core read the fields."""
 
     def __init__(
         self, uuid: str, settings: Settings, numbers: Iterator[int], memory: MemoryPlanner, unheard: set[int]
@@ -39,12 +39,7 @@ class Turns:
         self.waits = Waits()
         self.queue, self.blocked = self.waits.queue, self.waits.blocked
         self.reports = MemoryReports(memory, self.queue)
-        self.paused: set[int] = set()
-        """Clients that get no turn until the operator or an annotation resumes them."""
-        self.over: set[str] = set()
-        """Groups that owe GPU time; in `ahead` clients that have more than their weights say (core.compute_shares)."""
-        self.ahead, self.wants_pauses = set[int](), False
-        """Holders report their pauses although nobody waits, because weights decide who runs."""
+        self.held_back = HeldBack()
         self.is_contended = False
         """Holders report their pauses: a client waits, or the mode needs the pauses before a client waits."""
         self.timer = QuantumTimer(self)
@@ -58,15 +53,6 @@ class Turns:
     @property
     def is_empty(self) -> bool:
         return not self.staying and not self.dropping
-
-    def is_over(self, seat: Seat) -> bool:
-        """Its group owes GPU time."""
-        return seat.group is not None and seat.group.key in self.over
-
-    def is_held_back(self, seat: Seat) -> bool:
-        """It gets no lock, because it has had enough. A job has released all its locks before (core.departure)."""
-        is_leaving = seat.gang is not None and seat.gang.departure is not None
-        return (seat.client in self.ahead or self.is_over(seat)) and not is_leaving
 
     def running(self) -> list[Seat]:
         return [*self.staying.values(), *self.dropping.values()]
@@ -83,7 +69,7 @@ class Turns:
         self.reports.left(seat)
         self.gpu_time.left(now, seat)
         self.mode.client_left(now, seat)
-        self.paused.discard(seat.client)
+        self.held_back.resume(seat.client)
         del self.seats[seat.client]
 
     def claimed(self, now: int, seat: Seat, lock: int, out: list[Action], *, is_settling: bool) -> None:
@@ -215,7 +201,7 @@ class Turns:
     def admit(self, now: int, seat: Seat) -> None:
         if seat.revoked or seat.is_suspended:
             self.reports.set_revoked(seat, 0)
-        seat.won_rank = seat.rank
+        seat.won_rank, seat.outranked_rank = seat.rank, None
         self.waits.end(now, seat)
         seat.state = TRANSITIONS["admit"][seat.state]
         self._begin_turn(now, seat, next(self._numbers))
@@ -254,7 +240,12 @@ class Turns:
     def _enqueue(self, now: int, seat: Seat, *, from_rest: bool = False) -> None:
         seat.state = TRANSITIONS["request"][seat.state]
         seat.waited_since, seat.passes, seat.room_until, seat.told_wait = now, 0, 0, False
-        rank = self.ranking.rank(now, seat, self.mode, from_rest=from_rest)
+        if from_rest:
+            seat.outranked_rank = None
+        self.ranking.wait_began(now, seat, self.mode, from_rest=from_rest)
+        rank = self.ranking.rank(now, seat)
+        if seat.outranked_rank is not None:
+            rank = min(rank, seat.outranked_rank)  # It was outranked in its turn, and has at least the rank it had.
         if self.waits.queue.crowds:
             rank = self.waits.queue.before_crowds(seat, rank)
         self.waits.begin(seat, rank if seat.gang is None else seat.gang.rank_of(rank))
