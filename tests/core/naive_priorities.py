@@ -21,13 +21,15 @@ def check_drop(now: int, uuid: str, client: int, node: Node) -> None:
     for seat in holding:
         assert seat.won_rank is not None
         assert rank - seat.won_rank <= now - seat.held_since, "only time with a lock does not count as waiting"
-    firsts = [node.gpus[at].turns.queue.first() for at, seat in members.items() if seat.state == "dropping"]
+    dropping = [node.gpus[at].turns for at, seat in members.items() if seat.state == "dropping"]
+    firsts = [(first, first.rank) for turns in dropping if (first := turns.queue.first()) is not None]
+    for turns in dropping:  # A gang may have been blocked since, in this step.
+        firsts += [(seat, seat.kept_rank) for seat in turns.blocked.values() if seat.gang is not None]
     assert any(
-        first is not None
-        and _lowest_priority(first) > max(seat.priority for seat in members.values())
-        and first.rank is not None
-        and first.rank < rank
-        for first in firsts
+        _lowest_priority(first) > max(seat.priority for seat in members.values())
+        and first_rank is not None
+        and first_rank < rank
+        for first, first_rank in firsts
     ), "only a higher priority takes a lock, and not of who waited long enough"
 
 
@@ -43,7 +45,8 @@ def check_gangs(gpus: Mapping[str, NaiveGpu], node: Node) -> None:
     """The same of gangs that are first at all their GPUs."""
     for gang in node.gangs.all.values():
         waiting = gang.waiting()
-        if gang.stage != "ready" or any(node.gpus[uuid].turns.dropping for uuid in waiting):
+        is_away = any(node.gpus[uuid].turns.dropping or node.gpus[uuid].may_block(waiting[uuid]) for uuid in waiting)
+        if gang.stage != "ready" or is_away:
             continue
         for uuid, seat in waiting.items():
             gpu, real = gpus[uuid], node.gpus[uuid]

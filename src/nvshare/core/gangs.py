@@ -42,10 +42,9 @@ class Gangs:
         self.all: dict[int, Gang] = {}
         self.deadline = NEVER
         """When something will follow from the passing of time alone."""
-        self._gpus = gpus
         self._together: dict[str, dict[int, Client]] = {}
         """The clients that use collectives, by group."""
-        self.touch = self._touch = touch
+        self._gpus, self.touch, self._touch = gpus, touch, touch
         self._held: set[str] = set()
         """GPUs at which no client is admitted because a job has not released all its locks."""
         self._numbers = 0
@@ -247,16 +246,17 @@ class Gangs:
 
     def _approach(self, now: int, gang: Gang, waiting: dict[str, Seat], out: list[Action]) -> None:
         gang.stage = "ready"  # It is the next client, so quanta depend on it.
-        gpus = {uuid: self._gpus[uuid] for uuid in waiting}
-        due = max(gpu.switch_time(now, waiting[uuid]) for uuid, gpu in gpus.items())
+        at = [(self._gpus[uuid], seat) for uuid, seat in waiting.items()]
+        due = max(gpu.switch_time(now, seat) for gpu, seat in at)
         gang.due = due if gang.due is None else min(gang.due, due)
-        when = min(gang.due, max(gpu.available_time(now, waiting[uuid]) for uuid, gpu in gpus.items()))
+        outranks = not any(gpu.may_block(seat) for gpu, seat in at)
+        when = min(gang.due, max(gpu.available_time(now, seat, outranks=outranks) for gpu, seat in at))
         if when > now:
             self.deadline = min(self.deadline, when)
             return
         gang.stage = "entering"
-        for uuid, gpu in gpus.items():
-            gpu.make_way(now, waiting[uuid], out, is_due=gang.due <= now)
+        for gpu, seat in at:
+            gpu.make_way(now, seat, out, is_due=gang.due <= now)
 
     def drop_together(self, now: int, out: list[Action]) -> None:
         """If a member of a gang must drop its lock, the others must too if a client waits for their GPUs."""

@@ -274,10 +274,16 @@ class Gpu:
             return now
         return turns.timer.ends
 
-    def available_time(self, now: int, seat: Seat) -> int:
-        """As `switch_time`, but earlier if idle or outranked holders make room for it."""
+    def may_block(self, seat: Seat) -> bool:
+        """It may be taken out of the queue in this step (core.host_memory)."""
+        if self.turns.held_back.has_had_enough(seat):
+            return True
+        return bool(self.memory.protected) and self.memory.must_wait(seat, self.turns.moves.room.stuck()(seat))
+
+    def available_time(self, now: int, seat: Seat, *, outranks: bool) -> int:
+        """As `switch_time`, but earlier if idle holders, or outranked ones if it `outranks`, make room for it."""
         due = self.switch_time(now, seat)
-        if due <= now or self._preemption.may_outrank(now, seat):
+        if due <= now or (outranks and self._preemption.may_outrank(now, seat)):
             return now
         return min(due, self._preemption.idle_deadline(now, seat))
 
