@@ -88,6 +88,36 @@ def test_it_takes_the_lock_of_a_lower_priority_although_an_equal_would_leave_fir
     assert gpu.drops() == [(2, "priority")]
 
 
+def test_the_others_finish_their_quantum_if_the_first_one_leaves_meanwhile() -> None:
+    """The next one outranks nobody, so it waits, and who was preempted gets its lock back."""
+    gpu = BusyGpu(settings(), tick_ms=25)
+    gpu.add(need=5 * GIB, priority=3, queued_ms=DRAIN_MS // 2)
+    gpu.add(need=5 * GIB, queued_ms=DRAIN_MS // 2)
+    gpu.run(1000)
+    gpu.add(need=14 * GIB)
+    gpu.run(1000)
+    client = gpu.add(need=9 * GIB, priority=3)
+    gpu.run(gpu.tick_ms)
+    del gpu.clients[client]
+    gpu.handle(ev.ClientLeft(client))
+    gpu.run(2000)
+    assert gpu.drops() == [(2, "priority")]
+    assert holders(gpu) == {1, 2}
+
+
+def test_two_of_higher_priority_both_have_it_after_their_drains() -> None:
+    """The second one becomes first when the first one comes in."""
+    gpu = BusyGpu(settings(), tick_ms=25)
+    for _ in range(2):
+        gpu.add(need=6 * GIB, queued_ms=DRAIN_MS // 2)
+    gpu.run(1000)
+    for _ in range(2):
+        gpu.add(need=6 * GIB, priority=1)
+    answers = [answer_ms(gpu, client) for client in (3, 4)]
+    assert sum(answers) <= 2 * ANSWER_MS
+    assert gpu.drops() == [(1, "priority"), (2, "priority")]
+
+
 def test_bursts_are_answered_for_as_long_as_the_batch_job_waits_little() -> None:
     """1 s of work in 10 s, for half an hour: the batch job works for the rest, which does not count as waiting."""
     gpu = BusyGpu(settings(), tick_ms=125)

@@ -166,7 +166,7 @@ class Gpu:
 
     def make_room(self, now: int, out: list[Action]) -> None:
         """The first half of what follows from the state and the time: which clients must release the lock."""
-        turns = self.turns
+        turns, held_back = self.turns, self.turns.held_back
         self._idle_due = NEVER
         if turns.dropping:
             self._preemption.revoke(now, out)
@@ -176,7 +176,6 @@ class Gpu:
             self._thrashing.decide(now, out)
         if self.shares.is_active:
             self.shares.decide(now, out)
-        held_back = turns.held_back
         if self.memory.pinned or turns.blocked or held_back.paused or held_back.over or held_back.ahead:
             self._hold_back(now, out)
         if not turns.queue.order:

@@ -10,8 +10,8 @@
                     priority, and a lower rank than the client's aged rank:
                         aged rank = rank when its turn began + how long it had been served when the first came
                     They wait with their aged ranks, so their waiting times add up. A gang is outranked as a whole, and
-                    a gang that is ready outranks others (core.gangs). If another client becomes first
-                    meanwhile, for which they are not enough, the others still finish their quantum
+                    a gang that is ready outranks others (core.gangs). If another client becomes first meanwhile, for
+                    which they are not enough, the other holders still finish their quantum
     preempt_idle    idle holders leave if the first in the queue can then run, from the time of Mode.idle_preempt_times.
                     A holder that waits at the gate of another GPU, or whose gang works, is not idle
 
