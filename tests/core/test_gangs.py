@@ -1,5 +1,7 @@
 """What a story does not show of gangs."""
 
+from core.priority_stories import BY_A_GANG, EPOCH, SETTINGS
+from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
@@ -46,3 +48,14 @@ def test_the_quantum_depends_on_who_comes_next_and_not_on_a_gang_that_is_not_rea
     member, newcomer = turns.queue
     expected, of_member = (turns.mode.quantum_ns([turns.seats[2]], seat, 1) for seat in (newcomer, member))
     assert turns.timer.quantum_ns == expected != of_member
+
+
+def test_nobody_leaves_for_a_gang_where_it_is_held_back() -> None:
+    """At g1 it has had enough of the GPU's time."""
+    node = Node(SETTINGS, epoch=EPOCH, is_paranoid=True)
+    *before, (now, request) = BY_A_GANG
+    for at, event in before:
+        node.handle(at, event)
+    node.gpus["g1"].turns.held_back.hold_group("run/3")
+    drops = [action for action in node.handle(now, request) if isinstance(action, ac.DropLock)]
+    assert [(drop.client, drop.gpu, drop.cause) for drop in drops] == [(1, "g0", "priority")]
