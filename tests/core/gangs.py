@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def note(naive: "Naive", now: int, node: Node) -> None:
     """Who follows, or no longer does."""
     naive.has_gangs = naive.has_gangs or bool(node.gangs.all)
+    naive.may_follow = naive.had_gangs or bool(node.gangs.all)
+    naive.had_gangs = bool(node.gangs.all)
     for uuid, gpu in naive.gpus.items():
         for seat in gpu.seats.values():
             real = node.gpus[uuid].turns.seats[seat.client]

@@ -3,8 +3,8 @@
 It knows no sums, heaps or deadlines: everything is counted again each time, over all clients. Whatever it asserts must
 hold for every order of events, however the peers behave.
 
-Three ranks it cannot work out, and takes from the core: that of policy fair, that of who was outranked, and the lag of
-modes that learn, of which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
+Two ranks it cannot work out, and takes from the core: that of who was outranked, and the lag of modes that learn, of
+which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
 from core import gangs, held, naive_priorities, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
@@ -26,10 +26,8 @@ class Naive(NaiveShares, MemoryNotes):
 
     def __init__(self, settings: Settings, settles_at: int | None) -> None:
         super().__init__(settings)
-        self.settles_at = settles_at
-        self.is_scheduling, self.slowness = True, 0
+        self.settles_at, self.slowness = settles_at, 0
         self.given: dict[int, tuple[int, str]] = {}
-        self.refused: set[tuple[int, str]] = set()  # Whose late claims the present step refuses.
         self.has_gangs, self.most_clients = False, 0  # There has been a gang; how many clients there were at most.
 
     def seat(self, client: int, gpu: str) -> NaiveSeat:
@@ -41,6 +39,7 @@ class Naive(NaiveShares, MemoryNotes):
     # What went in.
 
     def before(self, now: int, event: ev.Event) -> None:
+        self.note_event(now, event)
         note = getattr(self, "_" + type(event).__name__, None)
         if note is not None:
             note(now, event)
@@ -145,6 +144,7 @@ class Naive(NaiveShares, MemoryNotes):
     # What came out.
 
     def after(self, now: int, actions: list[ac.Action], node: Node) -> None:
+        self.actions = actions
         gangs.note(self, now, node)
         self.refused = {
             (drop.client, drop.gpu) for drop in actions if isinstance(drop, ac.DropLock) and drop.cause == "claim"
@@ -156,7 +156,6 @@ class Naive(NaiveShares, MemoryNotes):
             self.note_held_back(gpu, node.gpus[uuid])
             if self.has_new_policy:
                 self.note_policy(gpu, node.gpus[uuid].turns)
-        self.has_new_policy = False
         for action in actions:
             check = getattr(self, "_" + type(action).__name__, None)
             if check is not None:
@@ -165,6 +164,7 @@ class Naive(NaiveShares, MemoryNotes):
             gpu.note_trust(now, node.gpus[uuid].turns)
             self.note_use(now, uuid, gpu, node.gpus[uuid])
             self._check_gpu(now, uuid, gpu, node)
+        self.has_new_policy = False
         gangs.check(self, now, actions, node)
 
     def _ReportBlocked(self, now: int, action: ac.ReportBlocked, node: Node) -> None:  # noqa: N802 - the same
@@ -256,7 +256,7 @@ class Naive(NaiveShares, MemoryNotes):
         """Worked out again if possible, else as the core has it. The lag may be that of an earlier mode."""
         by_core = real.seats[seat.client].rank
         if self.policy == "fair" or gangs.may_be_member(real.seats[seat.client]):
-            return by_core  # A member of a gang may have the rank of another one.
+            return by_core  # Checked by core.naive_billing. A member of a gang may have the rank of another one.
         rank = seat.arrived + self.handicap(seat)
         if seat.is_outranked:
             assert by_core is None or by_core <= rank + longest_lag_ns, "who was outranked keeps its rank"

@@ -4,9 +4,9 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from core.naive_billing import NaiveBilling
 from core.naive_caps import NaiveCap
 from core.naive_gpu import NaiveGpu
-from core.naive_orders import NaiveOrders
 from core.naive_use import NaiveUse, Span, Use
 from core.naive_weights import UNSURE_NS, NaiveLeads, most_lead_ns, total_weight, weight_of
 from nvshare.core import events as ev
@@ -30,7 +30,7 @@ class GpuShares:
     most MOST_STEP_NS."""
 
 
-class NaiveShares(NaiveOrders):
+class NaiveShares(NaiveBilling):
     """The part of Naive that counts GPU time. A group keeps its limit without clients."""
 
     def __init__(self, settings: Settings) -> None:
@@ -73,6 +73,7 @@ class NaiveShares(NaiveOrders):
         self._check_sums(use, gpu, real)
         for event in (event for event in self.reports if event.gpu == uuid):  # Before what followed from the event.
             use.uses[event.client].report(now, event.first, event.count, event.busy, time.upto)
+        self.note_bills(now, uuid, gpu, real, divided)
         self._note_clients(now, use, gpu, real)
         self.reports = [event for event in self.reports if event.gpu != uuid]
         here = {seat.group for seat in gpu.seats.values()}
@@ -81,6 +82,9 @@ class NaiveShares(NaiveOrders):
             shares.caps.setdefault(group, NaiveCap()).order(now // LOOK_NS + 1, percent)
         shares.leads.note(now, decides=real.turns.held_back.wants_pauses)
         shares.tail = use.spans(use.upto, max(use.upto, now // LOOK_NS + 1)) if _counts(shares) else []
+
+    def use(self, uuid: str) -> NaiveUse:
+        return self.shares[uuid].use
 
     def _check_sums(self, use: NaiveUse, gpu: NaiveGpu, real: Gpu) -> None:
         for seat in gpu.seats.values():

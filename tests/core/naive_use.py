@@ -9,18 +9,22 @@ from itertools import pairwise
 
 from nvshare.core.gpu_time import REPORT_LOOKS, WAKE_LOOKS
 from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.turn_bills import START_LOOKS
 
 FOREVER = 1 << 200
 
 
 @dataclass
 class Span:
-    """Looks from `first` to before `end`; who is busy, and who competes by weight."""
+    """Looks from `first` to before `end`; who is busy, and who competes by weight. `idle`: if nobody is busy, who holds
+    locks and has had the time to begin its work."""
 
     first: int
     end: int
     busy: list["Use"]
     competing: list["Use"]
+    idle: list["Use"] = field(default_factory=list)
+    held: bool = False
 
     @property
     def ns(self) -> int:
@@ -48,6 +52,12 @@ class Use:
     """Looks at which it was held back by its weight."""
     wakes_from: int | None = None
     """It was let go, and has not worked since."""
+    is_counted: bool = False
+    """It had a lock, reported or was held back, and a look of that is not divided."""
+
+    @property
+    def counted_weight(self) -> int:
+        return max(1, self.weight)
 
     def is_busy(self, look: int) -> bool:
         for first, end, busy in self.said:
@@ -57,8 +67,13 @@ class Use:
             return False
         return self.holds(look) and not any(first <= look < end for first, end in self.rested)
 
-    def holds(self, look: int) -> bool:
-        return any(first <= look < end for first, end in self.turns)
+    def holds(self, look: int, *, since: int = 0) -> bool:
+        """`since`: at least for so many looks."""
+        return any(first + since <= look < end for first, end in self.turns)
+
+    def busy_looks(self, begin: int, end: int) -> int:
+        edges = sorted({begin, end, *(edge for edge in self.edges() if begin < edge < end)})
+        return sum(last - first for first, last in pairwise(edges) if begin < end and self.is_busy(first))
 
     def competes(self, look: int) -> bool:
         if self.is_busy(look) or any(first <= look < end for first, end in self.back):
@@ -73,6 +88,7 @@ class Use:
     def edges(self) -> Iterator[int]:
         for begin, end in (*self.turns, *self.back, *self.rested):
             yield from (begin, end)
+        yield from (begin + START_LOOKS for begin, _ in self.turns)
         for first, end, busy in self.said:
             yield from (first, end)
             changes = busy ^ (busy << 1)
@@ -86,6 +102,9 @@ class Use:
         self.said = [one for one in self.said if one[1] > upto]
         self.rested = [looks for looks in self.rested if looks[1] > upto]
         self.back = [times for times in self.back if times[1] > upto]
+        wakes = self.wakes_from is not None and self.wakes_from + WAKE_LOOKS > upto
+        is_known = wakes or any(max(one[0], upto) < one[1] for one in (*self.turns, *self.said, *self.back))
+        self.is_counted = self.is_counted and is_known
 
     # What happens to it.
 
@@ -97,6 +116,7 @@ class Use:
         if self.lock:
             self.turns[-1] = (self.turns[-1][0], look)
         if lock:
+            self.is_counted = True
             self._stop_resting(look)
             self.turns.append((look, FOREVER))
         self.lock = lock
@@ -104,6 +124,7 @@ class Use:
     def report(self, now: int, first: int, count: int, busy: int, upto: int) -> None:
         """Looks before `upto`, and those to come, do not count."""
         present = now // LOOK_NS + 1
+        self.is_counted = True
         if not count:
             self.rests_from = min(first, present, FOREVER if self.rests_from is None else self.rests_from)
         elif first < present:
@@ -119,6 +140,7 @@ class Use:
     def hold_back(self, now: int, *, is_ahead: bool, waits: bool) -> None:
         look, is_back = now // LOOK_NS + 1, bool(self.back) and self.back[-1][1] == FOREVER
         if is_ahead and not is_back:
+            self.is_counted = True
             self.back.append((look, FOREVER))
         elif is_back and not is_ahead:
             self.back[-1] = (self.back[-1][0], look)
@@ -138,10 +160,15 @@ class NaiveUse:
     def spans(self, begin: int, end: int) -> list[Span]:
         uses = self.uses.values()
         edges = sorted({begin, end, *(edge for use in uses for edge in use.edges() if begin < edge < end)})
-        return [
-            Span(first, last, [use for use in uses if use.is_busy(first)], [use for use in uses if use.competes(first)])
-            for first, last in pairwise(edges)
-        ]
+        return [self._span(first, last) for first, last in pairwise(edges)]
+
+    def _span(self, first: int, end: int) -> Span:
+        uses = self.uses.values()
+        busy = [use for use in uses if use.is_busy(first)]
+        idle = [] if busy else [use for use in uses if use.holds(first, since=START_LOOKS)]
+        return Span(
+            first, end, busy, [use for use in uses if use.competes(first)], idle, any(use.holds(first) for use in uses)
+        )
 
     def check_divided(self, now: int, upto: int) -> None:
         """A report is awaited for REPORT_LOOKS, unless nobody can have been busy."""

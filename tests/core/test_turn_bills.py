@@ -76,6 +76,17 @@ def test_idleness_while_nobody_waits_costs_nothing() -> None:
     assert gpu.run(40_000) == pytest.approx([50, 50], abs=4)
 
 
+def test_idleness_that_is_not_divided_yet_does_not_count_as_a_share_of_who_comes() -> None:
+    """It worked for 1 s, and then nobody said anything for 600 s. Only looks whose reports are due count as busy."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+    node.handle(0, ev.LockRequested(1, "g0", Memory(BIG)))
+    node.handle(SECOND, ev.GpuTimeReported(1, "g0", 1000, 0, 0))
+    node.handle(600 * SECOND, ev.LockRequested(2, "g0", Memory(BIG)))
+    assert SECOND <= node.gpus["g0"].turns.seats[2].tag <= 1.6 * SECOND
+
+
 def test_a_move_is_worth_no_more_than_the_turn_was_billed() -> None:
     """Whatever a client says, it cannot save up time."""
     node = Node(turns(), epoch=1, is_paranoid=True)

@@ -7,10 +7,12 @@ from core.driven_clients import DrivenClient
 from core.naive import Naive
 from core.world_orders import Pick
 from nvshare.core import events as ev
-from nvshare.core.model import MILLISECOND
+from nvshare.core.model import MIB, MILLISECOND, SECOND
 
 PATTERNS = [0, (1 << 256) - 1, (1 << 30) - 1, ((1 << 40) - 1) << 20, (1 << 256) - (1 << 100), 0b1001]
 """Nothing, all of the time, the beginning, the middle, the end, a little."""
+
+MOVES = [0, 40 * MILLISECOND, 300 * MILLISECOND, 3 * SECOND, 1000 * SECOND]
 
 
 class WorldWork(ABC):
@@ -40,13 +42,16 @@ class WorldWork(ABC):
             self.step(ev.GpuTimeReported(peer.id, gpu, first, count, pick(PATTERNS) & (1 << count) - 1))
 
     def work(self, pick: Pick) -> None:
-        """Time passes, and those who hold locks report what they do; some work all the time, others less."""
+        """Time passes, and those who hold locks report what they do; some work all the time, others less. They say for
+        how long they moved memory in: true, or more than is believed."""
         habits = {client: pick(PATTERNS) for client in self.peers}
-        for _ in range(pick([2, 10])):
+        for part in range(pick([2, 10])):
             self._ring_until(self.now + 250 * MILLISECOND)
             for uuid, gpu in self.naive.gpus.items():
                 for seat in gpu.named("staying", "dropping"):
                     if not self.peers[seat.client].is_stopped:
                         first = max(0, self.now // MILLISECOND - 250)
                         busy = habits[seat.client] & (1 << 250) - 1
+                        if part == 1:
+                            self.step(ev.MemoryMoved(seat.client, uuid, False, MIB, MOVES[seat.client % len(MOVES)]))
                         self.step(ev.GpuTimeReported(seat.client, uuid, first, 250, busy))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from nvshare.core.look_bits import LOOK_NS, ones, ones_from, split
 from nvshare.core.looks import Looks
-from nvshare.core.model import SECOND
+from nvshare.core.model import NEVER, SECOND
 from nvshare.core.recent_use import WINDOW_NS, RecentUse
 from nvshare.core.seat import Seat
 
@@ -45,11 +45,12 @@ class Chunk:
         self.entries, self.counts, self.first, self.looks = entries, counts, first, looks
         self._parts = parts
 
-    def parts(self, begin: int) -> list[int]:
-        """What each client had, of the looks from `begin` on."""
-        if begin <= self.first:
+    def parts(self, begin: int, end: int = NEVER) -> list[int]:
+        """What each client had, of the looks from `begin` to before `end`."""
+        first, last = max(0, begin - self.first), min(self.looks, end - self.first)
+        if first == 0 and last == self.looks:
             return self._parts
-        return split([count >> (begin - self.first) for count in self.counts])
+        return split([(count & ones(max(0, last))) >> first for count in self.counts])
 
     def used(self, group: str, begin: int) -> tuple[int, int]:
         """What the clients of a group had together from look `begin` on, and the looks at which one was busy."""

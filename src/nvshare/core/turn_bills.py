@@ -82,11 +82,12 @@ class TurnBills:
         self._first += chunk.looks * (times - 1)
         for index, entry in enumerate(chunk.entries):
             if entry.seat is not None and entry.seat.lent_ns:
-                self._cover(entry.seat, chunk.parts(entry.seat.lent_from)[index] * times)
+                self._cover(entry.seat, chunk, index, times)
 
-    def _cover(self, seat: Seat, part: int) -> None:
+    def _cover(self, seat: Seat, chunk: Chunk, index: int, times: int) -> None:
         """Looks of the turn in which it was lent something are divided. What they do not cover comes back."""
-        seat.lent_ns -= min(seat.lent_ns, part)
+        part = chunk.parts(seat.lent_from, seat.lent_until)[index]
+        seat.lent_ns -= min(seat.lent_ns, part * min(times, max(1, seat.lent_until - chunk.first)))
         if self._first >= seat.lent_until:
             self._credit(seat, -seat.lent_ns)
             seat.lent_ns = 0
@@ -169,7 +170,8 @@ class TurnBills:
         self.open_ns -= seat.bill_ns - seat.billed_ns
 
     def all_unsettled_ns(self, now: int) -> int:
-        """The same of all competing clients; looks that are not divided yet count as busy."""
+        """The same of all competing clients; looks whose reports are still to come count as busy."""
+        self._gpu_time.divide(now)
         return self.open_ns + self._gpu_time.undivided_ns(now)
 
     def stretched(self, bill_ns: int) -> int:

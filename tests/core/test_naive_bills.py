@@ -1,0 +1,71 @@
+"""The naive account finds a core that bills or ranks wrongly with policy fair: each rule is broken on purpose."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from core.test_naive import found
+from nvshare.core import fair_shares, turn_bills
+from nvshare.core.fair_shares import FairShares
+from nvshare.core.seat import Seat
+from nvshare.core.turn_bills import TurnBills
+
+
+def ignore_weights(real: Callable[..., None]) -> Callable[..., None]:
+    def settle(self: FairShares, now: int, seat: Seat) -> None:
+        seat.tag += self._bills.settle(now, seat)
+
+    return settle
+
+
+def save_up(real: Callable[..., None]) -> Callable[..., None]:
+    """The tag of a client that comes from rest stays below the mean."""
+
+    def wait_began(self: FairShares, now: int, seat: Seat, *, from_rest: bool) -> None:
+        if from_rest:
+            self._settle(now, seat)
+        real(self, now, seat, from_rest=False)
+
+    return wait_began
+
+
+def divide_later(real: Callable[..., int]) -> Callable[..., int]:
+    """All time since looks were last divided counts as busy, as the core once did."""
+    return lambda self, now: self.open_ns + self._gpu_time.undivided_ns(now)
+
+
+FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any], str, int]] = {
+    "turns are billed twice": (
+        TurnBills, "_add", lambda real: lambda self, entry, part: real(self, entry, 2 * part),
+        "who was busy at a look is billed an equal part of it", 2,
+    ),
+    "moves are billed": (
+        TurnBills, "_credit", lambda real: lambda self, seat, credit: None,
+        "the time of a move is billed to nobody", 2,
+    ),
+    "every move is believed": (
+        turn_bills, "MOVE_NS_PER_GIB", lambda real: 1000 * real,
+        "a move is worth half a second for each GiB, once", 2,
+    ),
+    "idle holders are not billed": (
+        turn_bills, "_idle_holder", lambda real: lambda entry, first, looks: 0,
+        "an idle holder is billed while others wait, and only then", 2,
+    ),
+    "weights are ignored": (FairShares, "_settle", ignore_weights, "a tag grows by bill * 100 / weight", 5),
+    "time is saved up": (FairShares, "wait_began", save_up, "time at rest is not saved up", 2),
+    "leads have no bound": (
+        fair_shares, "MAX_LEAD_NS", lambda real: 100 * real, "a handicap is within 900 s", 2,
+    ),
+    "looks are divided too late": (
+        TurnBills, "all_unsettled_ns", divide_later, "a tag grows by bill * 100 / weight", 6,
+    ),
+}  # fmt: skip
+"""What is broken, how, what the account says, and with which walk it begins: few have policy fair."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_core_that_bills_wrongly_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, name, broken, complaint, first = FAULTS[fault]
+    monkeypatch.setattr(part, name, broken(getattr(part, name)))
+    assert complaint in found(range(first, first + 5))
