@@ -139,7 +139,7 @@ class NaiveBilling(NaiveOrders):
         return max(0, now - use.upto * LOOK_NS) if any(one.is_counted for one in use.uses.values()) else 0
 
     def _check_rank(self, seat: NaiveSeat, real: Seat, handicap: int) -> None:
-        """Not of members of gangs, which may have the rank of another one, nor of who was outranked and keeps its own."""
+        """Not of members of gangs, which may have the rank of another one, nor of who was outranked and keeps one."""
         if real.state == "waiting" and not gangs.may_be_member(real) and not seat.is_outranked:
             assert real.rank == seat.arrived + self.handicap(seat) + handicap, (
                 "a rank is arrival, handicap and priority"

@@ -9,7 +9,7 @@ import pytest
 from core import priority_stories
 from nvshare.client_machine.looks import LookReport
 from nvshare.core import events as ev
-from nvshare.core import gpu_time
+from nvshare.core import fair_shares, gpu_time
 from nvshare.core.core_cap import CoreCap
 from nvshare.core.gpu_time import GpuTime
 from nvshare.core.look_bits import LOOK_NS
@@ -18,6 +18,7 @@ from nvshare.core.model import SECOND
 from nvshare.core.node import Node
 from nvshare.core.preemption import Preemption
 from nvshare.core.seat import Seat
+from nvshare.core.turn_bills import TurnBills
 from nvshare.core.weighted_time import WeightedTime
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
 from nvshare.schedsim.worlds.looker import Looker
@@ -64,6 +65,12 @@ BREACHES: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
         WeightedTime, "leads", lambda real: lambda self, chunk: (dict.fromkeys(range(1000), 10**12), 1000),
         "is held back by its weight",
     ),
+    "turns are billed twice": (
+        TurnBills, "_add", lambda real: lambda self, entry, part: real(self, entry, 2 * part), "clients are billed",
+    ),
+    "what clients owe has no bound": (
+        fair_shares, "MAX_LEAD_NS", lambda real: 100 * real, "waits as if it came",
+    ),
     "priorities do not preempt": (
         Preemption, "_outranked", lambda real: lambda self, now, head: [], "and outranks",
     ),
@@ -74,7 +81,12 @@ BREACHES: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
 }  # fmt: skip
 
 
-POLICIES = {"leads never end": "fair", "priorities do not preempt": "priority"}
+POLICIES = {
+    "leads never end": "fair",
+    "turns are billed twice": "fair",
+    "what clients owe has no bound": "fair",
+    "priorities do not preempt": "priority",
+}
 """In which worlds it is looked for; otherwise in all."""
 
 

@@ -5,6 +5,8 @@ long locks are held, and by how much the scheduler is late.
 
     time        each client's GPU time only grows, and is at most what it held and reported; all clients of a GPU
                 together had at most the time that passed
+    bill        with policy fair, all clients of a GPU are billed no more than the looks that are divided; what a
+                client owes or is owed shifts its rank by at most MAX_LEAD_NS
     core limit  in any stretch of time: GPU time of the group <= limit * time + slack
     held back   no client for longer than docs/decisions/0034 says
     priority    if the first in the queue outranks so many running clients that it would fit without them, some of them
@@ -15,6 +17,7 @@ from collections import Counter
 from nvshare.core import events as ev
 from nvshare.core.compute_shares import held_back_by
 from nvshare.core.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
+from nvshare.core.fair_shares import MAX_LEAD_NS
 from nvshare.core.gpu import Gpu
 from nvshare.core.gpu_time import REPORT_LOOKS
 from nvshare.core.look_bits import LOOK_NS
@@ -69,6 +72,8 @@ class ShareLaws:
         self._unlocked: Counter[tuple[str, str]] = Counter()
         """What each group reported without a lock since the last step, which nobody can prevent."""
         self._had: dict[tuple[str, int], int] = {}
+        self._billed: dict[str, tuple[int, dict[int, int]]] = {}
+        """Of each GPU: until which look it was divided, and what each client had been billed."""
         self._excess: dict[tuple[str, str], Excess] = {}
         self._held_back: dict[tuple[str, int, str], tuple[int, int]] = {}
         """Since when, and by when it must end."""
@@ -90,6 +95,7 @@ class ShareLaws:
     def after(self, node: Node) -> None:
         for uuid, gpu in node.gpus.items():
             used = self._check_time(uuid, gpu)
+            self._check_bills(uuid, gpu)
             self._check_limits(uuid, gpu, node, used)
             if node.is_scheduling and not node.is_settling:
                 self._check_held_back(uuid, gpu)
@@ -112,6 +118,20 @@ class ShareLaws:
         assert total <= busy_ns, f"clients had {total} ns of {uuid}, which was busy for {busy_ns}"
         assert busy_ns <= passed_ns, f"{uuid} was busy for {busy_ns} of {passed_ns} ns"
         return used
+
+    def _check_bills(self, uuid: str, gpu: Gpu) -> None:
+        """What is lent for a move is not billed yet."""
+        upto, before = self._billed.get(uuid, (0, {}))
+        seats, divided = gpu.turns.seats.values(), gpu.turns.gpu_time.upto
+        bills = {seat.client: seat.bill_ns + seat.lent_ns for seat in seats}
+        more = sum(max(0, bill - before.get(client, 0)) for client, bill in bills.items())
+        most = (divided - upto) * LOOK_NS
+        assert more <= most, f"clients are billed {more} ns of {uuid}, of which {most} were divided"
+        for seat in seats:
+            assert abs(seat.handicap) <= MAX_LEAD_NS, (
+                f"client {seat.client} waits as if it came {seat.handicap} ns later"
+            )
+        self._billed[uuid] = divided, bills
 
     def _check_limits(self, uuid: str, gpu: Gpu, node: Node, used: Counter[str]) -> None:
         turns = gpu.turns

@@ -22,6 +22,8 @@ MAX_QUANTUM_NS = 60 * SECOND
 LONG_QUANTUM_NS = 1200 * SECOND
 SLOW = 100
 """How much slower everything is in a slow world: hours pass, and waits last longer than an hour."""
+SLOW_WITH_SHARES = 10
+"""The same in every third slow world. Shares are looked at twice a second, so hours would be too many steps."""
 
 CLAIMS = {"c1": 8 * GIB, "c2": 2 * GIB, "c3": 4 * GIB}
 PODS = {"p1": ("c1",), "p2": ("c2",), "p3": ("c1", "c2"), "p4": ("c2", "c3")}
@@ -49,7 +51,7 @@ class World:
         self.pods = tuple(PODS) if seed % 4 == 1 else ()
         self.groups = [f"pod/{uid}" for uid in self.pods] or ["run/a", "run/b"]
         """Those that may have several processes."""
-        self.pace = SLOW if self.chance.random() < 0.2 else 1
+        self.pace = self.chance.choice([SLOW, SLOW, SLOW_WITH_SHARES]) if self.chance.random() < 0.2 else 1
         self.settings = Settings(
             quantum=self._quantum_rule(),
             policy=self._policy(),
@@ -72,8 +74,9 @@ class World:
         return self.chance.choice(["fcfs", "fcfs", "fair", "priority"])
 
     def _quantum_rule(self) -> QuantumRule:
-        if self.pace == SLOW:
-            return QuantumRule(mode="fixed", fixed_ns=LONG_QUANTUM_NS, most_ns=LONG_QUANTUM_NS)
+        if self.pace > 1:
+            quantum_ns = LONG_QUANTUM_NS * self.pace // SLOW
+            return QuantumRule(mode="fixed", fixed_ns=quantum_ns, most_ns=quantum_ns)
         return QuantumRule(
             mode=self.chance.choice(["auto", "fixed", "adaptive", "balanced"]),
             fixed_ns=self.chance.choice([SECOND, 10 * SECOND, MAX_QUANTUM_NS]),
@@ -103,11 +106,11 @@ class World:
         config = Config(
             own_limit=self.chance.choice([0, 0, 4 * GIB]), priority=self.chance.choice([-20, 0, 0, 0, 1, 10])
         )
-        if self.pace == 1:  # Shares are looked at twice a second, and hours pass in slow worlds.
+        if self.pace < SLOW:
             config.weight = self.chance.choice([1, 100, 100, 300])
             config.core_limit = self.chance.choice([0] * 7 + [40])
         group = self.chance.choice([*self.groups, f"run/{pid}"])
-        counts_time = self.pace == 1 and self.chance.random() < 0.7
+        counts_time = self.pace < SLOW and self.chance.random() < 0.7
         process = Process(pid, group, config, gpus, self, counts_time=counts_time)
         self.processes[pid] = process
         if self.chance.random() < 0.4:
@@ -143,7 +146,7 @@ class World:
             [*["work"] * 6, *["rest"] * 4, *["allocate"] * 2, *["free"] * 2, "end_contexts", "use", "slow_down"]
         )
         if what == "allocate":
-            size = self.chance.choice([9 * GIB, 14 * GIB] if self.pace == SLOW else [GIB // 16, GIB, 2 * GIB, 5 * GIB])
+            size = self.chance.choice([9 * GIB, 14 * GIB] if self.pace > 1 else [GIB // 16, GIB, 2 * GIB, 5 * GIB])
             process.do(lambda: process.allocate(gpu, size))
         elif what == "use":
             used = self.chance.choice([None, 0, GIB, 5 * GIB])
