@@ -12,10 +12,12 @@ from nvshare.core.seat import Seat
 class Gang:
     """The linked seats by GPU, in the order of the UUIDs; one at each GPU."""
 
-    __slots__ = ("departure", "dropped", "due", "is_job", "may_enter", "number", "seats", "stage")
+    __slots__ = ("account", "departure", "dropped", "due", "is_job", "may_enter", "number", "seats", "stage")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, account: str) -> None:
         self.number = number
+        self.account = account
+        """Of the client whose seats were linked first."""
         self.seats: dict[str, Seat] = {}
         self.stage: Literal["queued", "ready", "entering"] = "queued"
         self.due: int | None = None

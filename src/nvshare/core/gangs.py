@@ -24,15 +24,20 @@ before the others, and all drop their locks, whether a client waits or not. How 
 No deadlock: locks for which others must leave are granted all or none, and of all waiting gangs the one with the lowest
 rank is passed only by clients before it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from nvshare.core.actions import Action, LetOne
 from nvshare.core.client import Client
+from nvshare.core.collectives import Collectives
 from nvshare.core.departure import Departure, can_let
 from nvshare.core.gang import Gang
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import NEVER
 from nvshare.core.seat import Seat
+
+MAX_OF_ACCOUNT = 32
+"""A step at a GPU of a gang looks at all gangs. The clients of an account that has more take their own turns."""
 
 
 class Gangs:
@@ -42,46 +47,31 @@ class Gangs:
         self.all: dict[int, Gang] = {}
         self.deadline = NEVER
         """When something will follow from the passing of time alone."""
-        self._together: dict[str, dict[int, Client]] = {}
-        """The clients that use collectives, by group."""
-        self._gpus, self.touch, self._touch = gpus, touch, touch
+        self._gpus = gpus
+        self.collectives = Collectives()
+        self._at = Counter[str]()
+        """How many gangs have a member at each GPU."""
+        self._of_account = Counter[str]()
+        self.touch = self._touch = touch
         self._held: set[str] = set()
         """GPUs at which no client is admitted because a job has not released all its locks."""
         self._numbers = 0
 
     # Who belongs together.
 
-    def use_collectives(self, client: Client) -> None:
-        client.uses_collectives = client.may_be_in_gang = True
-        self._together.setdefault(client.group.key, {})[client.id] = client
-
-    def left(self, client: Client) -> None:
-        if client.uses_collectives:
-            members = self._together[client.group.key]
-            del members[client.id]
-            if not members:
-                del self._together[client.group.key]
+    def are_concerned(self, now: int, touched: Iterable[str]) -> bool:
+        """Whether something may follow for a gang from a step that has touched these GPUs."""
+        return self.deadline <= now or not self._at.keys().isdisjoint(touched)
 
     def look_at(self, now: int, client: Client) -> bool:
         """At the end of a step in which the client began to wait; true if a gang has a new member."""
-        job = self._job_of(client) if client.uses_collectives else {}
-        if len({seat.client for seat in job.values()}) > 1:
+        job = self.collectives.job_of(client)
+        if job:
             return self._link_job(now, job)
         seats = {uuid: seat for uuid, seat in client.seats.items() if seat.state in ("staying", "waiting")}
         if len({seat.state for seat in seats.values()}) < 2:
             return False
         return self._link(next((seat.gang for seat in seats.values() if seat.gang is not None), None), seats)
-
-    def _job_of(self, client: Client) -> dict[str, Seat]:
-        """The seats of its group's processes that use collectives and have or want a lock: one at each GPU; a member is
-        preferred."""
-        seats = [
-            (uuid, seat)
-            for other in self._together[client.group.key].values()
-            for uuid, seat in other.seats.items()
-            if seat.state in ("staying", "waiting")
-        ]
-        return dict(sorted(seats, key=lambda entry: entry[1].gang is not None))
 
     def _link_job(self, now: int, job: dict[str, Seat]) -> bool:
         gangs = {gang.number: gang for seat in job.values() if (gang := seat.gang) is not None}
@@ -105,9 +95,14 @@ class Gangs:
         if not seats:
             return False
         if gang is None:
+            account = next(iter(seats.values())).account
+            if self._of_account[account] == MAX_OF_ACCOUNT:
+                return False
             self._numbers += 1
-            gang = self.all[self._numbers] = Gang(self._numbers)
+            gang = self.all[self._numbers] = Gang(self._numbers, account)
+            self._of_account[account] += 1
         gang.seats = dict(sorted((gang.seats | seats).items()))
+        self._at.update(list(seats))
         for uuid, seat in seats.items():
             seat.gang = gang
             self._touch(self._gpus[uuid])
@@ -131,14 +126,16 @@ class Gangs:
             return
         del gang.seats[uuid]
         seat.gang = None
+        _one_less(self._at, uuid)
         self._stop_following(now, uuid, seat)
-        self._touch(self._gpus[uuid])
+        self._touch_gpus((uuid, *gang.seats))
         if gang.departure is not None:
             gang.departure.let.discard(uuid)
         if len(gang.seats) == 1:
             self.unlink(now, *next(iter(gang.seats.items())))
         elif not gang.seats:
             del self.all[gang.number]
+            _one_less(self._of_account, gang.account)
             if not self.all:  # Nothing is decided any more for gangs.
                 self.deadline = NEVER
                 self.leave_jobs(now, [])
@@ -298,3 +295,9 @@ class Gangs:
             gang.may_enter = bool(waiting) and all(self._gpus[uuid].may_let_in(seat) for uuid, seat in waiting.items())
             if gang.may_enter:
                 self._touch_gpus(waiting)
+
+
+def _one_less(counts: Counter[str], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

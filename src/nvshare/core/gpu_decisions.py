@@ -1,7 +1,8 @@
 """The decisions at the GPUs that an event has touched.
 
-A GPU decides alone (core.gpu), unless there are gangs (core.gangs). Then preemption comes first at all touched GPUs,
-and admission after that, in the order of their UUIDs: a gang is admitted at all its GPUs or at none."""
+A GPU decides alone (core.gpu), unless a gang (core.gangs) has a member at one of them. Then preemption comes first at
+all touched GPUs, and admission after that, in the order of their UUIDs: a gang is admitted at all its GPUs or at
+none."""
 
 from collections.abc import Mapping
 
@@ -44,17 +45,19 @@ class GpuDecisions:
         self._clients[client].set_memory_mode(mode, self._gpus)
 
     def note_collectives(self, client: int) -> None:
-        self.gangs.use_collectives(self._clients[client])
+        self.gangs.collectives.used_by(self._clients[client])
         self.note_request(self._clients[client])
 
     def decide(self, now: int, out: list[Action], *, is_settling: bool) -> list[Gpu]:
         """Decides at the touched GPUs. Returns those of them that have no clients."""
         if self._asking is not None:
             return self._decide_for(now, self._asking, out, is_settling=is_settling)
-        if self.gangs.all and not is_settling:
-            return self._decide_with_gangs(now, out)
         empty: list[Gpu] = []
-        while self.touched:
+        while True:
+            if self.gangs.all and not is_settling and self.gangs.are_concerned(now, self.touched):
+                return empty + self._decide_with_gangs(now, out)
+            if not self.touched:
+                return empty
             touched, self.touched = self.touched, {}
             for gpu in touched.values():
                 if not is_settling:  # While settling, no client loses its lock.
@@ -66,7 +69,6 @@ class GpuDecisions:
                     gpu.check()
                 if not gpu.turns.seats:
                     empty.append(gpu)
-        return empty
 
     def _decide_for(self, now: int, asking: Client, out: list[Action], *, is_settling: bool) -> list[Gpu]:
         """A client that may be in a gang has asked."""

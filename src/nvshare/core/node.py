@@ -201,7 +201,7 @@ class Node:
             gpu.turns.left(now, seat, out)
             gpu.left(now, seat)
             self._live_shrink.note_left(client.group.limits[uuid], seat)
-        self.gangs.left(client)
+        self.gangs.collectives.left(client)
         self.orders.left(now, client)
         self._limits.left(client)
 
