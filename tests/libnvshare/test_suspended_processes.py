@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
-from libnvshare.programs import CHECKS, GIB, ROOT, Program, Programs
+from libnvshare.programs import CHECKS, GIB, MIB, OUT_OF_MEMORY, ROOT, Program, Programs
 from nvshare.simgpu.config import library_directory
 from nvshare.wire.messages import DropLock, LockOk, LockReleased, MemoryKind, MemoryMode, Moved, ReqLock
 from support.waiting import wait_until
@@ -123,6 +123,24 @@ def test_a_lock_that_is_taken_back_during_exit_is_released_with_memory_that_stay
     peer.send(LockOk(0, False, 2))
     assert program.answer()[0] == "0"
     end(program)
+
+
+def test_what_was_charged_for_a_context_is_given_back_if_the_checkpoint_that_should_make_room_fails(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer, address = start(on_card, scheduler, NVSHARE_SIM_CHECKPOINT="checkpoint-fails")
+    stranger = on_card.start(CHECKS / "simgpu_worker", LD_PRELOAD="")
+    assert stranger.answer() == ["ready"]
+    assert stranger.ask(f"native {14 * GIB + 300 * MIB}") == ["0"], "too little is left for a context"
+    program.say("init 0")
+    assert peer.expect(LockReleased).lock == 1
+    assert program.answer()[0] == str(OUT_OF_MEMORY), program.said()
+    peer.send(LockOk(0, False, 2), DropLock(0, 1, 60000, 2))
+    assert peer.expect(LockReleased).lock == 2
+    program.say(f"peek {address}")
+    assert peer.expect(ReqLock).unswappable == GIB
+    peer.send(LockOk(0, False, 3))
+    assert program.answer() == ["0", "5"]
 
 
 def test_a_slow_nvml_keeps_nobody_from_an_answer(on_card: Programs, scheduler: FakeScheduler, tmp_path: Path) -> None:

@@ -130,8 +130,13 @@ static bool wait_for_room(void)
 bool nvs_passage_leave(unsigned stub, CUresult result)
 {
     (void)stub;
-    if (--self.depth || !self.is_counted)
+    if (--self.depth)
         return false;
+    if (!self.is_counted) { /* made again, perhaps, by a process that cannot be suspended any more: what it prepaid is charged no longer */
+        self.has_tried_again = false;
+        give_prepaid_back();
+        return false;
+    }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && self.charged != REFUSED && !self.has_tried_again && nvs_suspension_is_used()) {
         self.has_tried_again = wait_for_room();
         if (self.has_tried_again) {
