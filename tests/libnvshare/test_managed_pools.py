@@ -61,6 +61,19 @@ def test_the_default_pool_shows_what_the_pool_that_stands_in_has(on_card: Progra
     assert program.do("poolinfo") == ["0", "0"]
 
 
+def test_flags_of_reuse_that_were_set_before_the_first_allocation_are_kept(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program = on_card.start()
+    scheduler.join(program)
+    program.do("reuse 2 0")
+    assert program.do("reuses") == ["1", "0", "1"]
+    program.do(f"async {32 * MIB}")
+    assert program.do("reuses") == ["1", "0", "1"]
+    program.do("reuse 3 0")
+    assert program.do("reuses") == ["1", "0", "0"]
+
+
 def start(machine: Machine, **environment: str) -> tuple[Program, list[str]]:
     program = machine.start(CHECKS / "lib_mover", **environment)
     program.do("init")

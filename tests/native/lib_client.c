@@ -571,8 +571,9 @@ static void preferred(CUdeviceptr d, size_t n)
     printf("%d %d\n", result, place);
 }
 
-/* The default pool of device 0: its release threshold is set, what it reserves and what is used of it is told, or it is trimmed. */
-static bool pool_command(const char *word, unsigned long long a)
+/* The default pool of device 0: its release threshold or a flag of reuse is set, the flags, what it reserves and what is used of it are
+ * told, or it is trimmed. */
+static bool pool_command(const char *word, unsigned long long a, unsigned long long b)
 {
     CUresult (*find)(CUmemoryPool *, CUdevice), (*set)(CUmemoryPool, int, void *), (*get)(CUmemoryPool, int, void *), (*trim)(CUmemoryPool, size_t);
     CUmemoryPool pool = NULL;
@@ -584,6 +585,16 @@ static bool pool_command(const char *word, unsigned long long a)
     if (!strcmp(word, "threshold")) {
         find(&pool, 0);
         printf("%d\n", set(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes));
+    } else if (!strcmp(word, "reuse")) {
+        int is_on = (int)b;
+        find(&pool, 0);
+        printf("%d\n", set(pool, (int)a, &is_on));
+    } else if (!strcmp(word, "reuses")) {
+        int flags[4] = {0};
+        find(&pool, 0);
+        for (int i = 1; i < 4; i++)
+            flags[0] |= get(pool, i, &flags[i]);
+        printf("%d %d %d %d\n", flags[0], flags[1], flags[2], flags[3]);
     } else if (!strcmp(word, "poolinfo")) {
         find(&pool, 0);
         CUresult result = get(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, bytes);
@@ -660,7 +671,7 @@ static bool range_command(const char *word, unsigned long long a, unsigned long 
 
 static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
 {
-    if (context_command(word, a) || unseen_command(word, a) || pool_command(word, a) || range_command(word, a, b)) return;
+    if (context_command(word, a) || unseen_command(word, a) || pool_command(word, a, b) || range_command(word, a, b)) return;
     if (!strcmp(word, "free")) printf("%d\n", cu.MemFree(a));
     else if (!strcmp(word, "freeasync")) printf("%d\n", cu.MemFreeAsync(a, NULL));
     else if (!strcmp(word, "release")) printf("%d\n", cu.MemRelease(a));

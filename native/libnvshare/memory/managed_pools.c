@@ -17,12 +17,15 @@ static struct stand_in {
     CUmemoryPool of_default, managed;
 } stand_ins[NVS_MAX_GPUS];
 
-/* Attributes that the program has set on the default pool apply to its replacement too. */
-static void copy_threshold(CUmemoryPool from, CUmemoryPool to)
+/* Attributes that the program has set on the default pool apply to its replacement too: the flags of reuse, which are of type int, and
+ * the release threshold. */
+static void copy_attributes(CUmemoryPool from, CUmemoryPool to)
 {
-    uint64_t threshold = 0;
-    if (nvs_real.cuMemPoolGetAttribute(from, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) == CUDA_SUCCESS)
-        nvs_real.cuMemPoolSetAttribute(to, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+    for (int attribute = CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES; attribute <= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD; attribute++) {
+        union { int is_on; uint64_t bytes; } value = {.bytes = 0};
+        if (nvs_real.cuMemPoolGetAttribute(from, attribute, &value) == CUDA_SUCCESS)
+            nvs_real.cuMemPoolSetAttribute(to, attribute, &value);
+    }
 }
 
 static void make(struct nvs_gpu *gpu, struct stand_in *made)
@@ -34,7 +37,7 @@ static void make(struct nvs_gpu *gpu, struct stand_in *made)
         || nvs_real.cuDeviceGetDefaultMemPool(&made->of_default, gpu->index) != CUDA_SUCCESS
         || nvs_real.cuMemPoolCreate(&managed, &props) != CUDA_SUCCESS)
         return;
-    copy_threshold(made->of_default, managed);
+    copy_attributes(made->of_default, managed);
     nvs_pools_known(managed, gpu, (struct nvs_pool_form){.swappable = true, .is_converted = true});
     made->managed = managed;
 }
