@@ -1,13 +1,26 @@
 """Memory that the library made managed looks like the device memory that the program asked for."""
 
+import pytest
+
 from libnvshare.programs import CHECKS, NOT_INSTALLED, Programs
 
+POOL_POINTERS = pytest.mark.parametrize("pool_pointers", ["device", "managed"])
+"""What the driver reports of memory from managed pools."""
 
-def test_memory_from_cu_mem_alloc_looks_like_device_memory_in_all_queries(on_card: Programs) -> None:
-    done = on_card.run(CHECKS / "lib_pointer", NVSHARE_SOCKET=NOT_INSTALLED)
+
+def queries(on_card: Programs, pool_pointers: str, **environment: str) -> None:
+    arguments = ["shown"] if pool_pointers == "managed" else []
+    done = on_card.run(CHECKS / "lib_pointer", *arguments, NVSHARE_SIM_POOL_POINTERS=pool_pointers, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_without_the_library_it_is_device_memory(on_card: Programs) -> None:
-    done = on_card.run(CHECKS / "lib_pointer", LD_PRELOAD="")
-    assert done.returncode == 0, done.stdout + done.stderr
+@POOL_POINTERS
+def test_memory_from_cu_mem_alloc_and_from_the_default_pool_looks_like_device_memory_in_all_queries(
+    on_card: Programs, pool_pointers: str
+) -> None:
+    queries(on_card, pool_pointers, NVSHARE_SOCKET=NOT_INSTALLED)
+
+
+@POOL_POINTERS
+def test_without_the_library_it_is_device_memory(on_card: Programs, pool_pointers: str) -> None:
+    queries(on_card, pool_pointers, LD_PRELOAD="")

@@ -1,4 +1,5 @@
-/* What the driver and the runtime say about memory from cuMemAlloc, and about managed memory that the program asked for itself. */
+/* What the driver and the runtime say about memory from cuMemAlloc and from the default pool, and about managed memory that the program
+ * asked for itself. With an argument, this driver reports managed memory of pools as managed. */
 #include "lib_check.h"
 #include "lib_driver.h"
 
@@ -70,8 +71,41 @@ static void check(CUdeviceptr base, unsigned managed)
     check_runtime("libcudart.so.13", inside, managed ? RUNTIME_MANAGED : RUNTIME_DEVICE);
 }
 
-int main(void)
+/* The pool that the program sees is the one that it allocated from, not one that the library put in its place. */
+static void check_pool_of(CUdeviceptr pointer, CUmemoryPool expected)
 {
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+    CUmemoryPool pool = NULL, together = NULL;
+    void *data[] = {&together};
+    EQUAL(((get_attribute)found("libcuda.so.1", "cuPointerGetAttribute"))(&pool, which[0], pointer), 0);
+    EQUAL(((get_attributes)found("libcuda.so.1", "cuPointerGetAttributes"))(1, which, data, pointer), 0);
+    CHECK(pool == expected);
+    CHECK(together == expected);
+}
+
+static void check_pools(unsigned are_shown)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUresult (*find_default)(CUmemoryPool *, CUdevice);
+    CUmemoryPool default_pool, own;
+    CUdeviceptr pooled, by_name, managed;
+    *(void **)&find_default = found("libcuda.so.1", "cuDeviceGetDefaultMemPool");
+    EQUAL(find_default(&default_pool, 0), 0);
+    EQUAL(cu.MemAllocAsync(&pooled, 8 << 20, NULL), 0);
+    EQUAL(cu.MemAllocFromPoolAsync(&by_name, 8 << 20, default_pool, NULL), 0);
+    EQUAL(cu.MemPoolCreate(&own, &props), 0);
+    EQUAL(cu.MemAllocFromPoolAsync(&managed, 8 << 20, own, NULL), 0);
+    check(pooled, 0);
+    check(by_name, 0);
+    check(managed, are_shown);
+    check_pool_of(pooled, default_pool);
+    check_pool_of(by_name + 12345, default_pool);
+    check_pool_of(managed, own);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
     CUcontext context;
     CUdeviceptr plain, pitched, managed;
     size_t pitch;
@@ -86,6 +120,7 @@ int main(void)
     check(plain, 0);
     check(pitched, 0);
     check(managed, 1);
+    check_pools(argc > 1);
     EQUAL(((get_attribute)found("libcuda.so.1", "cuPointerGetAttribute"))(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, (uintptr_t)&pitch),
           CUDA_ERROR_INVALID_VALUE);
     EQUAL(cu.MemFree(plain), 0);

@@ -1,15 +1,16 @@
-/* What the program is told about a pointer. Memory that it got from cuMemAlloc is device memory to it, although the library
- * allocated it as managed memory: programs choose another path for managed memory, or refuse it. */
+/* What the program is told about a pointer. Memory that it got from cuMemAlloc or from a default pool is device memory to it, although
+ * the library allocated it as managed memory: programs choose another path for managed memory, or refuse it. */
 #include <stdatomic.h>
 
 #include "base/log.h"
 #include "hooks/hooks.h"
+#include "memory/managed_pools.h"
 #include "memory/memory.h"
 
 static bool differs(CUpointer_attribute attribute)
 {
     return attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED || attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER
-           || attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+           || attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
 }
 
 /* True if the pointer is anywhere in an allocation that the program asked for as device memory and got as managed memory. */
@@ -27,6 +28,8 @@ static void answer_as_device(void *data, CUpointer_attribute attribute)
         *(unsigned *)data = 0;
     else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
         *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+    else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+        *(CUmemoryPool *)data = nvs_managed_pool_seen(*(CUmemoryPool *)data);
     else
         *(void **)data = NULL;
 }

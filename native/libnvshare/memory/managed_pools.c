@@ -61,6 +61,14 @@ CUmemoryPool nvs_managed_pool(CUmemoryPool pool)
     return pool;
 }
 
+CUmemoryPool nvs_managed_pool_seen(CUmemoryPool pool)
+{
+    for (int i = 0; i < nvs_gpu_count; i++)
+        if (atomic_load(&stand_ins[i].state) == DECIDED && pool && stand_ins[i].managed == pool)
+            return stand_ins[i].of_default;
+    return pool;
+}
+
 CUmemoryPool nvs_managed_pool_to_allocate(struct nvs_gpu *gpu, CUmemoryPool pool)
 {
     if (nvs_memory_stays_native(gpu))

@@ -11,6 +11,8 @@ struct nvs_gpu;
 CUmemoryPool nvs_managed_pool(CUmemoryPool pool);
 /* The same for an allocation in a context of this GPU: makes the GPU's managed pool at the first one. */
 CUmemoryPool nvs_managed_pool_to_allocate(struct nvs_gpu *gpu, CUmemoryPool pool);
+/* The reverse: the pool that the program sees in place of `pool`. */
+CUmemoryPool nvs_managed_pool_seen(CUmemoryPool pool);
 void nvs_managed_pools_forked(void);
 
 #endif

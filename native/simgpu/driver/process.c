@@ -104,7 +104,9 @@ static int cuda_version(void)
 static void read_behaviour(void)
 {
     const char *text = getenv("NVSHARE_SIM_MODULE_LOAD"), *stale = getenv("NVSHARE_SIM_STALE_HANDLES");
+    const char *pool_pointers = getenv("NVSHARE_SIM_POOL_POINTERS");
     sim.cuda_version = cuda_version();
+    sim.shows_managed_pools = pool_pointers != NULL && strcmp(pool_pointers, "managed") == 0;
     sim.stale_is_fatal = stale != NULL && strcmp(stale, "crash") == 0;
     if (text != NULL && text[0] != '\0' && !sim_parse_duration_ns(text, &sim.module_load_ns))
         fprintf(stderr, "nvshare simulated GPU: NVSHARE_SIM_MODULE_LOAD=%s is no duration\n", text);

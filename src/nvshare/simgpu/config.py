@@ -133,6 +133,12 @@ SETTINGS: dict[str, Setting] = {
         "`refused`",
         "`crash`: a program that uses a destroyed stream, event or context ends, as it may with a real driver",
     ),
+    "pool_pointers": Setting(
+        "NVSHARE_SIM_POOL_POINTERS",
+        checks.one_of("device", "managed"),
+        "`device`",
+        "what a pointer from a managed pool is reported as; drivers may differ",
+    ),
     "checkpoint": Setting(
         "NVSHARE_SIM_CHECKPOINT",
         checks.checkpoint,

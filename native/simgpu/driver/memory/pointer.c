@@ -53,7 +53,7 @@ bool sim_is_device_address(uint64_t address, unsigned *card)
 static CUresult attribute_of(const struct subject *subject, CUpointer_attribute attribute, CUdeviceptr pointer, void *data)
 {
     const struct sim_allocation *allocation = subject->allocation;
-    bool managed = subject->memory == SIM_TRACE_MANAGED && (allocation == NULL || allocation->pool == NULL); /* a managed pool's is not reported */
+    bool managed = subject->memory == SIM_TRACE_MANAGED && (allocation == NULL || allocation->pool == NULL || sim.shows_managed_pools);
     const struct { uint64_t value; size_t bytes; } attributes[] = {
         [CU_POINTER_ATTRIBUTE_CONTEXT] = {(uintptr_t)subject->context, sizeof(CUcontext)},
         [CU_POINTER_ATTRIBUTE_MEMORY_TYPE] = {subject->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE, sizeof(unsigned)},
