@@ -77,6 +77,10 @@ class Program:
         wait_until(lambda: self.hear(0) or is_futex(syscall.read_text()), "it waits or answers", timeout)
         return not self.hear(0)
 
+    def has_thread(self, name: str) -> bool:
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return any((thread / "comm").read_text().strip() == name for thread in threads)
+
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 

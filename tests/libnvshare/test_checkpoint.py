@@ -159,6 +159,30 @@ def test_a_program_that_is_killed_while_it_is_suspended_leaves_nothing_behind(ca
     assert other.do(f"peek {other_at}") == ["6"]
 
 
+@pytest.mark.parametrize("step", ["nvshare-leave", "nvshare-return"])
+def test_a_program_that_is_killed_during_a_checkpoint_or_restore_leaves_nothing_behind(card: Looked, step: str) -> None:
+    slow = {"NVSHARE_SIM_COPY_BANDWIDTH": "20M"}  # 4.6 s
+    if step == "nvshare-leave":
+        one, _ = with_memory(card, **slow)
+        other = start(card)
+        other.do("init 0")
+        other.say(f"alloc {NINE}")
+    else:
+        one, at, other, _ = suspended(card, **slow)
+        one.say(f"peek {at}")
+    wait_until(lambda: one.has_thread(step), "the driver is at it")
+    one.process.send_signal(signal.SIGKILL)
+    one.process.wait()
+    if step == "nvshare-leave":
+        assert other.answer()[0] == "0"
+    other.finish()
+    third, third_at = with_memory(card)
+    third.do(f"poke {third_at} 7")
+    assert third.do(f"peek {third_at}") == ["7"]
+    wait_until(lambda: len(card.clients()) == 1, "the scheduler has forgotten them")
+    assert card.used(1) == NINE
+
+
 def test_a_suspended_program_ends_without_coming_back(card: Looked) -> None:
     one, _, other, _ = suspended(card)
     other.say("loop 100 2000")
@@ -194,13 +218,42 @@ def test_the_others_go_on_if_a_driver_hangs_in_a_checkpoint(tmp_path: Path) -> N
         other.do(f"poke {address} 6", 120)
 
 
-@pytest.mark.parametrize("command", ["managed 4096", "ipchandle {}"])
-def test_a_program_that_uses_what_checkpoints_refuse_stays_native(card: Looked, command: str) -> None:
-    one, at = with_memory(card)
+def test_the_others_go_on_if_a_driver_hangs_in_a_restore(tmp_path: Path) -> None:
+    with Looked(tmp_path, *OPTIONS, "--grace-seconds=1", memory="2Gi", scale=0.01, context_memory="16Mi") as small:
+        size = 1100 << 20
+        one, at = with_memory(small, size, NVSHARE_SIM_CHECKPOINT="restore-hangs")
+        other, other_at = with_memory(small, size)
+        one.say(f"peek {at}")
+        wait_until(lambda: one.has_thread("nvshare-return"), "the driver hangs")
+        other.do(f"poke {other_at} 6", 120)
+        assert other.do(f"peek {other_at}", 120) == ["6"]
+
+
+MANAGED_PTX = """.version 8.0
+.target sm_80
+.visible .global .attribute(.managed) .align 4 .u32 counter;
+"""
+MANAGED = [
+    "managed 4096",
+    *(f"managed-{what}" for what in ("pool", "default", "current", "module", "library", "variable")),
+]
+
+
+@pytest.mark.parametrize("command", [*MANAGED, "ipchandle {}"])
+def test_a_program_that_uses_what_checkpoints_refuse_stays_native(card: Looked, tmp_path: Path, command: str) -> None:
+    """A refused checkpoint would leave it unusable."""
+    module = tmp_path / "managed.ptx"
+    module.write_text(MANAGED_PTX)
+    one, at = with_memory(card, NVSHARE_SIM_CHECKPOINT="refusal-breaks", LIB_CLIENT_MODULE=str(module))
+    one.do(f"poke {at} 5")
     one.do(command.format(at))
+    other = start(card)
+    other.do("init 0")
+    assert other.ask(f"alloc {NINE}")[0] == str(OUT_OF_MEMORY)
     wait_until(lambda: view(card, one)["memory_mode"] == "not suspended", "the scheduler knows")
-    one.do(f"poke {at} 1")
+    assert one.do(f"peek {at}") == ["5"]
     assert one.said().count("cannot be suspended") == 1
+    assert REFUSED not in one.said(), "it was not tried"
 
 
 @pytest.mark.parametrize(

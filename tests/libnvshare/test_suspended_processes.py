@@ -80,15 +80,10 @@ def test_an_exit_waits_for_the_checkpoint_or_restore_under_way(
         program.say("aside-alloc 4096")
         peer.expect(ReqLock)
         peer.settle(LockOk(0, False, 2))
-    wait_until(lambda: thread_named(program, "nvshare-leave" if leaves else "nvshare-return"), "the driver is at it")
+    wait_until(lambda: program.has_thread("nvshare-leave" if leaves else "nvshare-return"), "the driver is at it")
     program.say("exit 5")
     assert ["0", "exiting"] in [program.answer() for _ in range(1 if leaves else 2)], program.said()
     end(program)
-
-
-def thread_named(program: Program, name: str) -> bool:
-    threads = Path(f"/proc/{program.process.pid}/task").iterdir()
-    return any((thread / "comm").read_text().strip() == name for thread in threads)
 
 
 def test_work_of_an_exit_handler_runs_in_the_turn_that_the_restore_was_for(
@@ -99,7 +94,7 @@ def test_work_of_an_exit_handler_runs_in_the_turn_that_the_restore_was_for(
     program.say("aside-alloc 4096")
     peer.expect(ReqLock)
     peer.settle(LockOk(0, False, 2))
-    wait_until(lambda: thread_named(program, "nvshare-return"), "the driver is at it")
+    wait_until(lambda: program.has_thread("nvshare-return"), "the driver is at it")
     program.say("exit 5")
     assert ["0", "exiting"] in [program.answer(), program.answer()], "the other is of the thread"
     assert program.do(f"peek {address}") == ["5"]

@@ -477,6 +477,41 @@ static void make_pools(int count, size_t bytes, int location)
     printf("%d\n", result);
 }
 
+/* Managed memory that the program does not get from cuMemAllocManaged: of a pool, or a variable of a module. */
+static const char managed_ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+                                  ".visible .global .attribute(.managed) .align 4 .u32 counter;\n.visible .entry count() { ret; }\n";
+
+static CUresult allocated_from(CUresult result, const CUmemoryPool *pool)
+{
+    CUdeviceptr d;
+    return result == CUDA_SUCCESS ? cu.MemAllocFromPoolAsync(&d, 1 << 20, *pool, NULL) : result;
+}
+
+static CUresult other_managed(const char *what)
+{
+    CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = location};
+    CUmemoryPool pool = NULL;
+    CUmodule module;
+    CUlibrary library;
+    CUdeviceptr d;
+    size_t bytes;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!strcmp(what, "pool"))
+        return allocated_from(cu.MemPoolCreate(&pool, &props), &pool);
+    if (!strcmp(what, "default"))
+        return allocated_from(cu.MemGetDefaultMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_MANAGED), &pool);
+    if (!strcmp(what, "current"))
+        return allocated_from(cu.MemGetMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_MANAGED), &pool);
+    if (!strcmp(what, "module"))
+        return cu.ModuleLoadData(&module, managed_ptx);
+    if (!strcmp(what, "library") && (result = cu.LibraryLoadData(&library, "", NULL, NULL, 0, NULL, NULL, 0)) == CUDA_SUCCESS)
+        result = cu.LibraryGetManaged(&d, &bytes, library, "counter");
+    if (!strcmp(what, "variable") && (result = cu.ModuleLoad(&module, getenv("LIB_CLIENT_MODULE"))) == CUDA_SUCCESS)
+        result = cu.ModuleGetGlobal(&d, &bytes, module, "counter");
+    return result;
+}
+
 /* As a program that encodes video. */
 static void use_encoder(void)
 {
@@ -702,6 +737,7 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "setlimit")) printf("%d\n", cu.CtxSetLimit((CUlimit)a, b));
     else if (!strcmp(word, "writevalue")) printf("%d\n", cu.StreamWriteValue32(NULL, a, 1, 0));
     else if (!strcmp(word, "ipchandle")) ipc_handle(a);
+    else if (!strncmp(word, "managed-", 8)) printf("%d\n", other_managed(word + 8));
     else if (!strcmp(word, "encoder")) use_encoder();
     else if (!strcmp(word, "trap")) printf("%d\n", special("sim_trap", NULL, NULL));
     else if (!strcmp(word, "spinptds")) spin_per_thread(a);

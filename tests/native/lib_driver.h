@@ -23,6 +23,9 @@
     F(ModuleLoad, cuModuleLoad, cuModuleLoad, 2000, (CUmodule *, const char *)) \
     F(ModuleLoadData, cuModuleLoadData, cuModuleLoadData, 2000, (CUmodule *, const void *)) \
     F(ModuleGetFunction, cuModuleGetFunction, cuModuleGetFunction, 2000, (CUfunction *, CUmodule, const char *)) \
+    F(ModuleGetGlobal, cuModuleGetGlobal, cuModuleGetGlobal_v2, 3020, (CUdeviceptr *, size_t *, CUmodule, const char *)) \
+    F(LibraryLoadData, cuLibraryLoadData, cuLibraryLoadData, 12000, (CUlibrary *, const void *, int *, void **, unsigned, int *, void **, unsigned)) \
+    F(LibraryGetManaged, cuLibraryGetManaged, cuLibraryGetManaged, 12000, (CUdeviceptr *, size_t *, CUlibrary, const char *)) \
     F(LaunchKernel, cuLaunchKernel, cuLaunchKernel, 4000, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)) \
     F(MemAlloc, cuMemAlloc, cuMemAlloc_v2, 3020, (CUdeviceptr *, size_t)) \
     F(MemAllocManaged, cuMemAllocManaged, cuMemAllocManaged, 6000, (CUdeviceptr *, size_t, unsigned)) \
@@ -30,6 +33,8 @@
     F(MemAllocAsync, cuMemAllocAsync, cuMemAllocAsync, 11020, (CUdeviceptr *, size_t, CUstream)) \
     F(MemAllocFromPoolAsync, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, (CUdeviceptr *, size_t, CUmemoryPool, CUstream)) \
     F(MemPoolCreate, cuMemPoolCreate, cuMemPoolCreate, 11020, (CUmemoryPool *, const CUmemPoolProps *)) \
+    F(MemGetDefaultMemPool, cuMemGetDefaultMemPool, cuMemGetDefaultMemPool, 13000, (CUmemoryPool *, CUmemLocation *, int)) \
+    F(MemGetMemPool, cuMemGetMemPool, cuMemGetMemPool, 13000, (CUmemoryPool *, CUmemLocation *, int)) \
     F(CtxSetLimit, cuCtxSetLimit, cuCtxSetLimit, 3010, (CUlimit, size_t)) \
     F(MemFree, cuMemFree, cuMemFree_v2, 3020, (CUdeviceptr)) \
     F(MemFreeAsync, cuMemFreeAsync, cuMemFreeAsync, 11020, (CUdeviceptr, CUstream)) \

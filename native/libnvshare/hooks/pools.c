@@ -9,6 +9,7 @@
 #include "memory/memory.h"
 #include "memory/managed_pools.h"
 #include "memory/pools.h"
+#include "suspend/suspension.h"
 
 /* While its stream captures, an allocation only becomes a node of the graph: charged when the graph is made executable. */
 static bool only_records(CUstream stream, enum nvs_variant variant)
@@ -118,6 +119,8 @@ static CUresult located(CUresult result, const CUmemoryPool *pool, const CUmemLo
 {
     if (result != CUDA_SUCCESS)
         return result;
+    if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        nvs_suspension_unfit(NVS_UNFIT_MEMORY);
     bool is_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0 && location->id < nvs_gpu_count;
     nvs_pools_known(*pool, is_device ? &nvs_gpus[location->id] : NULL, (struct nvs_pool_form){.swappable = type == CU_MEM_ALLOCATION_TYPE_MANAGED});
     return result;

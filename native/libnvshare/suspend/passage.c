@@ -95,7 +95,7 @@ void *nvs_passage_enter(unsigned stub)
     self.charged = 0;
     self.is_counted = come_in();
     if (self.is_counted && nvs_stub_is_unfit(stub))
-        nvs_suspension_unfit("memory that is managed or shared with other processes");
+        nvs_suspension_unfit(NVS_UNFIT_MEMORY);
     if (self.is_counted)
         return function;
     give_prepaid_back();
@@ -127,9 +127,8 @@ static bool wait_for_room(void)
     return answer == GRANTED && self.is_counted;
 }
 
-bool nvs_passage_leave(unsigned stub, CUresult result)
+bool nvs_passage_leave(unsigned stub, CUresult result, uintptr_t first, uintptr_t second)
 {
-    (void)stub;
     if (--self.depth)
         return false;
     if (!self.is_counted) { /* made again, perhaps, by a process that cannot be suspended any more: what it prepaid is charged no longer */
@@ -137,6 +136,8 @@ bool nvs_passage_leave(unsigned stub, CUresult result)
         give_prepaid_back();
         return false;
     }
+    if (result == CUDA_SUCCESS && nvs_stub_shows_unfit(stub, first, second))
+        nvs_suspension_unfit(NVS_UNFIT_MEMORY);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && self.charged != REFUSED && !self.has_tried_again && nvs_suspension_is_used()) {
         self.has_tried_again = wait_for_room();
         if (self.has_tried_again) {

@@ -26,8 +26,9 @@
  * nvs_passage_refusal. */
 void *nvs_passage_enter(unsigned stub);
 CUresult nvs_passage_refusal(void);
-/* After it: true if the call is to be made again, because there was no room for it and now there is a turn with that much. */
-bool nvs_passage_leave(unsigned stub, CUresult result);
+/* After it, with its first two arguments: true if the call is to be made again, because there was no room for it and now there is a turn
+ * with that much. */
+bool nvs_passage_leave(unsigned stub, CUresult result, uintptr_t first, uintptr_t second);
 
 /* Around a sleep of a thread that may be inside. */
 void nvs_passage_step_out(void);

@@ -6,13 +6,14 @@
 #include "base/lock.h"
 #include "base/options.h"
 #include "suspend/bypass.h"
+#include "suspend/managed_variables.h"
 #include "suspend/passage.h"
 
 #if defined(__x86_64__)
 
 enum { MOST_STUBS = 1024, STUB_BYTES = 16 }; /* in the assembly below too */
 
-static struct { void *_Atomic function; bool only_asks, is_unfit; } table[MOST_STUBS];
+static struct { void *_Atomic function; bool only_asks, is_unfit; enum nvs_variable_call variable_call; } table[MOST_STUBS];
 static unsigned count;
 static struct nvs_lock table_lock = NVS_LOCK_WITH_RANK(NVS_LOCK_STUBS);
 
@@ -41,7 +42,8 @@ static bool begins(const char *name, const char *const *beginnings, size_t many)
 static const char *const asking[] = {"cuDeviceGet", "cuDeviceTotalMem", "cuDeviceComputeCapability", "cuDeviceCanAccessPeer",
                                      "cuDevicePrimaryCtxGetState", "cuCtxGet"};
 static const char *const unfit[] = {"cuMemAllocManaged", "cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuMemExportToShareableHandle",
-                                    "cuMemImportFromShareableHandle", "cuMemPoolExportToShareableHandle", "cuMemPoolImport", "cuMulticast"};
+                                    "cuMemImportFromShareableHandle", "cuMemPoolExportToShareableHandle", "cuMemPoolImport", "cuMulticast",
+                                    "cuLibraryGetManaged"};
 
 /* With the lock held. */
 static unsigned stub_of(const char *name, void *function)
@@ -52,6 +54,7 @@ static unsigned stub_of(const char *name, void *function)
     if (count < MOST_STUBS) {
         table[count].only_asks = BEGINS(name, asking);
         table[count].is_unfit = BEGINS(name, unfit);
+        table[count].variable_call = nvs_variable_call_named(name);
         atomic_store(&table[count].function, function);
         return count++;
     }
@@ -75,6 +78,11 @@ void *nvs_stub_function(unsigned stub) { return atomic_load(&table[stub].functio
 bool nvs_stub_only_asks(unsigned stub) { return table[stub].only_asks; }
 bool nvs_stub_is_unfit(unsigned stub) { return table[stub].is_unfit; }
 
+bool nvs_stub_shows_unfit(unsigned stub, uintptr_t first, uintptr_t second)
+{
+    return table[stub].variable_call != NVS_NO_VARIABLE_CALL && nvs_variable_is_managed(table[stub].variable_call, first, second);
+}
+
 /* A stub stores its number in r11, which no argument is in, and jumps to the common part. That part saves the registers that arguments are
  * in, calls the function with copies of them and of twelve words of the caller's stack (no function of the driver has so many arguments
  * there), and does it again if nvs_passage_leave says so. */
@@ -93,7 +101,7 @@ __asm__(".text\n.p2align 4\n.globl nvs_stubs_first\n.hidden nvs_stubs_first\nnvs
         "movups -80(%rbp), %xmm0\nmovups -96(%rbp), %xmm1\nmovups -112(%rbp), %xmm2\nmovups -128(%rbp), %xmm3\n"
         "movups -144(%rbp), %xmm4\nmovups -160(%rbp), %xmm5\nmovups -176(%rbp), %xmm6\nmovups -192(%rbp), %xmm7\n"
         "call *%rax\nadd $96, %rsp\nmov %eax, -64(%rbp)\n"
-        "mov -56(%rbp), %edi\nmov %eax, %esi\ncall nvs_passage_leave\ntest %al, %al\njnz 1b\n"
+        "mov -56(%rbp), %edi\nmov %eax, %esi\nmov -8(%rbp), %rdx\nmov -16(%rbp), %rcx\ncall nvs_passage_leave\ntest %al, %al\njnz 1b\n"
         "mov -64(%rbp), %eax\nleave\n.cfi_remember_state\n.cfi_def_cfa %rsp, 8\nret\n.cfi_restore_state\n"
         "2:\ncall nvs_passage_refusal\nleave\n.cfi_def_cfa %rsp, 8\nret\n.cfi_endproc\n.size nvs_stubs_common,.-nvs_stubs_common\n");
 
@@ -128,6 +136,12 @@ bool nvs_stub_only_asks(unsigned stub)
 bool nvs_stub_is_unfit(unsigned stub)
 {
     (void)stub;
+    return false;
+}
+
+bool nvs_stub_shows_unfit(unsigned stub, uintptr_t first, uintptr_t second)
+{
+    (void)stub, (void)first, (void)second;
     return false;
 }
 

@@ -4,6 +4,7 @@
 #define NVS_STUBS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* What the program is given for `function`, which it has looked up by `name`: a stub in memory mode checkpoint, else the function. */
 void *nvs_stub_for(const char *name, void *function);
@@ -17,5 +18,7 @@ bool nvs_stub_only_asks(unsigned stub);
 
 /* True if a process that calls it cannot be suspended: its memory is managed, or shared with other processes. */
 bool nvs_stub_is_unfit(unsigned stub);
+/* True if a call that succeeded with these first two arguments shows that the process has a managed variable. */
+bool nvs_stub_shows_unfit(unsigned stub, uintptr_t first, uintptr_t second);
 
 #endif

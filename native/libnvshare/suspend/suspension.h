@@ -16,6 +16,7 @@ bool nvs_suspension_is_asked_for(void);
 bool nvs_suspension_is_used(void);
 /* The process cannot be suspended from now on, because of what it does: its memory stays native. For any thread. */
 void nvs_suspension_unfit(const char *what);
+#define NVS_UNFIT_MEMORY "memory that is managed or shared with other processes"
 /* What the memory of the process is: enum nvs_memory_kind of wire.h. */
 uint8_t nvs_suspension_mode(void);
 

@@ -3,7 +3,8 @@
  *   running -Lock-> locked -Checkpoint-> checkpointed -Restore-> locked -Unlock-> running
  *
  * While the process is locked its calls wait (SIM_ENTER). What it has on its cards, contexts included, is host memory of the process
- * from Checkpoint to Restore. A real driver refuses managed memory, memory that is shared by handle, and MIG. A restore that finds too
+ * from Checkpoint to Restore. A real driver refuses managed memory, memory that is shared by handle, and MIG. After a refusal the
+ * process can be unlocked; with NVSHARE_SIM_CHECKPOINT=refusal-breaks it cannot, as was seen with driver 595. A restore that finds too
  * little room fails for good, as was seen with drivers 580 and 595: no later one succeeds.
  *
  * A real driver does this for any process. Here a process can do it only for itself. Calls that are under way when it is locked are not
@@ -218,7 +219,10 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args
     (void)args;
     hang_if("checkpoint-hangs");
     SIM_TRY(begin(pid, CU_PROCESS_STATE_LOCKED));
-    if (is_set("checkpoint-fails") || has_managed_memory() || atomic_load(&sim_ipc_blocks) > 0)
+    bool is_refused = has_managed_memory() || atomic_load(&sim_ipc_blocks) > 0;
+    if (is_refused && is_set("refusal-breaks"))
+        atomic_store(&state, CU_PROCESS_STATE_FAILED);
+    if (is_refused || is_set("checkpoint-fails"))
         return end(CUDA_ERROR_NOT_SUPPORTED);
     if (!each_card(save, bring_back))
         return end(CUDA_ERROR_OUT_OF_MEMORY);

@@ -75,7 +75,7 @@ struct sim_process {
     struct sim_engine *_Atomic engines[SIM_MAX_CARDS];
     CUcontext primaries[SIM_MAX_CARDS];
     unsigned primary_flags[SIM_MAX_CARDS];
-    CUmemoryPool default_pools[SIM_MAX_CARDS], pools[SIM_MAX_CARDS];
+    CUmemoryPool default_pools[SIM_MAX_CARDS], pools[SIM_MAX_CARDS], managed_pools[SIM_MAX_CARDS];
     _Atomic uint64_t ids;            /* contexts, streams, graphs */
     _Atomic uint32_t stream_numbers;
     _Atomic uint32_t captures;       /* in progress anywhere in the process */

@@ -143,8 +143,8 @@ SETTINGS: dict[str, Setting] = {
         "NVSHARE_SIM_CHECKPOINT",
         checks.checkpoint,
         "`works`",
-        "what does not work of checkpoints: `lock-fails`, `checkpoint-fails`, `restore-fails`, `checkpoint-hangs` or "
-        "`restore-hangs`",
+        "what does not work of checkpoints: `lock-fails`, `checkpoint-fails`, `restore-fails`, `checkpoint-hangs`, "
+        "`restore-hangs`, or `refusal-breaks` (a process with managed or shared memory is unusable after the attempt)",
     ),
     "cuda_version": Setting(
         "NVSHARE_SIM_CUDA_VERSION", str, "13000", "the driver's; checkpoints from 12080, managed pools from 13000 on"

@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 from nvshare.simgpu.cards import CARDS
 
 MAX_GPUS = 16
-CHECKPOINTS = ("works", "lock-fails", "checkpoint-fails", "restore-fails", "checkpoint-hangs", "restore-hangs")
+CHECKPOINTS = (
+    "works",
+    "lock-fails",
+    "checkpoint-fails",
+    "restore-fails",
+    "checkpoint-hangs",
+    "restore-hangs",
+    "refusal-breaks",
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|K|M|G|T)?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s)?")
 _FACTOR = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}

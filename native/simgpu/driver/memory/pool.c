@@ -153,6 +153,23 @@ CUresult sim_pool_default(CUdevice device, CUmemoryPool *pool)
     return CUDA_SUCCESS;
 }
 
+CUresult sim_pool_managed(CUdevice device, CUmemoryPool *pool)
+{
+    CUmemoryPool standard;
+    SIM_TRY(sim_pool_default(device, &standard));
+    if (pool == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sim.managed_pools[standard->card] == NULL) {
+        CUmemoryPool made = sim_pool_make(standard->context);
+        if (made == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        made->is_default = made->managed = true;
+        sim.managed_pools[standard->card] = made;
+    }
+    *pool = sim.managed_pools[standard->card];
+    return CUDA_SUCCESS;
+}
+
 CUresult sim_pool_current(CUdevice device, CUmemoryPool *pool)
 {
     unsigned card;

@@ -21,6 +21,8 @@ struct CUmemPoolHandle_st {
 
 CUmemoryPool sim_pool_make(CUcontext context);
 CUresult sim_pool_default(CUdevice device, CUmemoryPool *pool);
+/* The default pool of managed memory. */
+CUresult sim_pool_managed(CUdevice device, CUmemoryPool *pool);
 CUresult sim_pool_current(CUdevice device, CUmemoryPool *pool);
 CUresult sim_pool_check(CUmemoryPool pool);
 

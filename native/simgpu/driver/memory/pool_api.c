@@ -15,29 +15,33 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-static CUresult located(const CUmemLocation *location, int type)
+static CUresult check_location(const CUmemLocation *location, int type)
 {
     SIM_ENTER();
     if (location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    return type == CU_MEM_ALLOCATION_TYPE_PINNED ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    bool is_managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED && sim.cuda_version >= 13000;
+    return type == CU_MEM_ALLOCATION_TYPE_PINNED || is_managed ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
 {
-    SIM_TRY(located(location, type));
-    return sim_pool_default(location->id, pool);
+    SIM_TRY(check_location(location, type));
+    return type == CU_MEM_ALLOCATION_TYPE_MANAGED ? sim_pool_managed(location->id, pool) : sim_pool_default(location->id, pool);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
 {
-    SIM_TRY(located(location, type));
-    return sim_pool_current(location->id, pool);
+    SIM_TRY(check_location(location, type));
+    return type == CU_MEM_ALLOCATION_TYPE_MANAGED ? sim_pool_managed(location->id, pool) : sim_pool_current(location->id, pool);
 }
 
+/* The managed pool of a device cannot be replaced here. */
 CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool)
 {
-    SIM_TRY(located(location, type));
+    SIM_TRY(check_location(location, type));
+    if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        return CUDA_ERROR_NOT_SUPPORTED;
     return cuDeviceSetMemPool(location->id, pool);
 }
 

@@ -1,4 +1,4 @@
-/* Reads the kernels of a PTX text: their names, and where each parameter is. The PTX ISA lays parameters out as a C structure:
+/* Reads the kernels of a PTX text: their names, and where each parameter is; and its managed variables. The PTX ISA lays parameters out as a C structure:
  * each at the next offset that its alignment allows. */
 #include "driver/module/module.h"
 
@@ -61,6 +61,25 @@ static void read_params(const char *at, struct sim_entry *entry)
     }
 }
 
+/* `.global .attribute(.managed) .align 4 .u32 counter;`: the name is the last word. Such memory is there as soon as the module is loaded
+ * into a context. */
+static void make_managed_variable(CUmodule module, const char *at)
+{
+    char name[128];
+    CUdeviceptr pointer;
+    const char *end = at + strcspn(at, ";=["), *begin;
+    while (end > at && isspace((unsigned char)end[-1]))
+        end--;
+    for (begin = end; begin > at && !isspace((unsigned char)begin[-1]);)
+        begin--;
+    size_t length = (size_t)(end - begin);
+    if (length == 0 || length >= sizeof name || module->context == NULL)
+        return;
+    memcpy(name, begin, length);
+    name[length] = '\0';
+    sim_module_global(module, module->context, name, SIM_TRACE_MANAGED, &pointer, NULL);
+}
+
 void sim_ptx_read(CUmodule module, const char *text)
 {
     module->names_known = true;
@@ -71,5 +90,9 @@ void sim_ptx_read(CUmodule module, const char *text)
         struct sim_entry *entry = sim_module_add(module, at, length);
         if (entry != NULL)
             read_params(at + length, entry);
+    }
+    for (const char *at = strstr(text, ".managed)"); at != NULL; at = strstr(at, ".managed)")) {
+        at += strlen(".managed)");
+        make_managed_variable(module, at);
     }
 }
