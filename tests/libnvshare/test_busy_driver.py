@@ -40,15 +40,18 @@ INVALID_IMAGE = 200
 class Load:
     """The load of a module in a thread of the program: from `begin` to `end` it has the lock of the first context."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, has_looks: bool) -> None:
         self.path = directory / "module"
+        self.has_looks = has_looks
         self.pipe = -1
         os.mkfifo(self.path)
 
     @property
     def environment(self) -> dict[str, str]:
-        """Without looks at GPU time: the helper calls the driver only for what the test sends."""
-        return {"LIB_CLIENT_MODULE": str(self.path), "NVSHARE_SIM_MODULE_LOAD": "1us", "NVSHARE_GPU_TIME": "0"}
+        """Without looks at GPU time, the helper calls the driver only for what the test sends. With them, which is the
+        default, it asks about a stream each millisecond."""
+        looks = str(int(self.has_looks))
+        return {"LIB_CLIENT_MODULE": str(self.path), "NVSHARE_SIM_MODULE_LOAD": "1us", "NVSHARE_GPU_TIME": looks}
 
     def _is_read(self) -> bool:
         try:
@@ -75,6 +78,12 @@ class Load:
             os.close(self.pipe)
 
 
+@pytest.fixture(params=[False, True], ids=["no-looks", "looks"])
+def load(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Load]:
+    with Load(tmp_path, has_looks=request.param) as the_load:
+        yield the_load
+
+
 def helper_waits(program: Program) -> bool:
     """Whether the library's helper thread waits for a lock, which no lock of the library makes it do."""
     for task in Path(f"/proc/{program.process.pid}/task").iterdir():
@@ -83,11 +92,15 @@ def helper_waits(program: Program) -> bool:
     return False
 
 
-def start_holding(on_card: Programs, scheduler: FakeScheduler, load: Load) -> tuple[Program, LibraryConnection]:
-    """A program that holds the lock and has work under way."""
+def start_holding(
+    on_card: Programs, scheduler: FakeScheduler, load: Load, *, own_stream: bool = False
+) -> tuple[Program, LibraryConnection]:
+    """A program that holds the lock and has work under way, on the legacy stream or on one that it made."""
     program = on_card.start(**load.environment)
     peer = scheduler.join(program)
-    program.say("hold")
+    if own_stream:
+        program.do("stream 1")
+    program.say("hold 1" if own_stream else "hold")
     peer.expect(ReqLock)
     peer.send(LockOk(0, False, 1))
     assert program.answer() == ["0"]
@@ -96,21 +109,20 @@ def start_holding(on_card: Programs, scheduler: FakeScheduler, load: Load) -> tu
 
 @pytest.mark.parametrize("order", [DropLock(0, 1, 10_000, 1), Contended(0, True)], ids=["drain", "watch"])
 def test_limits_and_recalls_are_answered_while_a_module_is_loaded(
-    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, order: Message
+    on_card: Programs, scheduler: FakeScheduler, load: Load, order: Message
 ) -> None:
-    with Load(tmp_path) as load:
-        program, peer = start_holding(on_card, scheduler, load)
-        load.begin(program)
-        peer.send(order)
-        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
-        for limit in range(LIMIT, 0, -LIMIT // 4):
-            peer.settle(UpdateLimit(0, limit))
-        assert not any(isinstance(message, LockReleased) for message in peer.seen)
-        load.end(program)
-        program.do("flag 1")
-        if isinstance(order, DropLock):
-            assert peer.expect(LockReleased).lock == 1
-        assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
+    program, peer = start_holding(on_card, scheduler, load)
+    load.begin(program)
+    peer.send(order)
+    wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+    for limit in range(LIMIT, 0, -LIMIT // 4):
+        peer.settle(UpdateLimit(0, limit))
+    assert not any(isinstance(message, LockReleased) for message in peer.seen)
+    load.end(program)
+    program.do("flag 1")
+    if isinstance(order, DropLock):
+        assert peer.expect(LockReleased).lock == 1
+    assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
 
 
 ROUND_TRIPS, SOON_S = 30, 0.1
@@ -128,41 +140,59 @@ def round_trips(peer: LibraryConnection) -> list[float]:
 
 @pytest.mark.parametrize("order", [DropLock(0, 1, 10_000, 1), Contended(0, True)], ids=["drain", "watch"])
 def test_limits_and_questions_take_at_most_a_tenth_of_a_second_longer_than_with_an_idle_driver(
-    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, order: Message
+    on_card: Programs, scheduler: FakeScheduler, load: Load, order: Message
 ) -> None:
     """The driver is busy for as long as that takes, whether 10 s or less. What the machine itself adds is in both: nine
     of ten are compared with the longest."""
-    with Load(tmp_path) as load:
-        program, peer = start_holding(on_card, scheduler, load)
-        idle = round_trips(peer)
-        load.begin(program)
-        peer.send(order)
+    program, peer = start_holding(on_card, scheduler, load)
+    idle = round_trips(peer)
+    load.begin(program)
+    peer.send(order)
+    wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+    busy = round_trips(peer)
+    assert helper_waits(program), "the driver was busy all the time"
+    assert busy[ROUND_TRIPS * 9 // 10] <= idle[-1] + SOON_S, f"{busy} with a busy driver, {idle} with an idle one"
+    assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY), "the limit is in force during the load"
+    load.end(program)
+    program.do("flag 1")
+
+
+NO_ORDER = UpdateLimit(0, LIMIT)
+ORDERS = [NO_ORDER, DropLock(0, 1, 10_000, 1), Contended(0, True)]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=["look", "drain", "watch"])
+def test_limits_are_answered_while_the_helper_asks_about_a_stream_that_the_program_made(
+    on_card: Programs, scheduler: FakeScheduler, load: Load, order: Message
+) -> None:
+    program, peer = start_holding(on_card, scheduler, load, own_stream=True)
+    load.begin(program)
+    peer.send(order)
+    if order is not NO_ORDER or load.has_looks:
         wait_until(lambda: helper_waits(program), "the helper waits in the driver")
-        busy = round_trips(peer)
-        assert helper_waits(program), "the driver was busy all the time"
-        assert busy[ROUND_TRIPS * 9 // 10] <= idle[-1] + SOON_S, f"{busy} with a busy driver, {idle} with an idle one"
-        assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY), "the limit is in force during the load"
-        load.end(program)
-        program.do("flag 1")
+    for limit in range(LIMIT, 0, -LIMIT // 4):
+        peer.settle(UpdateLimit(0, limit))
+    assert helper_waits(program) == (order is not NO_ORDER or load.has_looks)
+    load.end(program)
+    program.do("flag 1")
 
 
 def test_a_lock_is_dropped_and_limits_are_answered_while_the_helper_waits_in_the_driver(
-    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path
+    on_card: Programs, scheduler: FakeScheduler, load: Load
 ) -> None:
-    with Load(tmp_path) as load:
-        program, peer = start_holding(on_card, scheduler, load)
-        peer.send(Contended(0, True))
-        load.begin(program)
-        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
-        peer.settle(DropLock(0, 1, 10_000, 1), UpdateLimit(0, LIMIT))
-        load.end(program)
-        program.do("flag 1")
-        assert peer.expect(LockReleased).lock == 1
-        program.say("spin 1 1")
-        peer.expect(ReqLock)
-        peer.send(LockOk(0, False, 2))
-        assert program.answer()[0] == "0"
-        assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
+    program, peer = start_holding(on_card, scheduler, load)
+    peer.send(Contended(0, True))
+    load.begin(program)
+    wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+    peer.settle(DropLock(0, 1, 10_000, 1), UpdateLimit(0, LIMIT))
+    load.end(program)
+    program.do("flag 1")
+    assert peer.expect(LockReleased).lock == 1
+    program.say("spin 1 1")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 2))
+    assert program.answer()[0] == "0"
+    assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
 
 
 def with_primary_context(on_card: Programs, scheduler: FakeScheduler, load: Load) -> tuple[Program, LibraryConnection]:
@@ -181,38 +211,36 @@ def with_primary_context(on_card: Programs, scheduler: FakeScheduler, load: Load
 
 
 def test_a_recall_is_answered_while_the_helper_asks_the_driver_what_pools_have(
-    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path
+    on_card: Programs, scheduler: FakeScheduler, load: Load
 ) -> None:
-    with Load(tmp_path) as load:
-        program, peer = with_primary_context(on_card, scheduler, load)
-        program.do(f"async {LIMIT}")
-        load.begin(program)
-        assert not helper_waits(program)
-        peer.send(BudgetRecall(0, 7, MAX_BYTES))
-        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
-        assert peer.expect(BudgetReturn).serial == 7
-        peer.settle(UpdateLimit(0, LIMIT))
-        assert helper_waits(program), "the driver was busy all the time"
-        load.end(program)
-        assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
+    program, peer = with_primary_context(on_card, scheduler, load)
+    program.do(f"async {LIMIT}")
+    load.begin(program)
+    assert load.has_looks or not helper_waits(program)
+    peer.send(BudgetRecall(0, 7, MAX_BYTES))
+    wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+    assert peer.expect(BudgetReturn).serial == 7
+    peer.settle(UpdateLimit(0, LIMIT))
+    assert helper_waits(program), "the driver was busy all the time"
+    load.end(program)
+    assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
 
 
 @pytest.mark.parametrize("order", [KeepOnHost(0, LIMIT), MoveIn(0, 1, LIMIT)], ids=["hold", "move"])
 def test_limits_are_answered_while_the_helper_asks_the_driver_for_a_context_to_move_memory_in(
-    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, order: Message
+    on_card: Programs, scheduler: FakeScheduler, load: Load, order: Message
 ) -> None:
-    with Load(tmp_path) as load:
-        program, peer = with_primary_context(on_card, scheduler, load)
-        load.begin(program)
-        assert not helper_waits(program)
-        peer.send(order)
-        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
-        for limit in range(LIMIT, 0, -LIMIT // 4):
-            peer.settle(UpdateLimit(0, limit))
-        assert helper_waits(program), "the driver was busy all the time"
-        load.end(program)
-        if isinstance(order, KeepOnHost):
-            assert peer.expect(OnHost).held == LIMIT
+    program, peer = with_primary_context(on_card, scheduler, load)
+    load.begin(program)
+    assert load.has_looks or not helper_waits(program)
+    peer.send(order)
+    wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+    for limit in range(LIMIT, 0, -LIMIT // 4):
+        peer.settle(UpdateLimit(0, limit))
+    assert helper_waits(program), "the driver was busy all the time"
+    load.end(program)
+    if isinstance(order, KeepOnHost):
+        assert peer.expect(OnHost).held == LIMIT
 
 
 @pytest.fixture
@@ -225,26 +253,25 @@ def on_two_cards(tmp_path: Path) -> Iterator[Programs]:
 
 
 def test_other_threads_do_not_wait_for_a_helper_that_waits_in_the_driver(
-    on_two_cards: Programs, scheduler: FakeScheduler, tmp_path: Path
+    on_two_cards: Programs, scheduler: FakeScheduler, load: Load
 ) -> None:
     """In other contexts than the locked one, streams and contexts are made and destroyed. Work goes to the other GPU,
     past the ends of several windows."""
-    with Load(tmp_path) as load:
-        program, peer = start_holding(on_two_cards, scheduler, load)
-        program.do("init 1")
-        program.say("spin 1 1")
-        assert peer.expect(ReqLock).gpu == 1
-        peer.send(LockOk(1, False, 2), Contended(0, True))
-        assert program.answer()[0] == "0"
-        load.begin(program)
-        wait_until(lambda: helper_waits(program), "the helper waits in the driver")
-        assert program.ask("spin 1 3000")[0] == "0"
-        for gpu in (0, 1):
-            (context,) = program.do(f"init {gpu}")
-            (stream,) = program.do("stream 1")
-            program.do(f"streamdestroy {stream}")
-            program.do(f"destroy {context}")
-        peer.settle(UpdateLimit(0, LIMIT))
-        assert helper_waits(program), "it all happened while the driver was busy"
-        load.end(program)
-        program.do("flag 1")
+    program, peer = start_holding(on_two_cards, scheduler, load)
+    program.do("init 1")
+    program.say("spin 1 1")
+    assert peer.expect(ReqLock).gpu == 1
+    peer.send(LockOk(1, False, 2), Contended(0, True))
+    assert program.answer()[0] == "0"
+    load.begin(program)
+    wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+    assert program.ask("spin 1 3000")[0] == "0"
+    for gpu in (0, 1):
+        (context,) = program.do(f"init {gpu}")
+        (stream,) = program.do("stream 1")
+        program.do(f"streamdestroy {stream}")
+        program.do(f"destroy {context}")
+    peer.settle(UpdateLimit(0, LIMIT))
+    assert helper_waits(program), "it all happened while the driver was busy"
+    load.end(program)
+    program.do("flag 1")

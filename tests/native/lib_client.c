@@ -698,7 +698,8 @@ static bool range_command(const char *word, unsigned long long a, unsigned long 
 {
     if (!strcmp(word, "poke")) { printf("%d\n", poke(a, (unsigned)b)); return true; }
     if (!strcmp(word, "peek")) { peek(a); return true; }
-    if (!strcmp(word, "preferred")) preferred(a, b);
+    if (!strncmp(word, "managed-", 8)) printf("%d\n", other_managed(word + 8));
+    else if (!strcmp(word, "preferred")) preferred(a, b);
     else if (!strcmp(word, "touch")) printf("%d\n", touch(a, b));
     else return false;
     return true;
@@ -737,7 +738,6 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "setlimit")) printf("%d\n", cu.CtxSetLimit((CUlimit)a, b));
     else if (!strcmp(word, "writevalue")) printf("%d\n", cu.StreamWriteValue32(NULL, a, 1, 0));
     else if (!strcmp(word, "ipchandle")) ipc_handle(a);
-    else if (!strncmp(word, "managed-", 8)) printf("%d\n", other_managed(word + 8));
     else if (!strcmp(word, "encoder")) use_encoder();
     else if (!strcmp(word, "trap")) printf("%d\n", special("sim_trap", NULL, NULL));
     else if (!strcmp(word, "spinptds")) spin_per_thread(a);

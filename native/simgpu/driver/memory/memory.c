@@ -1,6 +1,7 @@
 /* Allocation of device, managed and host memory, and what can be asked about it. */
 #define _GNU_SOURCE
 #include "driver/driver.h"
+#include "driver/memory/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     struct sim_allocation *allocation = sim_memory_at(pointer);
     if (allocation == NULL || allocation->base != pointer || allocation->memory == SIM_TRACE_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->size > SIM_SMALL_LIMIT)
+        sim_context_pass_lock(context);
     sim_card_drain(allocation->card); /* work that uses it may be under way */
     if (allocation->pool != NULL)
         sim_pool_give_back(allocation);

@@ -75,6 +75,7 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags, bool per_
         sim_trace_unsupported("cuEventRecord of another process's event");
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    sim_context_pass_lock(stream->context);
     if (stream->capture != NULL && flags == CU_EVENT_RECORD_DEFAULT)
         return sim_capture_record(stream, event);
     struct sim_op op = {.kind = SIM_OP_EVENT};

@@ -138,6 +138,7 @@ static CUresult query(CUstream handle, bool per_thread)
     CUstream stream;
     SIM_TRY(sim_stream_resolve(handle, per_thread, &stream));
     SIM_TRY(sim_capture_no_sync(stream));
+    sim_context_pass_lock(stream->context);
     bool idle = atomic_load(&stream->done.count) == atomic_load(&stream->tail);
     if (stream == stream->context->legacy) {
         pthread_mutex_lock(&stream->context->lock);
