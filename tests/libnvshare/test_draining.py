@@ -1,7 +1,9 @@
 """A lock is given back only when everything the process submitted has finished, wherever it was submitted."""
 
+import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -27,9 +29,9 @@ KERNEL_US = 50_000_000  # half a second on a card a hundred times faster than li
 KERNEL_S = 0.5
 
 
-def start(programs: Programs, scheduler: FakeScheduler) -> tuple[Program, LibraryConnection]:
+def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, LibraryConnection]:
     """A client that holds lock 1 and has used the legacy stream of its context."""
-    program = programs.start()
+    program = programs.start(**environment)
     peer = scheduler.join(program)
     program.say("spin 1 1")
     peer.expect(ReqLock)
@@ -200,3 +202,22 @@ def test_a_graphs_memory_is_charged_when_it_becomes_executable(
     peer.send(UpdateLimit(0, GIB // 2), Budget(0, 1, 0, GIB // 2, 0))
     wait_until(lambda: program.do("info")[1] == str(GIB // 2), what="the limit")
     assert program.ask(f"{how} {GIB}")[0] == str(OUT_OF_MEMORY)
+
+
+def own_memory_kib(program: Program) -> int:
+    """Anonymous memory that the process has touched."""
+    status = Path(f"/proc/{program.process.pid}/status").read_text()
+    return int(re.findall(r"RssAnon:\s*(\d+) kB", status)[0])
+
+
+def test_thousands_of_streams_that_are_made_used_and_destroyed_leave_nothing_behind(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    """An event for each would be more than the driver has here; 100 bytes for each would be 1.5 MiB."""
+    program, peer = start(on_card, scheduler, NVSHARE_SIM_MOST_EVENTS="600")
+    program.do("onebyone 1000")
+    before = own_memory_kib(program)
+    program.do("onebyone 15000")
+    assert own_memory_kib(program) - before < 512
+    peer.send(DropLock(0, 1, 60_000, 1))
+    assert peer.expect(LockReleased).lock == 1

@@ -220,6 +220,31 @@ def test_before_cuda_starts_nvml_shows_what_a_program_may_get_whatever_others_us
     assert done.stdout == "4 4 0\n4 4 0\n", done.stderr
 
 
+NVML_PARTS = """
+import sys, pynvml
+if sys.argv[1] == "cuda":
+    import ctypes
+    driver = ctypes.CDLL("libcuda.so.1")
+    pointer = ctypes.c_void_p()
+    assert driver.cuInit(0) == 0 and driver.cuCtxCreate_v2(ctypes.byref(pointer), 0, 0) == 0
+    assert driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 30)) == 0
+pynvml.nvmlInit()
+memory = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0), version=pynvml.nvmlMemory_v2)
+print(memory.total - memory.reserved - memory.free - memory.used, memory.reserved >> 20)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "cuda"])
+@pytest.mark.parametrize(("limit", "reserved_mib"), [("4Gi", 0), ("64Gi", 600)])
+def test_what_nvml_says_is_reserved_used_and_free_is_the_total(
+    programs: Programs, when: str, limit: str, reserved_mib: int
+) -> None:
+    """What the driver reserves of the card is not part of a limit."""
+    settings = {**simulated(programs), "NVSHARE_SIM_NVML_RESERVED": "600Mi", "NVSHARE_GPU_MEMORY_LIMIT": limit}
+    done = programs.run(sys.executable, "-c", NVML_PARTS, when, **settings)
+    assert done.stdout == f"0 {reserved_mib}\n", done.stderr
+
+
 BINDINGS = """
 from cuda.bindings import driver as cu
 def ok(answer):

@@ -462,6 +462,23 @@ static void churn(int count, uint64_t us)
     printf("%d\n", result);
 }
 
+/* One stream after the other: made, used, finished and destroyed. */
+static CUresult one_by_one(long count)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (long i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUstream stream;
+        result = cu.StreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        if (result == CUDA_SUCCESS)
+            result = launch(1, stream);
+        if (result == CUDA_SUCCESS)
+            result = cu.StreamSynchronize(stream);
+        if (result == CUDA_SUCCESS)
+            result = cu.StreamDestroy(stream);
+    }
+    return result;
+}
+
 /* Makes pools at a location and allocates from each. */
 static void make_pools(int count, size_t bytes, int location)
 {
@@ -699,6 +716,7 @@ static bool range_command(const char *word, unsigned long long a, unsigned long 
     if (!strcmp(word, "poke")) { printf("%d\n", poke(a, (unsigned)b)); return true; }
     if (!strcmp(word, "peek")) { peek(a); return true; }
     if (!strncmp(word, "managed-", 8)) printf("%d\n", other_managed(word + 8));
+    else if (!strcmp(word, "onebyone")) printf("%d\n", one_by_one((long)a));
     else if (!strcmp(word, "preferred")) preferred(a, b);
     else if (!strcmp(word, "touch")) printf("%d\n", touch(a, b));
     else return false;

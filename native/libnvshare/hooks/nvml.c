@@ -55,6 +55,18 @@ static void adapt(void *device, unsigned long long *total, unsigned long long *f
     }
 }
 
+/* total = reserved + used + free. What the driver reserves is a part of the card, not of a limit. */
+static void adapt_v2(void *device, struct nvml_memory_v2 *memory)
+{
+    unsigned long long of_card = memory->total;
+    adapt(device, &memory->total, &memory->free, &memory->used);
+    if (memory->total < of_card)
+        memory->reserved = 0;
+    unsigned long long taken = memory->total - memory->free;
+    memory->reserved = memory->reserved < taken ? memory->reserved : taken;
+    memory->used = taken - memory->reserved;
+}
+
 int nvmlDeviceGetMemoryInfo(void *device, struct nvml_memory *memory)
 {
     if (!real_info)
@@ -71,7 +83,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, struct nvml_memory_v2 *memory)
         real_info_v2 = (int (*)(void *, struct nvml_memory_v2 *))nvs_real_nvml("nvmlDeviceGetMemoryInfo_v2");
     int result = real_info_v2 ? real_info_v2(device, memory) : NVML_ERROR_FUNCTION_NOT_FOUND;
     if (result == NVML_SUCCESS && !nvs_options()->disable)
-        adapt(device, &memory->total, &memory->free, &memory->used);
+        adapt_v2(device, memory);
     return result;
 }
 

@@ -67,6 +67,7 @@ struct sim_process {
     uint64_t kernel_ns;              /* simulated */
     bool stale_is_fatal;             /* using a destroyed handle ends the process */
     bool shows_managed_pools;        /* a pointer from a managed pool is reported as managed */
+    uint32_t most_events;            /* a program with more of them ends; 0: any number */
     uint64_t module_load_ns;         /* simulated; a context is locked as long */
     int cuda_version;                /* that cuDriverGetVersion answers with */
     struct sim_kernel_rule rules[32];

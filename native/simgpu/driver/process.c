@@ -104,8 +104,10 @@ static int cuda_version(void)
 static void read_behaviour(void)
 {
     const char *text = getenv("NVSHARE_SIM_MODULE_LOAD"), *stale = getenv("NVSHARE_SIM_STALE_HANDLES");
+    const char *most_events = getenv("NVSHARE_SIM_MOST_EVENTS");
     const char *pool_pointers = getenv("NVSHARE_SIM_POOL_POINTERS");
     sim.cuda_version = cuda_version();
+    sim.most_events = most_events != NULL ? (uint32_t)strtoul(most_events, NULL, 10) : 0;
     sim.shows_managed_pools = pool_pointers != NULL && strcmp(pool_pointers, "managed") == 0;
     sim.stale_is_fatal = stale != NULL && strcmp(stale, "crash") == 0;
     if (text != NULL && text[0] != '\0' && !sim_parse_duration_ns(text, &sim.module_load_ns))

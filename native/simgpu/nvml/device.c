@@ -65,7 +65,11 @@ static nvmlReturn_t memory_v2(nvmlDevice_t device, nvmlMemory_v2_t *out)
     nvmlReturn_t result = memory(device, &plain);
     if (result != NVML_SUCCESS)
         return result;
-    *out = (nvmlMemory_v2_t){.version = NVML_MEMORY_V2, .total = plain.total, .free = plain.free, .used = plain.used};
+    uint64_t reserved = 0;
+    const char *text = getenv("NVSHARE_SIM_NVML_RESERVED");
+    if (text == NULL || !sim_parse_bytes(text, &reserved) || reserved > plain.free)
+        reserved = 0;
+    *out = (nvmlMemory_v2_t){.version = NVML_MEMORY_V2, .total = plain.total, .reserved = reserved, .free = plain.free - reserved, .used = plain.used};
     return NVML_SUCCESS;
 }
 

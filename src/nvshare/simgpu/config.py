@@ -133,6 +133,9 @@ SETTINGS: dict[str, Setting] = {
         "`refused`",
         "`crash`: a program that uses a destroyed stream, event or context ends, as it may with a real driver",
     ),
+    "most_events": Setting(
+        "NVSHARE_SIM_MOST_EVENTS", str, "any number", "a program that has more events than this at a time ends"
+    ),
     "pool_pointers": Setting(
         "NVSHARE_SIM_POOL_POINTERS",
         checks.one_of("device", "managed"),
@@ -152,6 +155,9 @@ SETTINGS: dict[str, Setting] = {
     "mig": Setting("NVSHARE_SIM_MIG", checks.flag, "0", "1: the cards are MIG instances of one card"),
     "nvml_memory": Setting(
         "NVSHARE_SIM_NVML_MEMORY", checks.flag, "1", "0: NVML answers Not Supported to questions about memory"
+    ),
+    "nvml_reserved": Setting(
+        "NVSHARE_SIM_NVML_RESERVED", checks.size, "0", "memory that the second version of NVML's call reports as reserved"
     ),
     "nvml_link": Setting(
         "NVSHARE_SIM_NVML_LINK",

@@ -1,7 +1,19 @@
 /* Events: marks in a stream that can be waited for, asked and timed. */
 #include "driver/driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+static _Atomic uint32_t live_events;
+
+/* With NVSHARE_SIM_MOST_EVENTS: a program that has more events ends, because it does not destroy what it makes. */
+static void count_live(void)
+{
+    if (atomic_fetch_add(&live_events, 1) < sim.most_events || sim.most_events == 0)
+        return;
+    fprintf(stderr, "nvshare simulated GPU: there are more than %u events\n", sim.most_events);
+    abort();
+}
 
 void sim_event_release(CUevent event)
 {
@@ -21,6 +33,7 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
     *event = sim_handle_new(SIM_EVENT, sizeof **event);
     if (*event == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    count_live();
     (*event)->flags = flags;
     (*event)->context = context;
     (*event)->context_id = context->id;
@@ -33,6 +46,7 @@ CUresult cuEventDestroy_v2(CUevent event)
     SIM_ENTER();
     if (!sim_is(event, SIM_EVENT) || atomic_exchange(&event->destroyed, true))
         return CUDA_ERROR_INVALID_HANDLE;
+    atomic_fetch_sub(&live_events, 1);
     sim_event_release(event);
     return CUDA_SUCCESS;
 }
