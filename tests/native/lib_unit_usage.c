@@ -1,10 +1,14 @@
 /* Marks that several threads change at once: a thread of the program marks use while the helper sets and clears flags. */
 #include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "lib_check.h"
 #include "mover/usage.h"
 
 #define BASE UINT64_C(0x7f0000000000)
+#define OTHER (BASE + 4 * NVS_CHUNK_BYTES)
 enum { ROUNDS = 2000000 };
 
 static struct nvs_usage usage;
@@ -41,9 +45,94 @@ static void what_the_helper_flags_stays_while_the_program_uses_the_memory(void)
     EQUAL(nvs_usage_at(&usage, BASE), 0);
 }
 
+/* The helper flags an allocation while another thread frees it and gets its address again. */
+static pthread_mutex_t ledger = PTHREAD_MUTEX_INITIALIZER;
+static bool is_in_ledger;
+static _Atomic int helper_rounds;
+static _Atomic bool helper_ends;
+
+static void put_in_ledger(bool is_in)
+{
+    pthread_mutex_lock(&ledger);
+    is_in_ledger = is_in;
+    pthread_mutex_unlock(&ledger);
+}
+
+static void *hold_memory(void *nothing)
+{
+    for (; !helper_ends; helper_rounds++) {
+        unsigned watch = nvs_usage_watch(&usage, BASE);
+        pthread_mutex_lock(&ledger);
+        bool is_there = is_in_ledger;
+        pthread_mutex_unlock(&ledger);
+        if (is_there) {
+            nvs_usage_held(&usage, BASE, 1, true);
+            nvs_usage_moved(&usage, BASE, 1, true);
+        }
+        nvs_usage_unwatch(&usage, watch, BASE, is_there);
+    }
+    return nothing;
+}
+
+static void flags_do_not_stay_on_the_next_allocation_at_an_address(void)
+{
+    pthread_t helper;
+    CHECK(pthread_create(&helper, NULL, hold_memory, NULL) == 0);
+    for (int i = 0; i < 5000; i++) {
+        nvs_usage_allocated(&usage, BASE, NVS_CHUNK_BYTES);
+        put_in_ledger(true);
+        for (volatile int wait = 0; wait < i % 64; wait++)
+            ;
+        put_in_ledger(false);
+        nvs_usage_freed(&usage, BASE, NVS_CHUNK_BYTES);
+        nvs_usage_allocated(&usage, BASE, NVS_CHUNK_BYTES);
+        for (int seen = helper_rounds; helper_rounds < seen + 2;)
+            sched_yield();
+        EQUAL(nvs_usage_at(&usage, BASE) & NVS_MARK_FLAGS, NVS_MARK_MANAGED);
+        nvs_usage_freed(&usage, BASE, NVS_CHUNK_BYTES);
+    }
+    helper_ends = true;
+    pthread_join(helper, NULL);
+    EQUAL(usage.watches, 0);
+}
+
+static void a_watch_ends_with_its_own_allocation_only(void)
+{
+    nvs_usage_allocated(&usage, BASE, NVS_CHUNK_BYTES);
+    nvs_usage_allocated(&usage, OTHER, NVS_CHUNK_BYTES);
+    unsigned one = nvs_usage_watch(&usage, BASE), other = nvs_usage_watch(&usage, OTHER);
+    nvs_usage_held(&usage, BASE, 1, true);
+    nvs_usage_freed(&usage, OTHER, NVS_CHUNK_BYTES);
+    CHECK(nvs_usage_unwatch(&usage, other, OTHER, 1));
+    CHECK(!nvs_usage_unwatch(&usage, one, BASE, 1));
+    CHECK(nvs_usage_at(&usage, BASE) & NVS_MARK_HELD);
+    nvs_usage_freed(&usage, BASE, NVS_CHUNK_BYTES);
+    EQUAL(usage.watches, 0);
+}
+
+/* A child of fork has none of its parent's memory. */
+static void a_child_finds_no_marks(void)
+{
+    int status = -1;
+    nvs_usage_allocated(&usage, BASE, NVS_CHUNK_BYTES / 2);
+    nvs_usage_held(&usage, BASE, 1, true);
+    pid_t child = fork();
+    if (child == 0) {
+        bool was_clean = nvs_usage_at(&usage, BASE) == 0;
+        nvs_usage_allocated(&usage, BASE, NVS_CHUNK_BYTES / 2);
+        _exit(was_clean && nvs_usage_at(&usage, BASE) == NVS_MARK_MANAGED ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    EQUAL(status, 0);
+    nvs_usage_freed(&usage, BASE, NVS_CHUNK_BYTES / 2);
+}
+
 int main(void)
 {
     CHECK(nvs_usage_setup(&usage));
+    flags_do_not_stay_on_the_next_allocation_at_an_address();
+    a_watch_ends_with_its_own_allocation_only();
+    a_child_finds_no_marks();
     what_the_helper_flags_stays_while_the_program_uses_the_memory();
     return DONE();
 }

@@ -103,6 +103,16 @@ static CUresult let_go(const struct hold *hold, const struct nvs_slice *slice, C
     return is_brought ? nvs_mover_prefetch(slice, false, gpu, hold->stream) : result;
 }
 
+/* What it was told of this address may be about another allocation now. The driver refuses if there is none. */
+static void take_advice_back(const struct nvs_slice *slice, CUdevice gpu)
+{
+    if (nvs_advice_is_wanted())
+        advise(slice, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu);
+    else
+        advise(slice, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, CU_DEVICE_CPU);
+    advise(slice, CU_MEM_ADVISE_UNSET_ACCESSED_BY, gpu);
+}
+
 static CUresult prepare(struct hold *hold, CUcontext context)
 {
     if (hold->context == context && hold->stream && hold->event)
@@ -125,8 +135,12 @@ static CUresult advance(struct hold *hold, CUdevice gpu, bool is_open)
         return CUDA_SUCCESS;
     for (unsigned i = 0; i < AT_ONCE && hold->at < hold->count; i++) {
         const struct nvs_slice *slice = &hold->slices[hold->at++];
-        if (nvs_mover_has(slice))
+        unsigned watch = nvs_usage_watch(&nvs_evidence, slice->base);
+        bool is_there = nvs_mover_has(slice);
+        if (is_there)
             hold->is_back ? let_go(hold, slice, gpu, is_open) : keep(hold, slice, gpu);
+        if (nvs_usage_unwatch(&nvs_evidence, watch, slice->address, is_there ? slice->bytes : 0) && is_there && !hold->is_back)
+            take_advice_back(slice, gpu);
     }
     CUresult result = nvs_real.cuEventRecord(hold->event, hold->stream);
     hold->is_flying = result == CUDA_SUCCESS;

@@ -22,6 +22,7 @@ struct flight {
     uint64_t address, bytes;
     int64_t submit_ns; /* how long its submission took */
     bool is_sure; /* we know that it has to move */
+    unsigned watch; /* of its allocation, from before its submission until it has arrived (mover/usage.h) */
 };
 
 static struct mover {
@@ -106,6 +107,15 @@ void nvs_mover_stop(struct nvs_gpu *gpu)
 
 /* ---- the driver ---- */
 
+/* They do not arrive: their context has ended. */
+static void lose_flights(struct mover *mover)
+{
+    for (; mover->flying; mover->flying--) {
+        nvs_usage_unwatch(&nvs_evidence, mover->flights[mover->first].watch, 0, 0);
+        mover->first = (mover->first + 1) % IN_FLIGHT;
+    }
+}
+
 /* In a context that may be another one than before: its predecessor took the stream and the events with it. */
 static CUresult prepare(struct mover *mover, CUcontext context)
 {
@@ -114,7 +124,7 @@ static CUresult prepare(struct mover *mover, CUcontext context)
         return result;
     mover->context = context;
     mover->stream = NULL;
-    mover->flying = 0;
+    lose_flights(mover);
     memset(mover->flights, 0, sizeof mover->flights);
     result = nvs_real.cuStreamCreate(&mover->stream, CU_STREAM_NON_BLOCKING);
     for (unsigned i = 0; i < IN_FLIGHT && result == CUDA_SUCCESS; i++) {
@@ -140,14 +150,8 @@ bool nvs_mover_has(const struct nvs_slice *slice)
     return nvs_memory_find_address(slice->base, &entry) && slice->address + slice->bytes <= entry.key + entry.bytes;
 }
 
-/* Memory that was freed since the move was planned is left out. It may still be freed before the driver is called: the
- * driver then refuses the address, or moves a part of the allocation that was given it. */
-static CUresult submit(struct mover *mover, CUdevice gpu)
+static CUresult fly(struct mover *mover, CUdevice gpu, const struct nvs_slice *slice, struct flight *flight)
 {
-    const struct nvs_slice *slice = &mover->slices[mover->at++];
-    if (!nvs_mover_has(slice))
-        return CUDA_SUCCESS;
-    struct flight *flight = &mover->flights[(mover->first + mover->flying) % IN_FLIGHT];
     int64_t began_ns = nvs_now_ns();
     CUresult result = nvs_real.cuEventRecord(flight->begin, mover->stream);
     if (result == CUDA_SUCCESS)
@@ -164,6 +168,20 @@ static CUresult submit(struct mover *mover, CUdevice gpu)
     return CUDA_SUCCESS;
 }
 
+/* Memory that was freed since the move was planned is left out. It may still be freed before the driver is called: the
+ * driver then refuses the address, or moves a part of the allocation that was given it. */
+static CUresult submit(struct mover *mover, CUdevice gpu)
+{
+    const struct nvs_slice *slice = &mover->slices[mover->at++];
+    struct flight *flight = &mover->flights[(mover->first + mover->flying) % IN_FLIGHT];
+    unsigned before = mover->flying;
+    flight->watch = nvs_usage_watch(&nvs_evidence, slice->base);
+    CUresult result = nvs_mover_has(slice) ? fly(mover, gpu, slice, flight) : CUDA_SUCCESS;
+    if (mover->flying == before)
+        nvs_usage_unwatch(&nvs_evidence, flight->watch, 0, 0);
+    return result;
+}
+
 /* Takes note of slices that have arrived. */
 static void land(struct mover *mover)
 {
@@ -175,8 +193,10 @@ static void land(struct mover *mover)
             return;
         mover->first = (mover->first + 1) % IN_FLIGHT;
         mover->flying--;
-        if (result != CUDA_SUCCESS || nvs_real.cuEventElapsedTime(&ms, flight->begin, flight->end) != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS || nvs_real.cuEventElapsedTime(&ms, flight->begin, flight->end) != CUDA_SUCCESS) {
+            nvs_usage_unwatch(&nvs_evidence, flight->watch, 0, 0);
             continue;
+        }
         double submit_ms = (double)flight->submit_ns / NVS_MS;
         enum nvs_took took = flight->is_sure ? nvs_effect_took(flight->bytes, (double)ms, submit_ms) : NVS_TOOK_UNKNOWN;
         mover->asked_bytes += took != NVS_TOOK_UNKNOWN ? flight->bytes : 0;
@@ -185,6 +205,7 @@ static void land(struct mover *mover)
         if (mover->to_host && mover->left_bytes != NVS_MAX_BYTES)
             mover->left_bytes -= flight->bytes < mover->left_bytes ? flight->bytes : mover->left_bytes;
         nvs_usage_moved(&nvs_evidence, flight->address, flight->bytes, mover->to_host);
+        nvs_usage_unwatch(&nvs_evidence, flight->watch, flight->address, flight->bytes);
     }
 }
 
@@ -254,7 +275,7 @@ int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now, struct nvs_moved *moved
         return now + LOOK_NS;
     if (use == NVS_CONTEXT_NONE) {
         nvs_mover_stop(gpu);
-        mover->flying = 0; /* it was destroyed, and with it what was on its way */
+        lose_flights(mover);
     }
     if (mover->flying || mover->at < mover->count)
         return now + LOOK_NS;

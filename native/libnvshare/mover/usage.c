@@ -4,6 +4,7 @@
 
 #include "base/platform.h"
 
+enum { FREED = 1 }; /* of a watch */
 #define CHUNKS (UINT64_C(1) << (NVS_ADDRESS_BITS - NVS_CHUNK_SHIFT))
 
 bool nvs_usage_setup(struct nvs_usage *usage)
@@ -69,21 +70,36 @@ void nvs_usage_allocated(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
             return;
         _Atomic uint16_t *sharers = sharers_of(usage, at, base, bytes);
         if (!sharers || atomic_fetch_add_explicit(sharers, 1, memory_order_relaxed) == 0)
-            atomic_store_explicit(place, NVS_MARK_MANAGED, memory_order_relaxed);
+            atomic_store_explicit(place, NVS_MARK_MANAGED, memory_order_release); /* as in end_watches */
     }
 }
 
-/* Another thread may get memory in the chunk between the last sharer's subtraction and its store. Then the new allocation has no marks in
+/* Release: pairs with the acquire in `flag`. A helper that flags the chunk after the store below, or after one of the next allocation,
+ * finds its watch at FREED. If it flags before, the store takes the flags away. */
+static void end_watches(struct nvs_usage *usage, uint64_t base)
+{
+    for (unsigned i = 0; i < NVS_WATCHES; i++) {
+        uint64_t seen = base;
+        if (atomic_compare_exchange_strong_explicit(&usage->watched[i], &seen, FREED, memory_order_release, memory_order_relaxed))
+            atomic_fetch_sub_explicit(&usage->watches, 1, memory_order_relaxed);
+    }
+}
+
+/* `watches` is relaxed: the thread has taken the allocation out of the ledger, under a lock that the helper takes after it began to watch.
+ *
+ * Another thread may get memory in the chunk between the last sharer's subtraction and its store. Then the new allocation has no marks in
  * this chunk, and page faults move its part of it. */
 void nvs_usage_freed(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
 {
+    if (atomic_load_explicit(&usage->watches, memory_order_relaxed))
+        end_watches(usage, base);
     for (uint64_t at = base >> NVS_CHUNK_SHIFT; at <= (base + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
         _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
         if (!place)
             return;
         _Atomic uint16_t *sharers = sharers_of(usage, at, base, bytes);
         if (!sharers || atomic_fetch_sub_explicit(sharers, 1, memory_order_relaxed) == 1)
-            atomic_store_explicit(place, 0, memory_order_relaxed);
+            atomic_store_explicit(place, 0, memory_order_release); /* as in end_watches */
     }
 }
 
@@ -104,7 +120,7 @@ static void flag(struct nvs_usage *usage, uint64_t address, uint64_t bytes, uint
     for (uint64_t at = address >> NVS_CHUNK_SHIFT; bytes && at <= (address + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
         _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
         if (place && is_set)
-            atomic_fetch_or_explicit(place, flags, memory_order_relaxed);
+            atomic_fetch_or_explicit(place, flags, memory_order_acquire); /* pairs with end_watches */
         else if (place)
             atomic_fetch_and_explicit(place, (uint16_t)~flags, memory_order_relaxed);
     }
@@ -118,6 +134,31 @@ void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, 
 void nvs_usage_held(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool is_held)
 {
     flag(usage, address, bytes, NVS_MARK_HELD, is_held);
+}
+
+unsigned nvs_usage_watch(struct nvs_usage *usage, uint64_t base)
+{
+    for (unsigned i = 0; i < NVS_WATCHES; i++) {
+        uint64_t none = 0;
+        if (!atomic_compare_exchange_strong_explicit(&usage->watched[i], &none, base, memory_order_relaxed, memory_order_relaxed))
+            continue;
+        atomic_fetch_add_explicit(&usage->watches, 1, memory_order_relaxed);
+        return i;
+    }
+    return NVS_WATCHES;
+}
+
+/* A new allocation at this address has no such flag yet: only the helper sets them. */
+bool nvs_usage_unwatch(struct nvs_usage *usage, unsigned watch, uint64_t address, uint64_t bytes)
+{
+    if (watch >= NVS_WATCHES)
+        return false;
+    bool is_freed = atomic_exchange_explicit(&usage->watched[watch], 0, memory_order_relaxed) == FREED;
+    if (is_freed)
+        flag(usage, address, bytes, NVS_MARK_AWAY | NVS_MARK_HELD, false);
+    else
+        atomic_fetch_sub_explicit(&usage->watches, 1, memory_order_relaxed);
+    return is_freed;
 }
 
 unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address)
@@ -162,5 +203,6 @@ void nvs_usage_keep_old(struct nvs_usage *usage, uint64_t address)
     if (!mark || nvs_usage_age(usage, mark) <= oldest)
         return;
     uint32_t stamp = (atomic_load_explicit(&usage->stamp, memory_order_relaxed) - oldest) % NVS_MARK_STAMPS;
-    atomic_compare_exchange_strong(place, &mark, (uint16_t)(stamp << NVS_MARK_STAMP_SHIFT | (mark & NVS_MARK_FLAGS)));
+    uint16_t kept = (uint16_t)(stamp << NVS_MARK_STAMP_SHIFT | (mark & NVS_MARK_FLAGS));
+    atomic_compare_exchange_strong_explicit(place, &mark, kept, memory_order_relaxed, memory_order_relaxed);
 }

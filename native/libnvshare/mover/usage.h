@@ -27,12 +27,18 @@ enum nvs_mark {
     NVS_MARK_STAMPS = 1 << (16 - NVS_MARK_STAMP_SHIFT),
 };
 
+enum { NVS_WATCHES = 16 };
+
+/* `marks` and `sharers` are written once, by nvs_usage_setup: before the process is set up, which every thread has seen
+ * (nvs_process_ready) that reads them. A child of fork keeps the addresses and finds the pages empty (nvs_pages_sparse). */
 struct nvs_usage {
     _Atomic uint16_t *marks; /* NULL: nothing is marked */
     _Atomic uint16_t *sharers; /* of each chunk: how many allocations have a part of it. What is known of it is forgotten with the last */
     _Atomic uint32_t stamp;  /* the time, as the marks count it: grows while the process uses memory */
     _Atomic uint32_t blind;  /* the stamp after the last launch of which nothing is known; 0: there was none */
     _Atomic bool is_used;    /* a mark was made since the stamp last grew; a hint */
+    _Atomic uint32_t watches; /* how many of `watched` are a base */
+    _Atomic uint64_t watched[NVS_WATCHES]; /* the allocation's base; 1 when it was freed; 0: not in use */
 };
 
 /* False if there is no address space for it. */
@@ -51,6 +57,13 @@ void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, 
 
 /* It is to stay on the host, or no longer is. */
 void nvs_usage_held(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool is_held);
+
+/* The helper flags memory that another thread may free meanwhile, and whose address may then be another allocation's. So it watches the
+ * allocation before it looks whether it still exists, and unwatches it after the flags are set: AWAY and HELD are taken back if it was
+ * freed in between. Returns the watch; NVS_WATCHES if there are too many, and then flags stay. For the helper. */
+unsigned nvs_usage_watch(struct nvs_usage *usage, uint64_t base);
+/* True if it was freed. 0 bytes: nothing was flagged. */
+bool nvs_usage_unwatch(struct nvs_usage *usage, unsigned watch, uint64_t address, uint64_t bytes);
 
 /* The mark of the chunk at this address. */
 unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address);

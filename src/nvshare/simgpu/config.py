@@ -157,7 +157,10 @@ SETTINGS: dict[str, Setting] = {
         "NVSHARE_SIM_NVML_MEMORY", checks.flag, "1", "0: NVML answers Not Supported to questions about memory"
     ),
     "nvml_reserved": Setting(
-        "NVSHARE_SIM_NVML_RESERVED", checks.size, "0", "memory that the second version of NVML's call reports as reserved"
+        "NVSHARE_SIM_NVML_RESERVED",
+        checks.size,
+        "0",
+        "memory that the second version of NVML's call reports as reserved",
     ),
     "nvml_link": Setting(
         "NVSHARE_SIM_NVML_LINK",
