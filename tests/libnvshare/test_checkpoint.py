@@ -161,7 +161,7 @@ def test_a_program_that_is_killed_while_it_is_suspended_leaves_nothing_behind(ca
 
 @pytest.mark.parametrize("step", ["nvshare-leave", "nvshare-return"])
 def test_a_program_that_is_killed_during_a_checkpoint_or_restore_leaves_nothing_behind(card: Looked, step: str) -> None:
-    slow = {"NVSHARE_SIM_COPY_BANDWIDTH": "20M"}  # 4.6 s
+    slow: dict[str, Any] = {"NVSHARE_SIM_COPY_BANDWIDTH": "20M"}  # 4.6 s
     if step == "nvshare-leave":
         one, _ = with_memory(card, **slow)
         other = start(card)

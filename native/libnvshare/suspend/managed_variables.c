@@ -7,7 +7,7 @@
 
 #include "lookup/real.h"
 
-enum nvs_variable_call nvs_variable_call_named(const char *name)
+enum nvs_variable_call nvs_managed_variables_call(const char *name)
 {
     if (!strncmp(name, "cuModuleGetGlobal", 17) || !strcmp(name, "cuLibraryGetGlobal"))
         return NVS_VARIABLE_LOOKED_UP; /* the first argument is where its address is stored */
@@ -29,7 +29,7 @@ static bool is_one(const CUdeviceptr *variable)
     return variable && nvs_real.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, *variable) == CUDA_SUCCESS && is_managed;
 }
 
-bool nvs_variable_is_managed(enum nvs_variable_call call, uintptr_t first, uintptr_t second)
+bool nvs_managed_variables_shown(enum nvs_variable_call call, uintptr_t first, uintptr_t second)
 {
     if (call == NVS_CODE_LOADED)
         return names_one((const char *)second);

@@ -7,8 +7,8 @@
 
 /* Which calls of the driver may show one. */
 enum nvs_variable_call { NVS_NO_VARIABLE_CALL, NVS_CODE_LOADED, NVS_VARIABLE_LOOKED_UP };
-enum nvs_variable_call nvs_variable_call_named(const char *name);
+enum nvs_variable_call nvs_managed_variables_call(const char *name);
 /* True if such a call, which has succeeded with these first two arguments, has loaded or returned a managed variable. */
-bool nvs_variable_is_managed(enum nvs_variable_call call, uintptr_t first, uintptr_t second);
+bool nvs_managed_variables_shown(enum nvs_variable_call call, uintptr_t first, uintptr_t second);
 
 #endif

@@ -54,7 +54,7 @@ static unsigned stub_of(const char *name, void *function)
     if (count < MOST_STUBS) {
         table[count].only_asks = BEGINS(name, asking);
         table[count].is_unfit = BEGINS(name, unfit);
-        table[count].variable_call = nvs_variable_call_named(name);
+        table[count].variable_call = nvs_managed_variables_call(name);
         atomic_store(&table[count].function, function);
         return count++;
     }
@@ -80,7 +80,7 @@ bool nvs_stub_is_unfit(unsigned stub) { return table[stub].is_unfit; }
 
 bool nvs_stub_shows_unfit(unsigned stub, uintptr_t first, uintptr_t second)
 {
-    return table[stub].variable_call != NVS_NO_VARIABLE_CALL && nvs_variable_is_managed(table[stub].variable_call, first, second);
+    return table[stub].variable_call != NVS_NO_VARIABLE_CALL && nvs_managed_variables_shown(table[stub].variable_call, first, second);
 }
 
 /* A stub stores its number in r11, which no argument is in, and jumps to the common part. That part saves the registers that arguments are
