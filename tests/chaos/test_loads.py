@@ -2,12 +2,14 @@
 
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from bench.floods import verdict
 
 from chaos import loads, other_loads, program_loads
 from chaos.absence_loads import hang_scheduler, start_without
+from chaos.gang_loads import LEAST_SHARE, three_on_two
 from chaos.loads import judge
 from chaos.program_loads import _p99_ms
 from support import daemon
@@ -32,6 +34,14 @@ def test_a_scheduler_that_hangs_is_noticed_and_costs_nobody_its_place(tmp_path: 
 @pytest.mark.usefixtures("patient")
 def test_processes_that_start_without_a_scheduler_share_their_limit_when_it_comes(tmp_path: Path) -> None:
     assert start_without(tmp_path / "d", 0, NVSHARE_JOIN_MS="60000").wrong == ""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_program_on_two_gpus_gets_its_share_beside_one_on_each_whenever_they_start(tmp_path: Path, seed: int) -> None:
+    share, rounds, unshared = three_on_two(tmp_path / "d", Random(f"phase {seed}"), run_ms=7000)
+    print(f"{share:.2f} of the time, rounds {rounds}")
+    assert share >= LEAST_SHARE
+    assert unshared == 0
 
 
 @pytest.mark.parametrize(

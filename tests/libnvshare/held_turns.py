@@ -1,4 +1,4 @@
-"""Who held which GPU from when to when, from the scheduler's journal."""
+"""Who held which GPU from when to when, and who waited how long, from the scheduler's journal."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,3 +42,21 @@ def share_of_two(held: dict[tuple[int, str], list[Span]]) -> float:
     rivals = [spans for (one, _), spans in sorted(held.items()) if one != client]
     all_work = max(spans[0][0] for spans in held.values()), min(spans[-1][1] for spans in rivals)
     return common(first, second) / (all_work[1] - all_work[0])
+
+
+def waits_of(journal: Path) -> list[float]:
+    """How long each lock was waited for, in seconds."""
+    return [int(str(fields["waited_ns"])) / 1e9 for _, name, fields in steps(journal) if name == "GiveLock"]
+
+
+def switches_of(journal: Path) -> list[float]:
+    """How long each GPU went from one client to the next, in seconds: from the first lock that must be released to the
+    next one that is given."""
+    begun: dict[object, int] = {}
+    found = []
+    for now, name, fields in steps(journal):
+        if name == "DropLock":
+            begun.setdefault(fields["gpu"], now)
+        elif name == "GiveLock" and fields["gpu"] in begun:
+            found.append((now - begun.pop(fields["gpu"])) / 1e9)
+    return found

@@ -11,6 +11,7 @@ import pytest
 
 from libnvshare.conftest import own_socket
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
+from libnvshare.held_turns import switches_of, waits_of
 from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, Program, Programs
 from nvshare.simgpu.config import SimGpu
@@ -18,7 +19,8 @@ from nvshare.wire.messages import DropLock, LockOk, LockReleased, ReqLock
 from support.waiting import wait_until
 
 # A drain that does not end by itself is found by its revocation, whatever the speed of the machine.
-OPTIONS = ("--switch-time-mode=fixed", "--switch-time-fixed=1", "--grace-seconds=30")
+QUANTUM_S, GRACE_S = 1, 30
+OPTIONS = ("--switch-time-mode=fixed", f"--switch-time-fixed={QUANTUM_S}", f"--grace-seconds={GRACE_S}")
 ROUNDS = 500
 
 
@@ -58,6 +60,20 @@ def play(machine: Machine, ranks: list[Collective], drops: int) -> list[tuple[in
     return results
 
 
+def assert_waits_are_bounded(journal: Path, longest_pause_ms: int, clients: int) -> None:
+    """The bound of decision 11 (mode fixed has no lag, clients of one priority have no horizon). The longest switch of
+    this run is in place of the grace time, which it must not reach."""
+    switch_s = max(switches_of(journal))
+    longest_s = max(waits_of(journal))
+    bound_s = (clients + 1) * (2 * QUANTUM_S + switch_s)
+    print(
+        f"longest switch {switch_s:.2f} s, wait {longest_s:.2f} s, pause {longest_pause_ms} ms; bound {bound_s:.1f} s"
+    )
+    assert switch_s < GRACE_S
+    assert longest_s <= bound_s
+    assert longest_pause_ms <= 1000 * bound_s
+
+
 def assert_turns_alternate(machine: Machine, uuid: str) -> None:
     """Nobody whose quantum has ended is the next to get the GPU."""
     lines = [line for line in machine.daemon.log.lines if uuid in line]
@@ -83,13 +99,15 @@ def test_a_job_of_four_processes_on_four_gpus_takes_its_turns_beside_one_client_
     tmp_path: Path, ahead: int
 ) -> None:
     job = {"NVSHARE_RUN_ID": "11" * 16, "NVSHARE_GANG": "1"}
-    with Machine(tmp_path, *OPTIONS, gpus=4) as machine:
+    journal = tmp_path / "journal"
+    with Machine(tmp_path, *OPTIONS, f"--journal-file={journal}", gpus=4) as machine:
         beside_each(machine, 4)
         ranks = [Collective(machine, ahead=ahead, ranks=4, first=rank, count=1, **job) for rank in range(4)]
         results = play(machine, ranks, drops=12)
         assert min(rounds for rounds, _ in results) > ROUNDS
         for gpu in machine.daemon.status()["gpus"]:
             assert_turns_alternate(machine, gpu["uuid"])
+    assert_waits_are_bounded(journal, max(pause_ms for _, pause_ms in results), clients=8)
 
 
 @pytest.fixture
