@@ -1,5 +1,5 @@
-"""Variables that decide how frameworks allocate: those that keep them from allocating most of a GPU when they start,
-and those that make them use memory that cannot be evicted.
+"""Variables of frameworks: those that keep them from allocating most of a GPU when they start, those that make them use
+memory that cannot be evicted, and those that they need on a simulated GPU.
 
 TensorFlow takes nearly all memory that is free, JAX three quarters of it, so two such programs do not fit together even
 if they use little. With these variables they allocate what they need."""
@@ -18,6 +18,13 @@ _UNSWAPPABLE = (
     ("PYTORCH_ALLOC_CONF", "backend:cudamallocasync"),
     ("TF_GPU_ALLOCATOR", "cuda_malloc_async"),
 )
+
+
+def for_simulated_gpu(environment: Mapping[str, str]) -> dict[str, str]:
+    """What frameworks need on a simulated GPU, where the user has not decided it: without it JAX looks for files of
+    NVIDIA's kernel driver, finds none, and computes on the CPU without a message."""
+    is_decided = "JAX_PLATFORMS" in environment or "JAX_PLATFORM_NAME" in environment
+    return {} if is_decided else {"JAX_PLATFORMS": "cuda"}
 
 
 def unswappable_settings(environment: Mapping[str, str]) -> list[str]:

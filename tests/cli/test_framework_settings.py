@@ -4,8 +4,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from nvshare.cli.run.docker_args import arguments
-from nvshare.cli.run.environment import ProgramSettings, shared
+from nvshare.cli.run.environment import ProgramSettings, on_simulated_gpu, shared
 from nvshare.framework_settings import evictable_setting, unswappable_settings
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
@@ -37,6 +39,20 @@ def test_docker_args_say_the_same() -> None:
     assert [word for word in said if word in words] == words
     said = arguments(Path("/lib/libnvshare.so"), Path("/run/s.sock"), ProgramSettings(preallocate=True), "all")
     assert not set(words) & set(said)
+
+
+def test_jax_is_told_to_use_cuda_on_a_simulated_gpu_and_nowhere_else() -> None:
+    assert on_simulated_gpu({"A": "b"}) == {"A": "b", "JAX_PLATFORMS": "cuda"}
+    for chosen in ({"JAX_PLATFORMS": "cpu"}, {"JAX_PLATFORM_NAME": "cpu"}, {"JAX_PLATFORMS": ""}):
+        assert on_simulated_gpu(chosen) == chosen
+    assert "JAX_PLATFORMS" not in shared({}, library=Path("/l"), socket="/s", settings=ProgramSettings())
+
+
+@pytest.mark.parametrize("how", [("--no-share",), ()])
+def test_a_program_on_a_simulated_gpu_finds_the_platform_of_jax(nvshare: Front, how: tuple[str, ...]) -> None:
+    program = ("--", "printenv", "JAX_PLATFORMS")
+    assert nvshare("run", "--sim-gpus", "1", *how, *program).stdout == "cuda\n"
+    assert nvshare("run", "--sim-gpus", "1", *how, *program, JAX_PLATFORMS="cuda,cpu").stdout == "cuda,cpu\n"
 
 
 def test_allocators_whose_memory_cannot_be_evicted_are_recognised() -> None:

@@ -17,7 +17,7 @@ from nvshare.cli.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NVSHARE
 from nvshare.cli.options import SIZE, program_options
 from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.cleanup import entering
-from nvshare.cli.run.environment import CORE_LIMIT_VARIABLE, LIMIT_VARIABLE, ProgramSettings, shared
+from nvshare.cli.run.environment import CORE_LIMIT_VARIABLE, LIMIT_VARIABLE, ProgramSettings, on_simulated_gpu, shared
 from nvshare.cli.run.native_files import library
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
 from nvshare.framework_settings import evictable_setting, unswappable_settings
@@ -204,7 +204,7 @@ def _simulated(card: "SimGpu", environment: dict[str, str], *, with_runtime: boo
     from nvshare.simgpu.config import SimConfigError
 
     try:
-        return card.environment(environment, runtime=with_runtime)
+        return on_simulated_gpu(card.environment(environment, runtime=with_runtime))
     except SimConfigError as error:
         raise CommandError(str(error), EXIT_NVSHARE_FAILED) from None
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from nvshare.framework_settings import ALLOCATE_AS_NEEDED
+from nvshare.framework_settings import ALLOCATE_AS_NEEDED, for_simulated_gpu
 from nvshare.record import Record
 
 LIMIT_VARIABLE = "NVSHARE_GPU_MEMORY_LIMIT"
@@ -48,6 +48,11 @@ def shared(environment: Mapping[str, str], *, library: Path, socket: str, settin
     made.pop("NVSHARE_DISABLE", None)
     made["LD_PRELOAD"] = preload(library, environment.get("LD_PRELOAD", ""))
     return made
+
+
+def on_simulated_gpu(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a simulated GPU with what frameworks need there."""
+    return for_simulated_gpu(environment) | dict(environment)
 
 
 def preload(library: Path, before: str) -> str:
