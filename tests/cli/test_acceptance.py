@@ -1,6 +1,7 @@
 """`nvshare doctor --gpu` on simulated cards: the whole kit, a card that differs, a check that hangs, a card in use."""
 
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from support.waiting import wait_until
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
 FAST = "0.05"
+SMALL = 4 << 30
+"""Memory of a card on which a switch takes a second at natural speed."""
 TIMED = (
     "page faults",
     "first touch",
@@ -34,13 +37,22 @@ TIMED = (
     "a program that fills what it is shown is not slower than without nvshare",
 )
 """Their time is the machine's too: the card runs 20 times as fast as a real one; a pause of 50 ms counts as a second.
-Which times are as predicted is decided in test_acceptance_judgement.py."""
+So they may take longer than predicted here, and never less. Cards of natural speed are as predicted: below."""
 
 
 def rows_of(folder: Path) -> list[dict[str, str]]:
     (report,) = json.loads((folder / "nvshare-gpu-report.json").read_text())
     rows: list[dict[str, str]] = report["rows"]
     return rows
+
+
+def is_too_fast(row: dict[str, str]) -> bool:
+    """More bytes in a second, or a shorter switch, than predicted: no pause of the machine does that."""
+    predicted = re.fullmatch(r"(\S+) to (\S+) (GB/s|s)", row["predicted"])
+    if not predicted or row["verdict"] == "failed":
+        return False
+    value = float(row["measured"].split()[0])
+    return value > float(predicted[2]) if predicted[3] == "GB/s" else value < float(predicted[1])
 
 
 def test_the_whole_kit_finds_a_simulated_card_as_predicted(environment: dict[str, str], tmp_path: Path) -> None:
@@ -56,6 +68,7 @@ def test_the_whole_kit_finds_a_simulated_card_as_predicted(environment: dict[str
     unlike = [row for row in rows if row["verdict"] not in ("ok", "skipped")]
     others = [row for row in unlike if row["verdict"] != "differs" or row["what"] not in TIMED]
     assert others == [], result.stdout + result.stderr
+    assert [row for row in rows if is_too_fast(row)] == []
     skipped = {row["check"] for row in rows if row["verdict"] == "skipped"}
     assert skipped == {"torch", "cupy", "numba", "jax", "vllm", "nccl"}
     assert "<table>" in (tmp_path / "nvshare-gpu-report.html").read_text()
@@ -82,6 +95,21 @@ def simulated(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.M
     asked = "from nvshare.cli.doctor.acceptance.runner import cards; print(cards('0')[0].uuid)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     return Card(done.stdout.strip(), "Simulated GPU", 16 << 30, 16 << 30, is_simulated=True, scale=float(FAST))
+
+
+@pytest.mark.parametrize(("name", "scale"), [("moves", 1.0), ("switch-in-bulk", 4.0), ("switch-by-faults", 1.0)])
+def test_a_card_of_natural_speed_is_as_the_formulas_predict(
+    simulated: Card, monkeypatch: pytest.MonkeyPatch, name: str, scale: float
+) -> None:
+    """In bulk it is slower still: the machine's own time is a part of the prediction that is no more than the moves."""
+    monkeypatch.setenv("NVSHARE_SIM_SCALE", str(scale))
+    monkeypatch.setenv("NVSHARE_SIM_MEMORY", str(SMALL))
+    monkeypatch.setattr(runner, "checks", lambda python: (the(name),))
+    card = structs.replace(simulated, total_bytes=SMALL, free_bytes=SMALL, scale=scale)
+    rows = list(runner.accept(card, sys.executable, lambda text: None))
+    print([(row.what, row.measured, row.predicted) for row in rows])
+    assert rows
+    assert [row for row in rows if row.verdict != "ok"] == []
 
 
 def the(name: str, python: str = sys.executable) -> Check:
@@ -131,7 +159,7 @@ def test_a_check_that_hangs_is_ended_with_its_programs(
     hanging.write_text(f"#!/bin/sh\nif [ ! -e {tmp_path}/asked ]; then touch {tmp_path}/asked; exit 0; fi\n"
                        f"echo $$ > {hangs}; exec sleep 1000\n")  # fmt: skip
     hanging.chmod(hanging.stat().st_mode | stat.S_IXUSR)
-    check = structs.replace(the("torch", str(hanging)), limit_s=8)
+    check = structs.replace(the("torch", str(hanging)), fixed_s=8)
     outcome = runner._measured(check, simulated, str(hanging))
     assert outcome.error == "not finished after 8 s"
     pid = int(hangs.read_text())

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from nvshare.cli.doctor.acceptance import judgement, page, prediction
+from nvshare.cli.doctor.acceptance import judgement, page, prediction, several
 from nvshare.cli.doctor.acceptance.judgement import works
 from nvshare.cli.doctor.acceptance.kit import checks
 from nvshare.cli.doctor.acceptance.results import Card, Outcome, Report, Row
@@ -12,6 +12,9 @@ from nvshare.cli.doctor.acceptance.results import Card, Outcome, Report, Row
 GIB = 1 << 30
 A100 = Card("GPU-1", "NVIDIA A100-SXM4-40GB", 40 * GIB, 39 * GIB)
 STRANGE = Card("GPU-2", "NVIDIA GeForce RTX 9090", 24 * GIB, 23 * GIB)
+LARGE = Card("GPU-3", "NVIDIA B200", 180 * GIB, 179 * GIB)
+HUGE = Card("GPU-4", "NVIDIA B300", 288 * GIB, 287 * GIB)
+"""Without figures: judged by those of the P100."""
 MOVES = {
     "simulated": 0, "bytes": 8.2e9, "fault_s": 1.0, "first_touch_s": 1.0, "in_s": 0.33, "out_s": 0.33,
     "resident_s": 0.0055, "after_prefetch_s": 0.0055,
@@ -150,4 +153,18 @@ def test_the_page_is_whole_and_what_others_named_cannot_change_it() -> None:
 def test_every_check_has_a_name_of_its_own_and_a_time_limit() -> None:
     table = checks("python")
     assert len({check.name for check in table}) == len(table)
-    assert all(0 < check.limit_s <= 600 for check in table)
+    assert all(0 < check.limit_s(card) <= 600 for check in table for card in (A100, STRANGE, LARGE))
+
+
+@pytest.mark.parametrize("card", [A100, STRANGE, LARGE, HUGE])
+def test_a_check_has_the_time_that_its_plan_takes_on_a_card_of_this_size(card: Card) -> None:
+    limits = {check.name: check.limit_s(card) for check in checks("python")}
+    turns_s = several.TURNS * several.faults_quantum_s(card)
+    filling_s = 2 * card.free_bytes / card.figures.faults
+    assert limits["switch-by-faults"] >= turns_s + 60
+    assert limits["reserve"] >= filling_s + 60
+
+
+def test_a_pass_that_is_slower_than_predicted_is_not_revoked() -> None:
+    slowest_s = prediction.about(prediction.all_by_faults_s(LARGE, several.each(LARGE)), LARGE).high
+    assert several.grace_s(LARGE) >= slowest_s

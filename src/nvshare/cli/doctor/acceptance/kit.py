@@ -1,6 +1,7 @@
 """The checks of the kit, in order: one table."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from nvshare.cli.doctor.acceptance import judgement, several, single
@@ -13,21 +14,31 @@ from nvshare.record import Record
 
 FEATURE_S = 60
 LONG_S = 240
+MOST_S = 600
 FRAMEWORK_S = 180
 MEMORY_MODE = "set NVSHARE_MEMORY_MODE=native for programs that need it; " + REPORT
 
 
+def no_time(card: Card) -> int:
+    return 0
+
+
 class Check(Record, frozen=True):
-    """One check. It is ended after `limit_s`."""
+    """One check. It is ended after `limit_s(card)`."""
 
     name: str
     what: str
     measure: Measure
     judge: Judge
-    limit_s: int = FEATURE_S
+    fixed_s: int = FEATURE_S
     remedy: str = REPORT
     needs_idle_card: bool = False
     """It takes all memory of the card, so it is not run on a card that others use."""
+    by_card_s: Callable[[Card], int] = no_time
+    """What it takes on a card of this size and speed, beyond the fixed time."""
+
+    def limit_s(self, card: Card) -> int:
+        return min(MOST_S, self.fixed_s + self.by_card_s(card))
 
 
 def compute_mode(card: Card) -> dict[str, float]:
@@ -59,9 +70,9 @@ def checks(python: str) -> tuple[Check, ...]:
         Check("switch-in-bulk", "turns, memory moved in bulk", several.switch_in_bulk, judgement.switch, LONG_S,
               needs_idle_card=True),
         Check("switch-by-faults", "turns, memory moved by page faults", several.switch_by_faults, judgement.switch,
-              LONG_S, needs_idle_card=True),
+              LONG_S, needs_idle_card=True, by_card_s=several.turns_by_faults_s),
         Check("reserve", "a program that fills the card", several.reserve, judgement.reserve, LONG_S,
-              needs_idle_card=True),
+              needs_idle_card=True, by_card_s=several.filling_s),
         _feature("graphs", "a captured graph"),
         _feature("pools", "a memory pool (cuMemAllocAsync)", "use cuMemAlloc: docs/hardware.md"),
         _feature("virtual-memory", "virtual memory management (cuMemCreate)", "docs/hardware.md"),

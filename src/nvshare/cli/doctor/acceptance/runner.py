@@ -63,10 +63,11 @@ def _measured(check: Check, card: Card, python: str) -> Outcome:
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
+    limit_s = check.limit_s(card)
     try:
-        output, errors = process.communicate(msgspec.json.encode(card), timeout=check.limit_s)
+        output, errors = process.communicate(msgspec.json.encode(card), timeout=limit_s)
     except subprocess.TimeoutExpired:
-        return Outcome(error=f"not finished after {check.limit_s} s", seconds=check.limit_s)
+        return Outcome(error=f"not finished after {limit_s} s", seconds=limit_s)
     finally:
         _end(process)
     try:

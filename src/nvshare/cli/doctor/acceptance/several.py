@@ -19,12 +19,18 @@ Passes = asyncio.Queue[tuple[float, str] | CommandError]
 """When the passes of the programs ended; an error if one of them has failed."""
 NAMES = ("first", "second")
 SWITCHES = 3
+TURNS = SWITCHES + 2
+"""The first switch is not counted, and there is a turn before it."""
 FOREVER_S = "3600"
 PART = 0.6
 """Of what is free: two such programs do not fit together."""
 HOST_PART = 0.75
 """The host must have this part of what is free: as much may be evicted."""
 PASSES_S = "1"
+BULK_QUANTUM_S = 1
+GRACE_S = 10
+MOST_GRACE_S = 600
+"""The longest that the scheduler takes."""
 
 
 class SkippedError(Exception):
@@ -67,9 +73,8 @@ async def _switches(card: Card, *, in_bulk: bool) -> dict[str, float]:
     """The median time in which nobody ends a pass, from the last of one program to the first of the other."""
     needs_host_memory(card)
     ended: Passes = asyncio.Queue()
-    # In a shorter turn no program would end more than one pass.
-    expected_s = 0.0 if in_bulk else prediction.all_by_faults_s(card, each(card)) * card.scale
-    with scheduler(card, quantum_s=1 + math.ceil(expected_s)) as paths:
+    quantum_s = BULK_QUANTUM_S if in_bulk else faults_quantum_s(card)
+    with scheduler(card, quantum_s=quantum_s, grace_s=grace_s(card)) as paths:
         async with contextlib.AsyncExitStack() as stack:
             for name in NAMES:
                 environment = under(card, paths, name=name) | {"NVSHARE_PREFETCH": str(int(in_bulk))}
@@ -80,6 +85,31 @@ async def _switches(card: Card, *, in_bulk: bool) -> dict[str, float]:
     gap = max(0.0, statistics.median(gaps) - (statistics.median(passes) if passes else 0.0)) / card.scale
     found = {"switch_s": gap, "switches": len(gaps), "bytes": each(card), "in_bulk": in_bulk}
     return found | {f"{name}_turns": turns.get(name, 0) for name in NAMES}
+
+
+def faults_quantum_s(card: Card) -> int:
+    """In a shorter turn no program would end more than one pass."""
+    return 1 + _faults_s(card, each(card))
+
+
+def grace_s(card: Card) -> int:
+    """A pass is one kernel, which no drain can end. It must not be revoked while its memory comes in, not even on a
+    card that is as slow as a prediction allows."""
+    return min(MOST_GRACE_S, GRACE_S + math.ceil(prediction.UNKNOWN_FACTOR * _faults_s(card, each(card))))
+
+
+def turns_by_faults_s(card: Card) -> int:
+    """How long the turns of `switch_by_faults` take."""
+    return TURNS * faults_quantum_s(card)
+
+
+def filling_s(card: Card) -> int:
+    """How long it takes to fill the card, with nvshare and without it."""
+    return 2 * _faults_s(card, card.free_bytes)
+
+
+def _faults_s(card: Card, size: int) -> int:
+    return math.ceil(prediction.all_by_faults_s(card, size) * card.scale)
 
 
 async def _gaps(ended: Passes) -> tuple[list[float], list[float]]:

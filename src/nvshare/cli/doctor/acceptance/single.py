@@ -57,9 +57,9 @@ def probe_path() -> Path:
 
 
 @contextmanager
-def scheduler(card: Card, *, quantum_s: int = 1) -> Iterator[private_scheduler.SchedulerPaths]:
+def scheduler(card: Card, *, quantum_s: int = 1, grace_s: int = 10) -> Iterator[private_scheduler.SchedulerPaths]:
     """A scheduler for this check alone. It ends by itself if this process is killed."""
-    options = ("--switch-time-mode", "fixed", "--switch-time-fixed", str(quantum_s))
+    options = ("--switch-time-mode", "fixed", "--switch-time-fixed", str(quantum_s), "--grace-seconds", str(grace_s))
     with temporary_directory() as folder:
         paths = private_scheduler.SchedulerPaths(str(folder))
         descriptor = private_scheduler.join(paths, bare(card), options)
