@@ -236,7 +236,7 @@ static void *helper(void *nothing)
     return nothing;
 }
 
-static void start_client(void)
+struct nvs_client_config nvs_session_config(void)
 {
     const struct nvs_options *options = nvs_options();
     struct nvs_client_config config = {.reconnect_ns = options->reconnect_ms * NVS_MS,
@@ -249,6 +249,12 @@ static void start_client(void)
                                        .core_limit = (uint8_t)options->core_limit};
     memcpy(config.run, options->run, sizeof config.run);
     memcpy(config.name, options->name, sizeof config.name);
+    return config;
+}
+
+static void start_client(void)
+{
+    struct nvs_client_config config = nvs_session_config();
     nvs_client_init(&nvs_helper_client, &config, nvs_now_ns());
     for (int i = 0; i < nvs_gpu_count; i++)
         nvs_client_add_gpu(&nvs_helper_client, nvs_gpus[i].uuid, nvs_gpus[i].kind, nvs_gpus[i].bytes);

@@ -5,7 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct nvs_gpu;
+#include "client/client.h"
+
+/* What the options of this process say about the conversation. */
+struct nvs_client_config nvs_session_config(void);
 
 /* Starts the helper thread. 0 or an errno. */
 int nvs_session_start(void);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "helper/limit_query.h"
 #include "hooks/hooks.h"
 #include "lookup/real.h"
 #include "memory/memory.h"
@@ -21,16 +22,15 @@ static int (*_Atomic real_info)(void *, struct nvml_memory *);
 static int (*_Atomic real_info_v2)(void *, struct nvml_memory_v2 *);
 static int (*_Atomic real_uuid)(void *, char *, unsigned);
 
-static struct nvs_gpu *gpu_of(void *device)
+static bool find_uuid(void *device, char text[UUID_TEXT])
 {
-    char text[UUID_TEXT] = "";
-    /* Does not set the library up: a program that only reads NVML (nvidia-smi) must not become a client. */
-    if (!nvs_process_is_set_up())
-        return NULL;
     if (!real_uuid)
         real_uuid = (int (*)(void *, char *, unsigned))nvs_real_nvml("nvmlDeviceGetUUID");
-    if (!real_uuid || real_uuid(device, text, sizeof text) != NVML_SUCCESS)
-        return NULL;
+    return real_uuid && real_uuid(device, text, UUID_TEXT) == NVML_SUCCESS;
+}
+
+static struct nvs_gpu *gpu_of(const char *text)
+{
     for (int i = 0; i < nvs_gpu_count; i++)
         if (!strcmp(nvs_gpus[i].label, text))
             return &nvs_gpus[i];
@@ -40,14 +40,19 @@ static struct nvs_gpu *gpu_of(void *device)
 static void adapt(void *device, unsigned long long *total, unsigned long long *free_bytes, unsigned long long *used)
 {
     NVS_NO_CANCELLATION;
-    struct nvs_gpu *gpu = gpu_of(device);
+    char uuid[UUID_TEXT] = "";
     uint64_t limit = nvs_options()->limit_bytes;
+    /* The library is not set up here: a program that only reads NVML (nvidia-smi) must not become a client. */
+    bool is_set_up = nvs_process_is_set_up(), has_uuid = (is_set_up || limit) && find_uuid(device, uuid);
+    struct nvs_gpu *gpu = is_set_up && has_uuid ? gpu_of(uuid) : NULL;
     if (gpu) {
         nvs_lock_take(&gpu->account_lock);
         nvs_memory_count_contexts(gpu);
         *total = nvs_account_total(&gpu->account);
         *free_bytes = nvs_account_free(&gpu->account);
         nvs_lock_give(&gpu->account_lock);
+        *used = *total - *free_bytes;
+    } else if (!is_set_up && has_uuid && nvs_limit_query(uuid, *total, total, free_bytes)) {
         *used = *total - *free_bytes;
     } else if (limit && limit < *total) { /* what others use of the card does not count against the limit */
         *used = 0;
