@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+import kit_frameworks  # noqa: E402  (needs the path above)
 from nvshare.simgpu.config import SimGpu, library_directory  # noqa: E402  (the package may not be installed)
 from nvshare.simgpu.trace import read_traces  # noqa: E402  (the same)
 
@@ -94,6 +95,11 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, default=ROOT / "build" / "numba-venv")
     python = prepare(parser.parse_args().venv)
     good = [run(python, shared=shared) for shared in (False, True)]
+    problem = kit_frameworks.check(python, "numba")
+    print(f"{'ok    ' if problem is None else 'FAILED'} numba of `nvshare doctor --gpu`")
+    if problem is not None:
+        print(problem)
+    good.append(problem is None)
     print(f"{good.count(True)} passed, {good.count(False)} failed")
     return 0 if all(good) else 1
 

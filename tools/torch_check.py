@@ -18,11 +18,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+import kit_frameworks  # noqa: E402  (needs the path above)
 import torch_sharing  # noqa: E402  (needs the path above)
 from nvshare.simgpu.config import SimGpu, library_directory  # noqa: E402  (the package may not be installed)
 
 VERSION = "2.9.1"  # its PyPI wheel for Linux is +cu128
 SCENARIO_TIMEOUT_S = 600
+KIT = ("torch", "nccl")
+"""Checks of the acceptance kit; the last connects two processes."""
 EXPANDABLE, ASYNC = "expandable_segments:True", "backend:cudaMallocAsync"
 
 
@@ -144,6 +147,13 @@ def main() -> int:
         problem = torch_sharing.check(python)
         failed += _report("sharing [two programs, one card, the daemon]", problem, time.monotonic() - begin)
         count += 1
+    for name in KIT if True in arguments.modes else ():
+        if arguments.only in (None, f"kit-{name}"):
+            begin = time.monotonic()
+            failed += _report(
+                f"{name} of `nvshare doctor --gpu`", kit_frameworks.check(python, name), time.monotonic() - begin
+            )
+            count += 1
     print(f"{count - failed} passed, {failed} failed")
     return 1 if failed or not count else 0
 

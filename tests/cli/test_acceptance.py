@@ -175,6 +175,15 @@ def test_a_framework_that_fails_says_its_last_line(simulated: Card, tmp_path: Pa
     assert outcome.error == "ImportError: libcudart.so.99: cannot open"
 
 
+def test_a_framework_that_cannot_run_on_a_simulated_card_says_why(simulated: Card, tmp_path: Path) -> None:
+    (tmp_path / "cupy.py").touch()
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    outcome = runner._measured(the("cupy", str(python)), simulated, str(python))
+    assert outcome.skipped == "cupy does not run on a simulated card: it has NVIDIA's runtime linked in"
+
+
 def test_a_card_that_others_use_is_not_filled(simulated: Card) -> None:
     used = structs.replace(simulated, is_used=True)
     for check in checks(sys.executable):

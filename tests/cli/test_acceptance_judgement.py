@@ -5,6 +5,7 @@ import pytest
 from msgspec import structs
 
 from nvshare.cli.doctor.acceptance import judgement, page, prediction, several
+from nvshare.cli.doctor.acceptance.framework_scripts import SCRIPTS, script_of
 from nvshare.cli.doctor.acceptance.judgement import works
 from nvshare.cli.doctor.acceptance.kit import checks
 from nvshare.cli.doctor.acceptance.results import Card, Outcome, Report, Row
@@ -148,6 +149,24 @@ def test_the_page_is_whole_and_what_others_named_cannot_change_it() -> None:
     assert "1 ok, 1 differs, 0 failed, 0 skipped" in text
     assert "http" not in text
     assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
+
+
+def test_a_framework_says_what_was_shown() -> None:
+    def measured(name: str, card: Card, gpus: float = 1.0) -> str:
+        (row,) = judged(Outcome({"gpus": gpus}), judgement.framework(name), card)
+        return row.measured
+
+    simulated = structs.replace(A100, is_simulated=True)
+    assert measured("torch", A100) == "works"
+    assert measured("nccl", A100, 2.0) == "works on 2 GPUs"
+    assert measured("torch", simulated) == "runs; kernels of a simulated card compute nothing"
+    assert measured("nccl", simulated, 2.0) == "runs on 2 GPUs, with gloo; kernels of a simulated card compute nothing"
+
+
+@pytest.mark.parametrize("name", list(SCRIPTS))
+@pytest.mark.parametrize("is_real", [True, False])
+def test_the_script_of_a_framework_is_python(name: str, is_real: bool) -> None:
+    compile(script_of(name, is_real=is_real, ranks=2), name, "exec")
 
 
 def test_every_check_has_a_name_of_its_own_and_a_time_limit() -> None:

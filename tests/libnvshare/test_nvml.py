@@ -5,12 +5,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from libnvshare.machine import Machine
 from libnvshare.programs import GIB, Programs
 from support.waiting import wait_until
 
-RUN = {"NVSHARE_RUN_ID": "22" * 16, "NVSHARE_GPU_MEMORY_LIMIT": "4Gi"}
+RUN: dict[str, Any] = {"NVSHARE_RUN_ID": "22" * 16, "NVSHARE_GPU_MEMORY_LIMIT": "4Gi"}
 LOOK = """
 import pynvml, sys
 pynvml.nvmlInit()

@@ -1,89 +1,18 @@
-"""Small runs of frameworks, in the interpreter where they are installed. Each runs under nvshare, checks a value that
-went through the GPU, and prints `ok` at its end."""
+"""Small runs of frameworks under nvshare, in the interpreter where they are installed (framework_scripts.py)."""
 
 import subprocess
 
+from nvshare.cli.doctor.acceptance.framework_scripts import MODULES, REAL_CARD_ONLY, script_of
 from nvshare.cli.doctor.acceptance.results import Card
 from nvshare.cli.doctor.acceptance.several import SkippedError
 from nvshare.cli.doctor.acceptance.single import Measure, scheduler, under
 from nvshare.cli.errors import CommandError
+from nvshare.inventory.nvml import Nvml
 from nvshare.printable import last_line
 from nvshare.simgpu.config import library_directory
 
 FIND_S = 60
-
-TORCH = """
-import torch
-a = torch.ones(1024, 1024, device="cuda")
-assert float((a @ a)[0, 0]) == 1024.0
-stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-stream.wait_stream(torch.cuda.current_stream())
-with torch.cuda.stream(stream):
-    b = a * 2
-torch.cuda.current_stream().wait_stream(stream)
-with torch.cuda.graph(graph):
-    c = b + 1
-graph.replay()
-assert float(c[0, 0]) == 3.0
-model = torch.nn.Linear(256, 256).cuda()
-model(torch.ones(8, 256, device="cuda")).sum().backward()
-assert model.weight.grad is not None
-"""
-
-CUPY = """
-import cupy
-a = cupy.ones((512, 512), dtype=cupy.float32)
-assert float((a @ a)[0, 0]) == 512.0
-"""
-
-NUMBA = """
-import numpy
-from numba import cuda
-@cuda.jit
-def add(x):
-    i = cuda.grid(1)
-    if i < x.size:
-        x[i] += 1
-x = cuda.to_device(numpy.zeros(1024, dtype=numpy.float32))
-add[4, 256](x)
-assert float(x.copy_to_host().sum()) == 1024.0
-"""
-
-JAX = """
-import jax, jax.numpy as jnp
-assert jax.default_backend() == "gpu", f"JAX uses the {jax.default_backend()}: is jax[cuda12] installed?"
-a = jnp.ones((512, 512))
-assert float(jax.jit(lambda x: (x @ x)[0, 0])(a)) == 512.0
-"""
-
-VLLM = """
-import json, pathlib, tempfile
-from vllm import LLM, SamplingParams
-folder = pathlib.Path(tempfile.mkdtemp())
-(folder / "config.json").write_text(json.dumps({
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 1024,
-    "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "torch_dtype": "float16", "hidden_act": "silu",
-}))
-llm = LLM(str(folder), load_format="dummy", skip_tokenizer_init=True, gpu_memory_utilization=0.3, max_model_len=256)
-out = llm.generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=4, detokenize=False, ignore_eos=True))
-assert len(out[0].outputs[0].token_ids) == 4
-"""
-
-NCCL = """
-import os, torch, torch.distributed as d
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-store = d.HashStore()
-d.init_process_group("nccl", store=store, rank=0, world_size=1)
-a = torch.ones(1 << 20, device="cuda")
-d.all_reduce(a)
-assert float(a.sum()) == 1 << 20
-d.destroy_process_group()
-"""
-
-SCRIPTS = {"torch": TORCH, "cupy": CUPY, "numba": NUMBA, "jax": JAX, "vllm": VLLM, "nccl": NCCL}
-MODULES = {"nccl": "torch"}
-"""The module that must be installed, if it has another name."""
+MOST_RANKS = 2
 
 
 def framework(name: str, python: str) -> Measure:
@@ -93,14 +22,24 @@ def framework(name: str, python: str) -> Measure:
         module = MODULES.get(name, name)
         if not _is_installed(module, python):
             raise SkippedError(f"{module} is not installed in {python}; --python names another interpreter")
+        if card.is_simulated and name in REAL_CARD_ONLY:
+            raise SkippedError(f"{name} does not run on a simulated card: {REAL_CARD_ONLY[name]}")
+        gpus = _several(card) if name == "nccl" else (card.uuid,)
         with scheduler(card) as paths:
-            environment = under(card, paths, name=name)
+            environment = under(card, paths, name=name) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
             if card.is_simulated:
                 environment["LD_PRELOAD"] += f":{library_directory() / 'libcudart.so.12'}"
-            _run(python, SCRIPTS[name], environment)
-        return {}
+            _run(python, script_of(name, is_real=not card.is_simulated, ranks=len(gpus)), environment)
+        return {"gpus": len(gpus)}
 
     return measure
+
+
+def _several(card: Card) -> tuple[str, ...]:
+    """The card and, if there is one, another: collectives between GPUs take other paths than within one."""
+    with Nvml() as nvml:
+        others = [gpu.uuid for gpu in nvml.discover() if gpu.uuid != card.uuid]
+    return (card.uuid, *others)[:MOST_RANKS]
 
 
 def _is_installed(module: str, python: str) -> bool:
@@ -113,7 +52,7 @@ def _is_installed(module: str, python: str) -> bool:
 
 
 def _run(python: str, script: str, environment: dict[str, str]) -> None:
-    command = [python, "-c", script + "\nprint('ok')\n"]
+    command = [python, "-c", script]
     done = subprocess.run(  # noqa: S603 - the interpreter that the user named
         command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

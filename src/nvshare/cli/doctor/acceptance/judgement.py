@@ -214,5 +214,17 @@ def works(what: str) -> Judge:
     return judge
 
 
+def framework(name: str) -> Judge:
+    """Says what was shown: on a simulated card not what kernels compute, and nothing about NCCL itself."""
+
+    def judge(values: Values, card: Card) -> Iterable[Judged]:
+        gpus = f" on {values['gpus']:.0f} GPUs" if values["gpus"] > 1 else ""
+        with_gloo = ", with gloo" if name == "nccl" else ""
+        runs = f"runs{gpus}{with_gloo}; kernels of a simulated card compute nothing"
+        yield Judged(name, True, runs if card.is_simulated else f"works{gpus}", "works")
+
+    return judge
+
+
 def _yes(value: float) -> str:
     return "yes" if value else "no"

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nvshare.cli.doctor.acceptance import judgement, several, single
-from nvshare.cli.doctor.acceptance.frameworks import SCRIPTS, framework
+from nvshare.cli.doctor.acceptance.framework_scripts import SCRIPTS
+from nvshare.cli.doctor.acceptance.frameworks import framework
 from nvshare.cli.doctor.acceptance.judgement import REPORT, Judge, works
 from nvshare.cli.doctor.acceptance.results import Card
 from nvshare.cli.doctor.acceptance.single import Measure, shared_probe
@@ -81,7 +82,8 @@ def checks(python: str) -> tuple[Check, ...]:
         Check("small-memory", "small memory", shared_probe("small-memory"), judgement.small_memory, remedy=MEMORY_MODE),
         Check("nvml", "NVML", single.nvml, judgement.nvml),
         *(
-            Check(name, name, framework(name, python), works(name), 2 * FRAMEWORK_S if name == "vllm" else FRAMEWORK_S,
+            Check(name, name, framework(name, python), judgement.framework(name),
+                  2 * FRAMEWORK_S if name == "vllm" else FRAMEWORK_S,
                   "docs/hardware.md has the settings of each framework; " + REPORT)
             for name in SCRIPTS
         ),
