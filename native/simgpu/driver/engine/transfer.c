@@ -133,10 +133,10 @@ static void begin_prefetch(struct sim_engine *engine, CUstream stream, const str
 {
     uint64_t begin = earliest_begin(stream, op);
     uint64_t cost = sim_config()->ignores_prefetches
-                        ? 0 : sim_memory_prefetch(op->u.prefetch.address, op->u.prefetch.bytes, op->u.prefetch.to_device, &begin);
+                        ? 0 : sim_memory_prefetch(op->u.prefetch.address, op->u.prefetch.bytes, op->u.prefetch.card, &begin);
     begin_transfer(engine, stream, begin, cost, 0,
                    (struct sim_trace_record){.kind = SIM_TRACE_PREFETCH, .bytes = op->u.prefetch.bytes,
-                                             .address = op->u.prefetch.address, .detail = op->u.prefetch.to_device});
+                                             .address = op->u.prefetch.address, .detail = op->u.prefetch.card >= 0});
 }
 
 bool sim_transfer_step(struct sim_engine *engine, CUstream stream, struct sim_op *op, uint64_t now)

@@ -79,7 +79,7 @@ static uint64_t remove_small(struct sim_slab *slab, const struct sim_allocation 
         return 0;
     unlink_slab(slab);
     if (slab->memory == SIM_TRACE_MANAGED)
-        sim_arena_give_managed(slab->card, slab->chunk, 1);
+        sim_arena_give_managed(slab->chunk, 1);
     sim_ipc_take_back(slab->chunk, 1);
     sim_arena.at[slab->chunk].slab = NULL;
     if (slab->chunk < sim_arena.hint)
@@ -141,7 +141,7 @@ static void release_large(struct sim_allocation *allocation, uint32_t first)
     sim_ipc_take_back(first, count);
     madvise((void *)(uintptr_t)allocation->base, (size_t)count << SIM_CHUNK_SHIFT, MADV_DONTNEED);
     if (allocation->memory == SIM_TRACE_MANAGED)
-        sim_arena_give_managed(allocation->card, first, count);
+        sim_arena_give_managed(first, count);
     for (uint32_t i = first; i < first + count; i++)
         sim_arena.at[i].whole = NULL;
     if (first < sim_arena.hint)

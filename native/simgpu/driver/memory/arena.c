@@ -120,15 +120,51 @@ static bool make_listable(unsigned card, uint32_t count)
     return true;
 }
 
-void sim_arena_give_managed(unsigned card, uint32_t first, uint32_t count)
+static void give_chunk(uint32_t chunk)
 {
-    struct sim_card *state = sim.view.cards[card];
-    sim_card_lock(state);
-    for (uint32_t i = first; i < first + count; i++) {
-        sim_chunk_release(state, sim_arena.at[i].paging);
-        unlist_managed(card, i);
+    sim_chunk_release(sim.view.cards[sim_arena.at[chunk].card], sim_arena.at[chunk].paging);
+    unlist_managed(sim_arena.at[chunk].card, chunk);
+}
+
+void sim_arena_give_managed(uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first, end = first + count; i < end;) {
+        unsigned card = sim_arena.at[i].card;
+        sim_card_lock(sim.view.cards[card]);
+        for (; i < end && sim_arena.at[i].card == card; i++)
+            give_chunk(i);
+        sim_card_unlock(sim.view.cards[card]);
     }
-    sim_card_unlock(state);
+}
+
+static void keep_managed(unsigned card, uint32_t chunk, uint32_t paging)
+{
+    sim_arena.at[chunk].paging = paging;
+    sim_arena.at[chunk].card = card;
+    list_managed(card, chunk);
+}
+
+bool sim_arena_migrate(uint32_t chunk, unsigned card)
+{
+    struct sim_card *from = sim.view.cards[sim_arena.at[chunk].card], *to = sim.view.cards[card];
+    if (sim.view.slots[card] < 0 || !make_listable(card, 1))
+        return false;
+    sim_card_lock(to);
+    int64_t paging = sim_chunk_take(to, (unsigned)sim.view.slots[card]);
+    sim_card_unlock(to);
+    if (paging < 0)
+        return false;
+    sim_card_lock(from);
+    bool has_content = from->chunks[sim_arena.at[chunk].paging].stamp != 0;
+    give_chunk(chunk);
+    sim_card_unlock(from);
+    keep_managed(card, chunk, (uint32_t)paging);
+    if (has_content) {
+        sim_card_lock(to);
+        sim_chunk_populate(to, (uint32_t)paging);
+        sim_card_unlock(to);
+    }
+    return true;
 }
 
 static bool take_managed(unsigned card, uint32_t first, uint32_t count)
@@ -142,12 +178,11 @@ static bool take_managed(unsigned card, uint32_t first, uint32_t count)
         int64_t paging = sim_chunk_take(state, (unsigned)sim.view.slots[card]);
         if (paging < 0)
             break;
-        sim_arena.at[first + done].paging = (uint32_t)paging;
-        list_managed(card, first + done);
+        keep_managed(card, first + done, (uint32_t)paging);
     }
     sim_card_unlock(state);
     if (done < count)
-        sim_arena_give_managed(card, first, done);
+        sim_arena_give_managed(first, done);
     return done == count;
 }
 

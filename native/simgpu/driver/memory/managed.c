@@ -107,7 +107,7 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, int place, CUstream 
     struct sim_op op = {.kind = SIM_OP_PREFETCH};
     op.u.prefetch.address = pointer;
     op.u.prefetch.bytes = bytes;
-    op.u.prefetch.to_device = place >= 0;
+    op.u.prefetch.card = place >= 0 ? sim.visible[place] : -1;
     pthread_mutex_lock(&sim_arena.lock);
     for (uint64_t at = pointer; at < pointer + bytes; at = next_chunk(at))
         advice_at(allocation, at)->prefetched = place;

@@ -36,8 +36,9 @@ bool sim_memory_is_private(uint64_t address); /* the arena's, and not shared wit
 struct sim_allocation *sim_memory_range(uint64_t address, uint64_t bytes);
 /* Work on a card reads or writes [address, address + bytes): managed chunks in it become resident. Real nanoseconds. */
 uint64_t sim_memory_touch(uint64_t address, uint64_t bytes, uint64_t now_ns, struct sim_moved *moved);
-/* A prefetch that may begin at *begin_ns. How long it takes, and in *begin_ns when the link is free for it. */
-uint64_t sim_memory_prefetch(uint64_t address, uint64_t bytes, bool to_device, uint64_t *begin_ns);
+/* A prefetch to a card, or (-1) to the host, that may begin at *begin_ns. How long it takes, and in *begin_ns when the link is free for
+ * it. */
+uint64_t sim_memory_prefetch(uint64_t address, uint64_t bytes, int to, uint64_t *begin_ns);
 struct sim_walk {                    /* a kernel's way over the chunks that it touches; real nanoseconds */
     unsigned card;
     uint64_t base;                   /* the chunks from this address on; 0 = all of the process on the card */

@@ -48,7 +48,7 @@ bool sim_memory_is_private(uint64_t address)
 
 /* ---- touching ---- */
 
-/* The advice for a managed chunk, and its card; NULL if the chunk is not managed. */
+/* The advice for a managed chunk, and the card where it is or that it was evicted from; NULL if the chunk is not managed. */
 static const struct sim_advice *managed_at(uint32_t chunk, unsigned *card)
 {
     static const struct sim_advice none = SIM_NO_ADVICE; /* small ones share chunks: their advice has no effect */
@@ -59,7 +59,7 @@ static const struct sim_advice *managed_at(uint32_t chunk, unsigned *card)
     }
     if (at->whole == NULL || at->whole->memory != SIM_TRACE_MANAGED)
         return NULL;
-    *card = at->whole->card;
+    *card = at->card;
     return &at->advice;
 }
 
@@ -95,6 +95,22 @@ static uint64_t touch_chunk(unsigned card, uint32_t chunk, const struct sim_advi
     return arrival_ns + sim_moved_ns(sim_config(), &own);
 }
 
+/* The same for one that is at another card. As a driver does, it is moved to the card that touches it, unless it should stay where it is
+ * or is mapped for this card: then the bytes come over the link. No card's lock is held. */
+static uint64_t touch_elsewhere(unsigned card, uint32_t chunk, const struct sim_advice *advice, uint64_t now_ns, struct sim_moved *moved)
+{
+    unsigned at = sim_arena.at[chunk].card;
+    int here = sim_ordinal_of(card), there = sim_ordinal_of(at);
+    bool is_mapped = here >= 0 && (advice->accessed_by & 1u << here) != 0;
+    bool stays = is_mapped || (there >= 0 && advice->preferred == there);
+    uint64_t link_ns = stays || !sim_arena_migrate(chunk, card) ? sim_chunks_ns(sim_config(), 1, sim_config()->copy_bandwidth) : 0;
+    unsigned place = link_ns > 0 ? at : card;
+    sim_card_lock(sim.view.cards[place]);
+    uint64_t cost = touch_chunk(place, chunk, advice, now_ns, moved);
+    sim_card_unlock(sim.view.cards[place]);
+    return cost + link_ns;
+}
+
 uint64_t sim_memory_touch(uint64_t address, uint64_t bytes, uint64_t now_ns, struct sim_moved *moved)
 {
     uint64_t cost = 0;
@@ -115,17 +131,32 @@ uint64_t sim_memory_touch(uint64_t address, uint64_t bytes, uint64_t now_ns, str
 
 uint32_t sim_memory_chunks(unsigned card) { return __atomic_load_n(&sim_arena.managed[card].count, __ATOMIC_RELAXED); }
 
-/* The arena's number of the walk's i-th chunk; false if no managed memory of this card is there. */
+/* The arena's number of the walk's i-th chunk; false if no managed memory is there. Small memory of other cards is left alone. */
 static bool walked_chunk(const struct sim_walk *walk, uint32_t i, uint32_t *chunk)
 {
     unsigned owner;
     if (walk->base != 0)
         return chunk_of(walk->base + ((uint64_t)i << SIM_CHUNK_SHIFT), chunk) && managed_at(*chunk, &owner) != NULL
-            && owner == walk->card;
+            && (owner == walk->card || sim_arena.at[*chunk].slab == NULL);
     if (sim_arena.managed[walk->card].count == 0)
         return false;
     *chunk = sim_arena.managed[walk->card].chunk[i % sim_arena.managed[walk->card].count];
     return true;
+}
+
+/* With the lock of the walk's card held, which is given back for a while if the chunk is at another card. */
+static uint64_t touch_walked(const struct sim_walk *walk, uint32_t chunk)
+{
+    struct sim_moved moved = {0, 0};
+    uint64_t now_ns = walk->clock_ns + walk->used_ns;
+    unsigned at = walk->card;
+    const struct sim_advice *advice = managed_at(chunk, &at);
+    if (at == walk->card)
+        return touch_chunk(walk->card, chunk, advice, now_ns, &moved);
+    sim_card_unlock(sim.view.cards[walk->card]);
+    uint64_t cost = touch_elsewhere(walk->card, chunk, advice, now_ns, &moved);
+    sim_card_lock(sim.view.cards[walk->card]);
+    return cost;
 }
 
 uint32_t sim_memory_walk(struct sim_walk *walk)
@@ -135,10 +166,8 @@ uint32_t sim_memory_walk(struct sim_walk *walk)
     pthread_mutex_lock(&sim_arena.lock);
     sim_card_lock(state);
     while (done < walk->count && walk->used_ns < walk->budget_ns) {
-        struct sim_moved moved = {0, 0};
-        unsigned card;
         if (walked_chunk(walk, walk->from + done, &chunk)) {
-            uint64_t cost = touch_chunk(walk->card, chunk, managed_at(chunk, &card), walk->clock_ns + walk->used_ns, &moved);
+            uint64_t cost = touch_walked(walk, chunk);
             walk->paged_ns += cost;
             walk->used_ns += cost;
         }
@@ -178,8 +207,9 @@ static uint64_t push_out(struct sim_card *state, uint32_t index)
     return sim_chunks_ns(sim_config(), moved.evictions, sim_config()->evict_bandwidth);
 }
 
-uint64_t sim_memory_prefetch(uint64_t address, uint64_t bytes, bool to_device, uint64_t *begin_ns)
+uint64_t sim_memory_prefetch(uint64_t address, uint64_t bytes, int to, uint64_t *begin_ns)
 {
+    bool to_device = to >= 0;
     enum sim_direction direction = to_device ? SIM_TO_DEVICE : SIM_TO_HOST;
     uint64_t taken_ns = 0, begin = *begin_ns;
     uint32_t chunk;
@@ -188,6 +218,8 @@ uint64_t sim_memory_prefetch(uint64_t address, uint64_t bytes, bool to_device, u
     for (uint64_t at = address; chunk_of(at, &chunk) && at < address + bytes; at = (at | (SIM_CHUNK_BYTES - 1)) + 1) {
         if (managed_at(chunk, &card) == NULL)
             continue;
+        if (to_device && card != (unsigned)to && sim_arena.at[chunk].slab == NULL && sim_arena_migrate(chunk, (unsigned)to))
+            card = (unsigned)to;
         struct sim_card *state = sim.view.cards[card];
         uint32_t index = sim_arena.at[chunk].paging;
         sim_card_lock(state);

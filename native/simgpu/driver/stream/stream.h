@@ -34,7 +34,7 @@ struct sim_op {
         struct { CUstream stream; uint64_t count; } stream;
         struct { uint64_t address, value; uint32_t wide, flags; } value;
         struct { uint64_t address; } free;
-        struct { uint64_t address, bytes; uint32_t to_device; } prefetch;
+        struct { uint64_t address, bytes; int card; /* -1: the host */ } prefetch;
         struct { CUgraphExec exec; } graph;
     } u;
 };
