@@ -97,7 +97,8 @@ class NvshareGate(Gate):
         who = Registrant(program.key, 0, program.group, program.name, program.name)
         self._scheduler = SchedulerEnd(who, program.gpus, grace_ms=0)
         self._open = [False] * len(program.gpus)
-        self._draining: set[int] = set()
+        self._drains_until: dict[int, int] = {}
+        """When the drain ends that is under way at a GPU."""
         self._wakes_at: int | None = None
         self._pushes_until: dict[int, int] = {}
         """When the move to the host ends that is under way at a GPU."""
@@ -158,9 +159,9 @@ class NvshareGate(Gate):
         self._client.moved(gpu, to_host=False, moved=moved, took_ns=took_ns)
 
     def drained(self) -> None:
-        """The last kernels have finished, at all GPUs that drain."""
-        for gpu in sorted(self._draining):
-            self._draining.remove(gpu)
+        """The last kernels have finished, at each GPU whose drain ends by now."""
+        for gpu in sorted(gpu for gpu, until in self._drains_until.items() if until <= self._machine.now):
+            del self._drains_until[gpu]
             self._client.drained(self._machine.now, gpu, again=self._program.stands_at == gpu)
         self.wake()
 
@@ -172,7 +173,7 @@ class NvshareGate(Gate):
             self._machine.call_at(deadline, (self._program.key, "wake"))
         self._wakes_at = deadline
 
-    # What the machine says (client_machine.machine.Simulation).
+    # What the machine says (client_machine.machine.Effects).
 
     def connect(self) -> None:
         self._client.connected()
@@ -195,8 +196,8 @@ class NvshareGate(Gate):
         self.watch_changed(gpu)
 
     def start_drain(self, gpu: int) -> None:
-        self._draining.add(gpu)
-        self._machine.call_at(self._machine.now + DRAIN_NS, (self._program.key, "drained"))
+        self._drains_until[gpu] = self._machine.now + DRAIN_NS
+        self._machine.call_at(self._drains_until[gpu], (self._program.key, "drained"))
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         """The model of the card moves memory in when work begins; `loaded` says how long that took."""
@@ -236,7 +237,7 @@ class NvshareGate(Gate):
         raise AssertionError("the scheduler broke the protocol")
 
     def stop_drain(self, gpu: int) -> None:
-        self._draining.discard(gpu)
+        self._drains_until.pop(gpu, None)
 
     def answer(self, ask: int, granted: int) -> None: ...
     def questions_lost(self) -> None: ...
