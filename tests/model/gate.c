@@ -7,7 +7,8 @@
  *
  * Scenarios: `close` (the helper closes, drains and opens, twice), `watch` (it looks whether the process is idle, then closes), `let` (it
  * closes, lets one submission through and drains again) and `offer` (the same, but it withdraws the offer if nobody has taken it), `several` (each
- * submission spans two GPUs, which the helper closes, drains and opens one after the other). */
+ * submission spans two GPUs, which the helper closes, drains and opens one after the other), `reach` (the same, but the helper lets one
+ * submission through at a closed GPU while it closes the other). */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +21,7 @@
 #include "gate/gate.h"
 #include "gate/streams.h"
 #include "gpu.h"
-#include "helper/wake.h"
-#include "process.h"
-#include "suspend/passage.h"
+#include "surroundings.h"
 
 struct nvs_gpu nvs_gpus[NVS_MAX_GPUS];
 int nvs_gpu_count = 1;
@@ -31,7 +30,7 @@ static struct nvs_gpu *gpu; /* the one that the helper deals with */
 static struct nvs_gate gates[MOST_GPUS];
 static struct nvs_thread *records[MOST_WORKERS + 1];
 static const char *scenario;
-static bool is_fenced, is_weak;
+static bool is_weak;
 static int entries;
 
 /* The truth, which no thread of the program sees. */
@@ -39,41 +38,9 @@ static bool is_empty[MOST_GPUS];            /* the helper closed the gate and fo
 static bool is_shut;                        /* the same, but one submission may be let through */
 static int let_through;
 static int submitted[MOST_WORKERS], drained[MOST_WORKERS];
-static bool has_told_idle, has_worked_after_idle, is_woken;
+static bool has_told_idle, has_worked_after_idle;
 
-/* ---- what the gate calls ---- */
-
-bool nvs_process_ready(void) { return true; }
-/* The gate of a process that is not in memory mode checkpoint: nobody is suspended. */
-void nvs_passage_step_out(void) {}
-void nvs_passage_step_in(void) {}
-CUresult nvs_passage_refusal(void) { return CUDA_SUCCESS; }
-bool nvs_barrier_setup(void) { return !is_fenced; }
-void nvs_barrier(void) { explore_barrier(); }
-void nvs_wake_helper(void) { is_woken = true; }
-void nvs_futex_wake_all(_Atomic uint32_t *word) { (void)word; }
-
-struct expected { _Atomic uint32_t *word; uint32_t value; };
-
-static bool has_changed(const void *argument)
-{
-    const struct expected *expected = argument;
-    return explore_peek((const void *)(uintptr_t)expected->word, sizeof *expected->word) != expected->value;
-}
-
-/* Without its timeout: a lost wake-up shows as a run in which nobody can go on. */
-void nvs_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t timeout_ns)
-{
-    struct expected expected = {word, value};
-    (void)timeout_ns;
-    explore_await(has_changed, &expected, "futex");
-    explore_acquire(explore_now()); /* the kernel executes a barrier, also if it finds another value */
-}
-
-static char arena[16 << 10] __attribute__((aligned(64)));
-void *nvs_pages(size_t bytes) { return bytes <= sizeof arena ? arena : NULL; }
-
-static bool spans_gpus(void) { return !strcmp(scenario, "several"); }
+static bool spans_gpus(void) { return !strcmp(scenario, "several") || !strcmp(scenario, "reach"); }
 /* By the deputy, while the helper looks whether the process is idle. */
 static bool is_closed_meanwhile(void) { return !strcmp(scenario, "deputy"); }
 
@@ -207,6 +174,21 @@ static void closes(struct nvs_gpu *which)
     nvs_gate_open(gpu);
 }
 
+/* An offer at one GPU; the other one was open when it was made. */
+static void reaches(void)
+{
+    const uint32_t offer = 7;
+    gpu = &nvs_gpus[1];
+    nvs_gate_close(gpu);
+    await_leaving();
+    nvs_gate_offer(gpu, offer);
+    closes(&nvs_gpus[0]);
+    gpu = &nvs_gpus[1];
+    if (!nvs_gate_withdraw(gpu, offer))
+        await_leaving();
+    nvs_gate_open(gpu);
+}
+
 /* As tick_watch in helper/work.c. */
 static void watches(void)
 {
@@ -255,9 +237,10 @@ static void reset(void)
 
 static void helps(void)
 {
-    !strcmp(scenario, "watch") || is_closed_meanwhile() ? watches() : closes(&nvs_gpus[0]);
+    bool is_watched = !strcmp(scenario, "watch") || is_closed_meanwhile(), is_reached = !strcmp(scenario, "reach");
+    is_watched ? watches() : is_reached ? reaches() : closes(&nvs_gpus[0]);
     let_through = 0;
-    if (spans_gpus())
+    if (spans_gpus() && !is_reached)
         closes(&nvs_gpus[1]);
     closes(&nvs_gpus[0]); /* what the first step left behind shows in the last */
 }

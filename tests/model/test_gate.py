@@ -26,6 +26,9 @@ SCENARIOS = {
     "one thread on two GPUs at once": "several 1 2 3",
     "two threads on two GPUs at once": "several 2 1 3",
     "one thread on two GPUs at once, without membarrier": "several 1 2 3 fenced",
+    "one thread on two GPUs at once, let through at one of them": "reach 1 2 3",
+    "the same, without membarrier": "reach 1 1 4 fenced",
+    "two threads on two GPUs at once, one of them let through": "reach 2 1 3",
     "reordered loads: one thread and a helper that closes": "close 1 2 3 weak",
     "reordered loads: two threads and a helper that closes": "close 2 1 3 weak",
     "reordered loads: the same without membarrier": "close 2 1 3 fenced,weak",
@@ -38,6 +41,7 @@ SCENARIOS = {
     "reordered loads: two threads and an offer that is withdrawn": "offer 2 1 3 weak",
     "reordered loads: two threads on two GPUs at once": "several 2 1 3 weak",
     "reordered loads: one thread on two GPUs at once, without membarrier": "several 1 2 3 fenced,weak",
+    "reordered loads: one thread on two GPUs, let through without membarrier": "reach 1 2 3 fenced,weak",
 }
 
 RECHECK = "if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {"
@@ -49,6 +53,7 @@ WATCHED = "word | NVS_WORD_WATCH))\n        ;\n    barrier_all_threads();"
 SWAP = "atomic_compare_exchange_strong(&gpu->let_one, &offer, 0)"
 TAKE = f"bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) {{ return {SWAP}; }}"
 INSIDE = "    atomic_store_explicit(&self->inside, mask, memory_order_relaxed);\n"
+FENCED = "    fence_after_store(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed));\n"
 OFFERED = "    atomic_store(&gpu->let_one, offer);\n    nvs_gate_call_waiters(gpu);\n"
 GENERATION = "    if (!nvs_gate_new_generation(gpu, was_closed))\n        return false;\n"
 CLEARED = """    for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
@@ -104,7 +109,7 @@ BROKEN = {
     ),
     "no second look at the word": ("enter.c", RECHECK, "if (word) {", "close 1 1 3"),
     "no look at the word": ("enter.h", COMPARISON, "cached->word", "close 1 2 3"),
-    "leaving without release": ("enter.h", RELEASE, RELEASE.replace("release", "relaxed"), "close 1 2 3"),
+    "leaving without release": ("leave.h", RELEASE, RELEASE.replace("release", "relaxed"), "close 1 2 3"),
     "no new generation": ("gate.c", "word + NVS_WORD_GENERATION", "word", "close 1 2 3"),
     "a new generation after work came in": (
         "gate.c",
@@ -138,9 +143,15 @@ BROKEN = {
     ),
     "an offer taken before the thread is inside": (
         "enter.c",
-        INSIDE + "    if (take_offers(mask) && nvs_stream_note(use))\n",
+        INSIDE + FENCED + "    if (take_offers(mask) && nvs_stream_note(use))\n",
         "    bool is_taken = take_offers(mask);\n" + INSIDE + "    if (is_taken && nvs_stream_note(use))\n",
         "let 1 2 3",
+    ),
+    "an offer taken at one gate without a fence for the open ones": (
+        "enter.c",
+        INSIDE + FENCED + "    if (take_offers",
+        INSIDE + "    if (take_offers",
+        "reach 1 1 4 fenced",
     ),
     "a stream that is not noted when it is let through": (
         "enter.c",

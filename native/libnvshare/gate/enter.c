@@ -71,7 +71,10 @@ static uint32_t spent(const struct nvs_cached_stream *cached, uintptr_t key)
     return cached->key == key ? cached->granted - cached->left + 1 : 1; /* the first of them entered slowly */
 }
 
-/* Takes an offer at each closed gate of the mask; false if one has none. An offer that was taken in vain is made again. */
+/* Takes an offer at each closed gate of the mask; false if one has none. An offer that was taken in vain is made again.
+ *
+ * let_one is read only to know the number. Whether the offer is still there is decided by the swap in nvs_gate_take, which pairs with
+ * nvs_gate_withdraw. Each offer has its own number: a thread that comes late does not take the next one by mistake. */
 static bool take_offers(uint64_t mask)
 {
     for (int i = 0; i < nvs_gpu_count; i++) {
@@ -85,12 +88,14 @@ static bool take_offers(uint64_t mask)
 
 /* "Letting one through" in gate/gate.h. `inside` is stored before the offer is taken: pairs with the helper, which looks who is inside
  * after it found the offer taken. The stream is noted after that: the helper does not clear the list before this thread has
- * left. */
+ * left. The fence is for the gates of the mask that are open: take_offers reads their words, as nvs_enter_several does. */
 static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nvs_stream_use *use)
 {
     atomic_store_explicit(&self->inside, mask, memory_order_relaxed);
+    fence_after_store(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed));
     if (take_offers(mask) && nvs_stream_note(use))
         return true;
+    /* Nothing was submitted. Release for the same reason as in nvs_enter_fast. */
     atomic_store_explicit(&self->inside, 0, memory_order_release);
     return false;
 }
@@ -98,7 +103,9 @@ static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nv
 /* A function of its own, so that nvs_enter saves no registers for it.
  *
  * The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
- * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again. */
+ * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again.
+ *
+ * The mode is read once: nvs_enter_mode_is_special in gate/enter.h says what it pairs with and why a stale value is harmless. */
 static __attribute__((noinline)) bool enter_slow(uintptr_t handle)
 {
     NVS_NO_CANCELLATION;
@@ -131,7 +138,7 @@ static __attribute__((noinline)) bool enter_slow(uintptr_t handle)
                 .key = key, .word = word, .gate = use.gpu->gate, .inside = inside, .left = granted, .granted = granted};
             return true;
         }
-        atomic_store_explicit(&self->inside, 0, memory_order_release);
+        atomic_store_explicit(&self->inside, 0, memory_order_release); /* as in nvs_enter_fast: pairs with nvs_threads_any_inside */
     }
 }
 
@@ -169,7 +176,7 @@ bool nvs_enter_several(uint64_t mask, uintptr_t handle)
         fence_after_store(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed));
         if (!first_not_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)
             return true;
-        atomic_store_explicit(&self->inside, 0, memory_order_release);
+        atomic_store_explicit(&self->inside, 0, memory_order_release); /* as in nvs_enter_fast */
         struct nvs_gpu *closed = first_not_open(mask); /* wait outside all gates */
         uint32_t offer = 0;
         if (closed && !nvs_gate_wait_open(closed, &use, &offer) && !offer)

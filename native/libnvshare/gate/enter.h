@@ -1,4 +1,4 @@
-/* How a thread enters and leaves a GPU's gate: the fast path of every launch and copy. Theory of operation: gate/gate.h. */
+/* How a thread enters a GPU's gate (gate/leave.h: leaves it): the fast path of every launch and copy. Theory of operation: gate/gate.h. */
 #ifndef NVS_ENTER_H
 #define NVS_ENTER_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/platform.h"
+#include "gate/leave.h"
 #include "gate/threads.h"
 
 /* What makes the fast path insufficient; bits. */
@@ -59,13 +60,6 @@ static inline bool nvs_enter_fast(struct nvs_thread *self, uintptr_t stream)
  * call needs no gate: the library is not active, there is no context, the stream captures, or the thread is inside already (the
  * driver called back). */
 bool nvs_enter(uintptr_t stream);
-
-static inline void nvs_leave(struct nvs_thread *self)
-{
-    /* Release pairs with the acquire in nvs_threads_any_inside: the submission comes before the helper's drain events. Without
-     * it a drain could end before work that was submitted inside the gate. */
-    atomic_store_explicit(&self->inside, 0, memory_order_release);
-}
 
 /* Enters the gates of every GPU in `mask` (work that spans GPUs); never waits at one while inside another. */
 bool nvs_enter_several(uint64_t mask, uintptr_t stream);

@@ -50,15 +50,24 @@ void nvs_gate_watch(struct nvs_gpu *gpu)
     barrier_all_threads();
 }
 
+/* Read-modify-write: threads change the word too (clear_watch, nvs_gate_force_slow_path), and a store could undo their generation. Without
+ * a barrier: a thread that still reads the bit takes the slow path once more, nothing else. */
 void nvs_gate_unwatch(struct nvs_gpu *gpu) { atomic_fetch_and(&gpu->gate->word, ~NVS_WORD_WATCH); }
 
+/* Pairs with clear_watch, as described there: the bit is read after is_idle_told is stored. In the other order a thread could clear the bit,
+ * find nothing told, and not wake the helper, which would report a busy process as idle. */
 bool nvs_gate_is_watched(const struct nvs_gpu *gpu) { return atomic_load(&gpu->gate->word) & NVS_WORD_WATCH; }
 
+/* In nvs_enter_several and take_offers: the load of the thread's half of the store-buffering pattern, after `inside` is stored and
+ * fence_after_store. Pairs with barrier_all_threads. Without them a thread could pass a gate that the helper has closed and found
+ * empty. */
 bool nvs_gate_is_open(const struct nvs_gpu *gpu)
 {
     return (atomic_load(&gpu->gate->word) & (NVS_WORD_OPEN | NVS_WORD_WATCH)) == NVS_WORD_OPEN;
 }
 
+/* For the helper, which holds the lock of the conversation (helper/deputy.c): if the deputy has closed the gate, its barrier has been
+ * executed too. Otherwise nvs_threads_any_inside, which follows, could miss a thread that has passed the open gate. */
 bool nvs_gate_is_closed(const struct nvs_gpu *gpu) { return !(atomic_load(&gpu->gate->word) & NVS_WORD_OPEN); }
 
 /* let_one before open_count: pairs with wait_for_turn, which reads them in the other order. A thread that misses the offer finds the
@@ -72,6 +81,8 @@ void nvs_gate_offer(struct nvs_gpu *gpu, uint32_t offer)
 /* Pairs with nvs_gate_take: of the two swaps one succeeds. After a successful one here nobody passes the closed gate. */
 bool nvs_gate_withdraw(struct nvs_gpu *gpu, uint32_t offer) { return atomic_compare_exchange_strong(&gpu->let_one, &offer, 0); }
 
+/* Pairs with the swap in nvs_gate_take. If it was taken, the helper withdraws: that swap fails and orders what follows. A stale value
+ * delays this by one look; before a drain ends, every offer is withdrawn in any case. */
 bool nvs_gate_is_taken(const struct nvs_gpu *gpu, uint32_t offer) { return atomic_load(&gpu->let_one) != offer; }
 
 /* The swap is a release: whoever finds the offer taken sees the thread inside, or its work in the stream if it has left again.

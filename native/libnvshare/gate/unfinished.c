@@ -56,6 +56,8 @@ static enum nvs_unfinished ask(const struct nvs_stream *stream)
     if (stream->handle == (uintptr_t)CU_STREAM_PER_THREAD || life.state == NVS_CONTEXT_IN_DOUBT
         || nvs_calls_have_kind(call.context, NVS_CALL_CAPTURES))
         return NVS_UNFINISHED_UNKNOWN;
+    /* Exact: written under nvs_streams_lock, which is held. A capture that begins later waits for our call, which is listed as
+     * NVS_CALL_RECORDS. Otherwise the question could break a capture. */
     if (stream->handle == (uintptr_t)CU_STREAM_LEGACY && atomic_load(&nvs_streams_capturing) != 0)
         return NVS_UNFINISHED_UNKNOWN;
     if (life.state == NVS_CONTEXT_GONE || stream->is_capturing)
