@@ -16,6 +16,7 @@
 #include "gpu.h"
 #include "helper/session.h"
 #include "lookup/real.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 #include "memory/managed_pools.h"
 #include "memory/pools.h"
@@ -138,7 +139,7 @@ void nvs_process_forked(void)
     nvs_streams_forked();
     nvs_drain_forked();
     nvs_frees_forked();
-    nvs_memory_forked();
+    nvs_entries_forked();
     nvs_pools_forked();
     nvs_managed_pools_forked();
     nvs_advice_forked();

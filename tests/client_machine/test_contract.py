@@ -15,7 +15,14 @@ import pytest
 from nvshare.client_machine import library, looks
 
 HEADERS = Path(__file__).parents[2] / "native" / "libnvshare"
-INCLUDED = ("client/account.h", "client/turn.h", "client/client.h", "client/looks.h")
+INCLUDED = (
+    "client/account.h",
+    "client/turn.h",
+    "client/client.h",
+    "client/looks.h",
+    "client/tell.h",
+    "client/job.h",
+)
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nvs_client_config": library.Config,

@@ -12,6 +12,7 @@
 #include "helper/helper.h"
 #include "helper/joining.h"
 #include "helper/wake.h"
+#include "memory/entries.h"
 #include "world.h"
 
 enum { MAX_ALLOCATIONS = 32, LAST_MS = 12000, MANY_RECALLS = 246 };
@@ -95,7 +96,7 @@ static void allocate(struct nvs_gpu *gpu, uint8_t how)
         world_require(!is_free || account->limit, "without a limit there is room");
         return;
     }
-    nvs_memory_note(&(struct nvs_ledger_entry){.key = address_of(gpu), .bytes = bytes, .owner = context_of(gpu), .gpu = (uint16_t)gpu->index,
+    nvs_entries_note(&(struct nvs_ledger_entry){.key = address_of(gpu), .bytes = bytes, .owner = context_of(gpu), .gpu = (uint16_t)gpu->index,
                                         .kind = NVS_KIND_MEMORY, .swappable = swappable});
     allocated[gpu->index]++;
 }
@@ -107,13 +108,13 @@ static void give_back(struct nvs_gpu *gpu, uint8_t how)
     if (!allocated[gpu->index])
         return;
     allocated[gpu->index]--;
-    world_require(nvs_memory_take(NVS_KIND_MEMORY, address_of(gpu), &taken), "what was allocated is found again");
+    world_require(nvs_entries_take(NVS_KIND_MEMORY, address_of(gpu), &taken), "what was allocated is found again");
     nvs_memory_return(gpu, taken.bytes, taken.swappable);
 }
 
 static void end_context(struct nvs_gpu *gpu)
 {
-    nvs_memory_context_gone((CUcontext)(uintptr_t)context_of(gpu));
+    nvs_entries_context_gone((CUcontext)(uintptr_t)context_of(gpu));
     allocated[gpu->index] = 0;
     world_require(!gpu->account.used && !gpu->account.unswappable, "a context takes its memory with it");
 }

@@ -127,16 +127,16 @@ int64_t nvs_client_next(const struct nvs_client *client)
 {
     int64_t next = client->is_connected ? nvs_keepalive_next(client) : client->next_attempt_ns;
     if (!client->is_joined)
-        next = nvs_sooner(next, client->join_by_ns);
+        next = nvs_deadline_sooner(next, client->join_by_ns);
     for (int i = 0; i < client->gpu_count; i++) {
         const struct nvs_client_gpu *gpu = &client->gpus[i];
         if (gpu->report_ns)
-            next = nvs_sooner(next, gpu->report_ns);
+            next = nvs_deadline_sooner(next, gpu->report_ns);
         if (gpu->waiters && !client->is_registered && client->lost_ns && !nvs_turn_is_open(&gpu->turn))
-            next = nvs_sooner(next, nvs_connection_expected_until(client));
+            next = nvs_deadline_sooner(next, nvs_connection_expected_until(client));
     }
     if (client->is_expected)
-        next = nvs_sooner(next, nvs_connection_expected_until(client));
+        next = nvs_deadline_sooner(next, nvs_connection_expected_until(client));
     return next;
 }
 

@@ -14,12 +14,10 @@
 #include <stdint.h>
 
 #include "client/account.h"
+#include "client/deadline.h"
 #include "client/looks.h"
 #include "client/turn.h"
 #include "wire.h"
-
-#define NVS_NEVER INT64_MAX
-static inline int64_t nvs_sooner(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The library's options that the conversation depends on. */
 struct nvs_client_config {
@@ -61,8 +59,8 @@ enum nvs_gpu_do {
     NVS_DO_WATCH = 128,  /* nvs_client_watches says something new */
     NVS_DO_MOVE_IN = 256,  /* bring at most `move_bytes` of what the program uses to the GPU */
     NVS_DO_MOVE_OUT = 512, /* move `move_bytes` of it to the host */
-    NVS_DO_HOLD = 1024,    /* hold `keep_bytes` on the host from now on; then call nvs_client_held */
-    NVS_DO_LET_ONE = 2048, /* let one submission through the closed gate; when it has finished call nvs_client_let_done */
+    NVS_DO_HOLD = 1024,    /* hold `keep_bytes` on the host from now on; then call nvs_tell_held */
+    NVS_DO_LET_ONE = 2048, /* let one submission through the closed gate; when it has finished call nvs_job_let_done */
 };
 
 /* To be done for the process; bits. The last ones are lines for the user. */
@@ -161,28 +159,6 @@ uint32_t nvs_client_drained(struct nvs_client *client, int64_t now_ns, int gpu, 
 /* At a watched GPU: all submitted work has finished, or work was submitted again. */
 uint32_t nvs_client_idle(struct nvs_client *client, int gpu);
 uint32_t nvs_client_busy(struct nvs_client *client, int gpu);
-/* Kernels of the process wait for those of other processes. */
-uint32_t nvs_client_use_collectives(struct nvs_client *client);
-/* The submission that DO_LET_ONE let pass has finished, or there was none. */
-uint32_t nvs_client_let_done(struct nvs_client *client, int gpu);
-/* A requested move has ended. */
-uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
-/* A move to the host has ended: at most `left` bytes of the process's swappable memory are on the card. Sent if it has no lock. */
-uint32_t nvs_client_room_made(struct nvs_client *client, int gpu, uint64_t left);
-/* How much of its memory the process has used recently. Sent if it is new to the scheduler. */
-uint32_t nvs_client_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
-/* Whether the process moves its memory in bulk, or why not (enum nvs_mover_state). Sent if it is new to the scheduler. */
-uint32_t nvs_client_mover(struct nvs_client *client, int gpu, uint8_t state);
-/* Its work takes `factor` times longer than usual. Sent at most once per second, while it holds the lock. */
-uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int gpu, uint32_t factor);
-/* At which looks work was unfinished. Sent if the scheduler knows the message. */
-uint32_t nvs_client_gpu_time(struct nvs_client *client, int gpu, const struct nvs_look_report *report);
-/* True if it does: looking is worth while. */
-bool nvs_client_tells_gpu_time(const struct nvs_client *client);
-/* `bytes` are held on the host. */
-uint32_t nvs_client_held(struct nvs_client *client, int gpu, uint64_t bytes);
-/* What the memory of the process is (enum nvs_memory_kind). Told if it is new to the scheduler. */
-uint32_t nvs_client_memory_mode(struct nvs_client *client, uint8_t mode);
 /* Gives a lock back unasked; false if there is none that a scheduler could have back. True also if it is on its way already. */
 bool nvs_client_yield(struct nvs_client *client, int gpu);
 /* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */

@@ -28,7 +28,7 @@ static int64_t back_off(const struct nvs_client *client, int64_t now_ns, bool is
         delay *= 2;
     if (is_crowded)
         delay = CROWDED_DELAY_NS;
-    delay = nvs_sooner(delay, most);
+    delay = nvs_deadline_sooner(delay, most);
     return delay + now_ns % (delay / 4 + 1);
 }
 

@@ -1,8 +1,8 @@
-/* The messages of a process of a job: that its kernels wait for those of other processes, and the end of a submission that passed
- * the gate for them. */
+#include "client/job.h"
+
 #include "client/parts.h"
 
-uint32_t nvs_client_use_collectives(struct nvs_client *client)
+uint32_t nvs_job_use_collectives(struct nvs_client *client)
 {
     bool is_new = !client->uses_collectives;
     client->uses_collectives = true;
@@ -11,7 +11,7 @@ uint32_t nvs_client_use_collectives(struct nvs_client *client)
     return client->out.todo;
 }
 
-uint32_t nvs_client_let_done(struct nvs_client *client, int gpu)
+uint32_t nvs_job_let_done(struct nvs_client *client, int gpu)
 {
     if (client->is_registered)
         nvs_frames_bare(client, NVS_DRAINED, gpu);

@@ -43,7 +43,7 @@ static int64_t hung_at(const struct nvs_client *client)
 
 int64_t nvs_keepalive_next(const struct nvs_client *client)
 {
-    return client->is_attentive && !client->is_hung ? nvs_sooner(ping_at(client), hung_at(client)) : NVS_NEVER;
+    return client->is_attentive && !client->is_hung ? nvs_deadline_sooner(ping_at(client), hung_at(client)) : NVS_NEVER;
 }
 
 static void let_waiters_run(struct nvs_client *client)

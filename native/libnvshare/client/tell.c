@@ -1,19 +1,18 @@
-/* What the scheduler is told about the memory and the work of the process, if it is news. */
-#include "client/client.h"
+#include "client/tell.h"
 
 #include "client/parts.h"
 
 #define SLOWED_NS INT64_C(1000000000)
 #define WORKING_SET_NEWS (UINT64_C(64) << 20)
 
-uint32_t nvs_client_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns)
+uint32_t nvs_tell_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns)
 {
     if (client->is_registered && client->version >= NVS_MOVES_SINCE)
         nvs_frames_moved(client, gpu, to_host, bytes, took_ns);
     return client->out.todo;
 }
 
-uint32_t nvs_client_room_made(struct nvs_client *client, int index, uint64_t left)
+uint32_t nvs_tell_room_made(struct nvs_client *client, int index, uint64_t left)
 {
     const struct nvs_turn *turn = &client->gpus[index].turn;
     if (client->is_registered && client->version >= NVS_ROOM_SINCE && !turn->lock && !nvs_turn_is_open(turn))
@@ -21,7 +20,7 @@ uint32_t nvs_client_room_made(struct nvs_client *client, int index, uint64_t lef
     return client->out.todo;
 }
 
-uint32_t nvs_client_working_set(struct nvs_client *client, int index, bool is_known, uint64_t bytes)
+uint32_t nvs_tell_working_set(struct nvs_client *client, int index, bool is_known, uint64_t bytes)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];
     uint64_t change = bytes > gpu->told_working_set ? bytes - gpu->told_working_set : gpu->told_working_set - bytes;
@@ -35,7 +34,7 @@ uint32_t nvs_client_working_set(struct nvs_client *client, int index, bool is_kn
     return client->out.todo;
 }
 
-uint32_t nvs_client_held(struct nvs_client *client, int index, uint64_t bytes)
+uint32_t nvs_tell_held(struct nvs_client *client, int index, uint64_t bytes)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];
     bool is_news = bytes != gpu->held_bytes;
@@ -45,7 +44,7 @@ uint32_t nvs_client_held(struct nvs_client *client, int index, uint64_t bytes)
     return client->out.todo;
 }
 
-uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int index, uint32_t factor)
+uint32_t nvs_tell_slowed(struct nvs_client *client, int64_t now_ns, int index, uint32_t factor)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];
     bool is_due = !gpu->slowed_ns || now_ns - gpu->slowed_ns >= SLOWED_NS;
@@ -56,7 +55,7 @@ uint32_t nvs_client_slowed(struct nvs_client *client, int64_t now_ns, int index,
     return client->out.todo;
 }
 
-uint32_t nvs_client_mover(struct nvs_client *client, int index, uint8_t state)
+uint32_t nvs_tell_mover(struct nvs_client *client, int index, uint8_t state)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];
     if (client->is_registered && client->version >= NVS_MOVER_SINCE && !client->is_hung && state != gpu->told_mover) {
@@ -66,11 +65,23 @@ uint32_t nvs_client_mover(struct nvs_client *client, int index, uint8_t state)
     return client->out.todo;
 }
 
-uint32_t nvs_client_memory_mode(struct nvs_client *client, uint8_t mode)
+uint32_t nvs_tell_memory_mode(struct nvs_client *client, uint8_t mode)
 {
     if (client->is_registered && client->version >= NVS_MEMORY_MODES_SINCE && !client->is_hung && mode != client->told_mode) {
         client->told_mode = mode;
         nvs_frames_memory_mode(client, mode);
     }
+    return client->out.todo;
+}
+
+bool nvs_tell_gpu_time_is_wanted(const struct nvs_client *client)
+{
+    return client->is_registered && !client->is_hung && client->version >= NVS_GPU_TIME_SINCE;
+}
+
+uint32_t nvs_tell_gpu_time(struct nvs_client *client, int gpu, const struct nvs_look_report *report)
+{
+    if (nvs_tell_gpu_time_is_wanted(client))
+        nvs_frames_gpu_time(client, gpu, report);
     return client->out.todo;
 }

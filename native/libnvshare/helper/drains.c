@@ -30,6 +30,7 @@
 #include <stdatomic.h>
 
 #include "base/log.h"
+#include "client/job.h"
 #include "gate/drain.h"
 #include "gate/gate.h"
 #include "gate/streams.h"
@@ -102,7 +103,7 @@ static bool takes_part(const struct nvs_gpu *gpu) { return gpu->is_draining || g
 void nvs_drains_let_one(struct nvs_gpu *gpu, int64_t now)
 {
     if (takes_part(gpu) || !nvs_gate_is_closed(gpu) || is_without_driver || !nvs_suspension_is_on_card()) {
-        nvs_client_let_done(&nvs_helper_client, gpu->index); /* it is let through as it is, or cannot be */
+        nvs_job_let_done(&nvs_helper_client, gpu->index); /* it is let through as it is, or cannot be */
         return;
     }
     begin_again(gpu);
@@ -135,7 +136,7 @@ void nvs_drains_stop(struct nvs_gpu *gpu)
 {
     withdraw(gpu);
     if (gpu->is_asked)
-        nvs_client_let_done(&nvs_helper_client, gpu->index);
+        nvs_job_let_done(&nvs_helper_client, gpu->index);
     gpu->is_draining = gpu->is_helping = gpu->is_asked = false;
     atomic_store(&gpu->threads_drain, false);
     nvs_drain_allow_captures(gpu);
@@ -261,7 +262,7 @@ int64_t nvs_drains_tick(int64_t now)
     for (int i = 0; i < nvs_gpu_count; i++) {
         struct nvs_gpu *gpu = &nvs_gpus[i];
         if (gpu->is_asked)
-            next = nvs_sooner(next, tick_asked(gpu, now));
+            next = nvs_deadline_sooner(next, tick_asked(gpu, now));
         if (!takes_part(gpu))
             continue;
         look_at(gpu, now);
@@ -274,6 +275,6 @@ int64_t nvs_drains_tick(int64_t now)
         return now;
     for (int i = 0; i < nvs_gpu_count; i++)
         if (takes_part(&nvs_gpus[i]))
-            next = nvs_sooner(next, look_again(&nvs_gpus[i], now));
+            next = nvs_deadline_sooner(next, look_again(&nvs_gpus[i], now));
     return next;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "client/tell.h"
 #include "gate/streams.h"
 #include "gate/unfinished.h"
 #include "helper/deputy.h"
@@ -43,7 +44,7 @@ static bool is_wanted(const struct nvs_gpu *gpu)
 {
     bool may_have_work = is_open(gpu) || gpu->is_draining || gpu->is_helping || gpu->is_asked;
     return nvs_options()->gpu_time && !is_without_driver && may_have_work && atomic_load(&gpu->contexts) > 0
-        && nvs_suspension_is_on_card() && nvs_client_tells_gpu_time(&nvs_helper_client);
+        && nvs_suspension_is_on_card() && nvs_tell_gpu_time_is_wanted(&nvs_helper_client);
 }
 
 bool nvs_gpu_time_wants_watch(const struct nvs_gpu *gpu)
@@ -55,7 +56,7 @@ bool nvs_gpu_time_wants_watch(const struct nvs_gpu *gpu)
 static void tell(const struct nvs_gpu *gpu, const struct nvs_look_report *report)
 {
     if (nvs_helper_link.out_bytes < NVS_MAX_FRAME) /* else the scheduler does not read: held time counts */
-        nvs_client_gpu_time(&nvs_helper_client, gpu->index, report);
+        nvs_tell_gpu_time(&nvs_helper_client, gpu->index, report);
 }
 
 static void end(const struct nvs_gpu *gpu)

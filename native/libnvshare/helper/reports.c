@@ -8,7 +8,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "client/tell.h"
 #include "helper/helper.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 #include "mover/evidence.h"
 #include "mover/working_set.h"
@@ -31,7 +33,7 @@ static struct look {
 static void tell(struct nvs_gpu *gpu)
 {
     const struct look *look = &looks[gpu->index];
-    nvs_client_working_set(&nvs_helper_client, gpu->index, look->is_known, look->bytes);
+    nvs_tell_working_set(&nvs_helper_client, gpu->index, look->is_known, look->bytes);
 }
 
 static void look_at(struct nvs_gpu *gpu, int64_t now)
@@ -42,7 +44,7 @@ static void look_at(struct nvs_gpu *gpu, int64_t now)
     look->bytes = 0;
     if (!blocks)
         blocks = nvs_pages(MOST_BLOCKS * sizeof *blocks);
-    size_t count = blocks && look->is_known ? nvs_memory_blocks(gpu, blocks, MOST_BLOCKS) : MOST_BLOCKS;
+    size_t count = blocks && look->is_known ? nvs_entries_blocks(gpu, blocks, MOST_BLOCKS) : MOST_BLOCKS;
     if (count < MOST_BLOCKS)
         look->bytes = nvs_working_set(&nvs_evidence, blocks, count);
     else
@@ -79,7 +81,7 @@ int64_t nvs_reports_tick(struct nvs_gpu *gpu, int64_t now)
 {
     uint32_t slowness = atomic_exchange(&gpu->slowness, 0);
     if (slowness)
-        nvs_client_slowed(&nvs_helper_client, now, gpu->index, slowness);
+        nvs_tell_slowed(&nvs_helper_client, now, gpu->index, slowness);
     if (!nvs_evidence.marks || !nvs_helper_client.is_registered)
         return NVS_NEVER;
     stamp(now);

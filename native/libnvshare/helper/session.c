@@ -16,6 +16,8 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "client/job.h"
+#include "client/tell.h"
 #include "gpu.h"
 #include "helper/asks.h"
 #include "helper/deputy.h"
@@ -173,20 +175,20 @@ static int64_t tick(int64_t now)
     for (int i = 0; i < nvs_gpu_count; i++)
         seen[i] = see(&nvs_gpus[i]);
     if (nvs_real_collectives_are_used())
-        nvs_client_use_collectives(&nvs_helper_client);
-    nvs_client_memory_mode(&nvs_helper_client, nvs_suspension_mode());
+        nvs_job_use_collectives(&nvs_helper_client);
+    nvs_tell_memory_mode(&nvs_helper_client, nvs_suspension_mode());
     nvs_client_tick(&nvs_helper_client, now, seen);
     perform(now, true);
     for (int i = 0; i < nvs_gpu_count; i++)
-        next = nvs_sooner(next, nvs_work_tick(&nvs_gpus[i], now));
-    next = nvs_sooner(next, nvs_drains_tick(now));
+        next = nvs_deadline_sooner(next, nvs_work_tick(&nvs_gpus[i], now));
+    next = nvs_deadline_sooner(next, nvs_drains_tick(now));
     perform(now, true); /* a lock that was released in this step may begin a move: the movers come after it */
     for (int i = 0; i < nvs_gpu_count; i++)
-        next = nvs_sooner(next, nvs_work_move(&nvs_gpus[i], now));
+        next = nvs_deadline_sooner(next, nvs_work_move(&nvs_gpus[i], now));
     perform(now, true);
     nvs_asks_tick();
-    next = nvs_sooner(next, nvs_client_next(&nvs_helper_client));
-    return nvs_sooner(next, nvs_work_pools(now));
+    next = nvs_deadline_sooner(next, nvs_client_next(&nvs_helper_client));
+    return nvs_deadline_sooner(next, nvs_work_pools(now));
 }
 
 static void wait_for_something(int64_t next)

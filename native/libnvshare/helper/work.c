@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "client/tell.h"
 #include "gate/gate.h"
 #include "helper/deputy.h"
 #include "helper/drains.h"
@@ -172,9 +173,9 @@ int64_t nvs_work_tick(struct nvs_gpu *gpu, int64_t now)
         watch = tick_watch(gpu, now);
     else
         end_watch(gpu);
-    int64_t next = nvs_sooner(watch, nvs_reports_tick(gpu, now));
-    nvs_client_mover(&nvs_helper_client, gpu->index, nvs_mover_state(gpu));
-    return nvs_sooner(nvs_sooner(next, suspension), nvs_gpu_time_tick(gpu, now));
+    int64_t next = nvs_deadline_sooner(watch, nvs_reports_tick(gpu, now));
+    nvs_tell_mover(&nvs_helper_client, gpu->index, nvs_mover_state(gpu));
+    return nvs_deadline_sooner(nvs_deadline_sooner(next, suspension), nvs_gpu_time_tick(gpu, now));
 }
 
 static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
@@ -183,9 +184,9 @@ static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
     bool has_ended;
     int64_t next = nvs_mover_tick(gpu, now, &moved, &has_ended);
     if (has_ended && moved.to_host)
-        nvs_client_room_made(&nvs_helper_client, gpu->index, moved.left);
+        nvs_tell_room_made(&nvs_helper_client, gpu->index, moved.left);
     if (has_ended && moved.bytes)
-        nvs_client_moved(&nvs_helper_client, gpu->index, moved.to_host, moved.bytes, moved.ns);
+        nvs_tell_moved(&nvs_helper_client, gpu->index, moved.to_host, moved.bytes, moved.ns);
     return next;
 }
 
@@ -195,7 +196,7 @@ static int64_t tick_hold(struct nvs_gpu *gpu, int64_t now)
     bool is_done;
     int64_t next = nvs_hold_tick(gpu, now, nvs_turn_is_open(&nvs_helper_client.gpus[gpu->index].turn), &held, &is_done);
     if (is_done)
-        nvs_client_held(&nvs_helper_client, gpu->index, held);
+        nvs_tell_held(&nvs_helper_client, gpu->index, held);
     return next;
 }
 

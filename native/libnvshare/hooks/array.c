@@ -1,6 +1,7 @@
 /* Arrays and mipmaps: device memory that has no address. */
 #include "hooks/charge.h"
 #include "hooks/hooks.h"
+#include "memory/entries.h"
 
 enum { ARRAY_SPARSE = 0x40, ARRAY_DEFERRED_MAPPING = 0x80 };
 
@@ -66,7 +67,7 @@ CUresult cuArrayDestroy(CUarray a)
 {
     NVS_BEGIN_HOOK(cuArrayDestroy(a));
     struct nvs_ledger_entry entry;
-    bool is_ours = nvs_memory_take(NVS_KIND_ARRAY, (uintptr_t)a, &entry);
+    bool is_ours = nvs_entries_take(NVS_KIND_ARRAY, (uintptr_t)a, &entry);
     return nvs_charge_return(nvs_real.cuArrayDestroy(a), is_ours, &entry);
 }
 
@@ -74,6 +75,6 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray a)
 {
     NVS_BEGIN_HOOK(cuMipmappedArrayDestroy(a));
     struct nvs_ledger_entry entry;
-    bool is_ours = nvs_memory_take(NVS_KIND_MIPMAP, (uintptr_t)a, &entry);
+    bool is_ours = nvs_entries_take(NVS_KIND_MIPMAP, (uintptr_t)a, &entry);
     return nvs_charge_return(nvs_real.cuMipmappedArrayDestroy(a), is_ours, &entry);
 }

@@ -1,4 +1,5 @@
 #include "hooks/charge.h"
+#include "memory/entries.h"
 
 CUresult nvs_charge_end(CUresult result, struct nvs_gpu *gpu, enum nvs_kind kind, const void *handle, uint64_t bytes)
 {
@@ -7,7 +8,7 @@ CUresult nvs_charge_end(CUresult result, struct nvs_gpu *gpu, enum nvs_kind kind
     if (result != CUDA_SUCCESS)
         nvs_memory_return(gpu, bytes, false);
     else
-        nvs_memory_note(&(struct nvs_ledger_entry){.key = (uintptr_t)handle, .bytes = bytes, .owner = (uintptr_t)context,
+        nvs_entries_note(&(struct nvs_ledger_entry){.key = (uintptr_t)handle, .bytes = bytes, .owner = (uintptr_t)context,
                                             .gpu = (uint16_t)gpu->index, .kind = (uint8_t)kind});
     return result;
 }
@@ -17,6 +18,6 @@ CUresult nvs_charge_return(CUresult result, bool is_ours, const struct nvs_ledge
     if (is_ours && result == CUDA_SUCCESS)
         nvs_memory_return_entry(entry);
     else if (is_ours)
-        nvs_memory_note(entry);
+        nvs_entries_note(entry);
     return result;
 }

@@ -4,6 +4,7 @@
 #include "gate/streams.h"
 #include "hooks/hooks.h"
 #include "lookup/real.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 
 CUresult cuInit(unsigned flags)
@@ -26,7 +27,7 @@ static CUresult seen(CUresult result, CUcontext *context)
 static void forget(CUcontext context)
 {
     nvs_context_gone(context);
-    nvs_memory_context_gone(context);
+    nvs_entries_context_gone(context);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *c, unsigned flags, CUdevice dev)

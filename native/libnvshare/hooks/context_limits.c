@@ -1,6 +1,7 @@
 /* The heap and the stacks of kernels: device memory that a program takes with cuCtxSetLimit. Charged for what exceeds the defaults,
  * which are part of every context. */
 #include "hooks/hooks.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 
 #define DEFAULT_HEAP_BYTES (UINT64_C(8) << 20)
@@ -33,7 +34,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     enum nvs_kind kind = limit == CU_LIMIT_STACK_SIZE ? NVS_KIND_STACK : NVS_KIND_HEAP;
     struct nvs_ledger_entry before, after = {.key = (uintptr_t)context, .bytes = bytes_of(gpu, limit, value),
                                              .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index, .kind = (uint8_t)kind};
-    bool had_some = nvs_memory_find(kind, after.key, &before);
+    bool had_some = nvs_entries_find(kind, after.key, &before);
     CUresult result = nvs_memory_reserve(gpu, after.bytes, false); /* the old and the new together: for a moment only */
     if (result != CUDA_SUCCESS)
         return result;
@@ -44,6 +45,6 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     }
     if (had_some)
         nvs_memory_return_entry(&before);
-    nvs_memory_note(&after);
+    nvs_entries_note(&after);
     return result;
 }

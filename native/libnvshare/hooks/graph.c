@@ -4,6 +4,7 @@
 
 #include "hooks/charge.h"
 #include "hooks/hooks.h"
+#include "memory/entries.h"
 #include "mover/graphs.h"
 
 enum { MAX_NESTED_GRAPHS = 16 };
@@ -55,7 +56,7 @@ CUresult cuGraphExecDestroy(CUgraphExec x)
     NVS_BEGIN_HOOK(cuGraphExecDestroy(x));
     struct nvs_ledger_entry entry;
     nvs_graphs_forget(x);
-    bool is_ours = nvs_memory_take(NVS_KIND_GRAPH_EXEC, (uintptr_t)x, &entry);
+    bool is_ours = nvs_entries_take(NVS_KIND_GRAPH_EXEC, (uintptr_t)x, &entry);
     return nvs_charge_return(nvs_real.cuGraphExecDestroy(x), is_ours, &entry);
 }
 

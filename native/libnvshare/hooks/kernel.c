@@ -1,12 +1,13 @@
 /* Kernels of libraries: a launch takes them in place of functions, and the mover asks the driver about the parameters of either. */
 #include "hooks/hooks.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 
 static void note(CUkernel kernel, CUlibrary library)
 {
     struct nvs_ledger_entry entry = {.key = (uintptr_t)kernel, .owner = (uintptr_t)library, .kind = NVS_KIND_KERNEL};
     if (kernel)
-        nvs_memory_note(&entry);
+        nvs_entries_note(&entry);
 }
 
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
@@ -33,6 +34,6 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned count, CUlibrary 
 CUresult cuLibraryUnload(CUlibrary library)
 {
     NVS_BEGIN_HOOK(cuLibraryUnload(library));
-    nvs_memory_forget(NVS_KIND_KERNEL, (uintptr_t)library);
+    nvs_entries_forget(NVS_KIND_KERNEL, (uintptr_t)library);
     return nvs_real.cuLibraryUnload(library);
 }

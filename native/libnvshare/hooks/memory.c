@@ -2,6 +2,7 @@
 #include "gate/frees.h"
 #include "hooks/hooks.h"
 #include "hooks/pools.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 #include "mover/advice.h"
 #include "mover/evidence.h"
@@ -15,7 +16,7 @@ static bool is_swappable(enum form form) { return form == CONVERTED || form == M
 
 static void note(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr address, uint64_t bytes, enum form form)
 {
-    nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index,
+    nvs_entries_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index,
                                         .kind = NVS_KIND_MEMORY, .swappable = is_swappable(form), .is_converted = form == CONVERTED,
                                         .is_small = form == SMALL});
 }
@@ -139,13 +140,13 @@ CUresult cuMemFree_v2(CUdeviceptr d)
     NVS_BEGIN_HOOK(cuMemFree_v2(d));
     struct nvs_ledger_entry entry;
     nvs_frees_do();
-    if (!nvs_memory_take(NVS_KIND_MEMORY, d, &entry))
+    if (!nvs_entries_take(NVS_KIND_MEMORY, d, &entry))
         return nvs_hook_pool_free(d, (struct nvs_free){.plain = nvs_real.cuMemFree_v2});
     CUresult result = nvs_real.cuMemFree_v2(d);
     if (result == CUDA_SUCCESS)
         nvs_memory_return_entry(&entry);
     else
-        nvs_memory_note(&entry);
+        nvs_entries_note(&entry);
     return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "hooks/hooks.h"
+#include "memory/entries.h"
 #include "memory/managed_pools.h"
 #include "memory/memory.h"
 
@@ -19,7 +20,7 @@ static bool is_converted(CUdeviceptr pointer)
     CUdeviceptr start = 0;
     struct nvs_ledger_entry entry;
     return nvs_real.cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, pointer) == CUDA_SUCCESS
-           && nvs_memory_find_address(start, &entry) && entry.is_converted;
+           && nvs_entries_find_address(start, &entry) && entry.is_converted;
 }
 
 static void answer_as_device(void *data, CUpointer_attribute attribute)

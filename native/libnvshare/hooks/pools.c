@@ -6,6 +6,7 @@
 #include "gate/frees.h"
 #include "gate/streams.h"
 #include "hooks/hooks.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 #include "memory/managed_pools.h"
 #include "memory/pools.h"
@@ -76,12 +77,12 @@ CUresult nvs_hook_pool_free(CUdeviceptr address, struct nvs_free free_it)
     struct nvs_ledger_entry entry;
     if (nvs_frees_has(address))
         return CUDA_ERROR_INVALID_VALUE;
-    bool is_pooled = nvs_memory_take(NVS_KIND_POOLED, address, &entry);
+    bool is_pooled = nvs_entries_take(NVS_KIND_POOLED, address, &entry);
     CUresult result = free_it.ordered ? free_it.ordered(address, free_it.stream) : free_it.plain(address);
     if (is_pooled && result == CUDA_SUCCESS)
         nvs_pools_freed((CUmemoryPool)(uintptr_t)entry.owner, entry.bytes);
     else if (is_pooled)
-        nvs_memory_note(&entry);
+        nvs_entries_note(&entry);
     return result;
 }
 
@@ -91,7 +92,7 @@ static CUresult free_in_order(CUdeviceptr d, CUstream st, enum nvs_variant varia
 {
     struct nvs_ledger_entry entry;
     nvs_frees_do();
-    if (!nvs_memory_take(NVS_KIND_MEMORY, d, &entry))
+    if (!nvs_entries_take(NVS_KIND_MEMORY, d, &entry))
         return nvs_hook_pool_free(d, (struct nvs_free){.ordered = real, .stream = st});
     if (entry.is_converted && nvs_frees_after(&entry, nvs_stream_handle(st, variant)))
         return CUDA_SUCCESS;
@@ -99,7 +100,7 @@ static CUresult free_in_order(CUdeviceptr d, CUstream st, enum nvs_variant varia
     if (result == CUDA_SUCCESS)
         nvs_memory_return_entry(&entry);
     else
-        nvs_memory_note(&entry);
+        nvs_entries_note(&entry);
     return result;
 }
 

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "hooks/hooks.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 
 static _Atomic uint64_t last_block; /* a counter; orders nothing */
@@ -11,14 +12,14 @@ static _Atomic uint64_t last_block; /* a counter; orders nothing */
 static void block_release(uint64_t block)
 {
     struct nvs_ledger_entry entry;
-    if (nvs_memory_count(NVS_KIND_BLOCK, block, -1, &entry) == 0)
+    if (nvs_entries_count(NVS_KIND_BLOCK, block, -1, &entry) == 0)
         nvs_memory_return_entry(&entry);
 }
 
 static void block_retain(uint64_t block)
 {
     struct nvs_ledger_entry entry;
-    nvs_memory_count(NVS_KIND_BLOCK, block, 1, &entry);
+    nvs_entries_count(NVS_KIND_BLOCK, block, 1, &entry);
 }
 
 static struct nvs_gpu *gpu_of(const CUmemAllocationProp *prop)
@@ -46,9 +47,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAlloc
         return result;
     }
     uint64_t block = atomic_fetch_add(&last_block, 1) + 1;
-    nvs_memory_note(&(struct nvs_ledger_entry){
+    nvs_entries_note(&(struct nvs_ledger_entry){
         .key = block, .bytes = n, .gpu = (uint16_t)gpu->index, .kind = NVS_KIND_BLOCK, .swappable = swappable, .count = 1});
-    nvs_memory_note(&(struct nvs_ledger_entry){.key = *h, .owner = block, .kind = NVS_KIND_HANDLE, .count = 1});
+    nvs_entries_note(&(struct nvs_ledger_entry){.key = *h, .owner = block, .kind = NVS_KIND_HANDLE, .count = 1});
     return result;
 }
 
@@ -56,17 +57,17 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle h)
 {
     NVS_BEGIN_HOOK(cuMemRelease(h));
     struct nvs_ledger_entry entry;
-    int left = nvs_memory_count(NVS_KIND_HANDLE, h, -1, &entry);
+    int left = nvs_entries_count(NVS_KIND_HANDLE, h, -1, &entry);
     CUresult result = nvs_real.cuMemRelease(h);
     if (left < 0)
         return result; /* imported, or the host's */
     if (result == CUDA_SUCCESS) {
         block_release(entry.owner);
     } else if (left > 0) {
-        nvs_memory_count(NVS_KIND_HANDLE, h, 1, &entry);
+        nvs_entries_count(NVS_KIND_HANDLE, h, 1, &entry);
     } else {
         entry.count = 1;
-        nvs_memory_note(&entry);
+        nvs_entries_note(&entry);
     }
     return result;
 }
@@ -76,9 +77,9 @@ CUresult cuMemMap(CUdeviceptr d, size_t n, size_t off, CUmemGenericAllocationHan
     NVS_BEGIN_HOOK(cuMemMap(d, n, off, h, flags));
     struct nvs_ledger_entry handle;
     CUresult result = nvs_real.cuMemMap(d, n, off, h, flags);
-    if (result == CUDA_SUCCESS && nvs_memory_find(NVS_KIND_HANDLE, h, &handle)) {
+    if (result == CUDA_SUCCESS && nvs_entries_find(NVS_KIND_HANDLE, h, &handle)) {
         block_retain(handle.owner);
-        nvs_memory_note(&(struct nvs_ledger_entry){.key = d, .bytes = n, .owner = handle.owner, .kind = NVS_KIND_MAPPING});
+        nvs_entries_note(&(struct nvs_ledger_entry){.key = d, .bytes = n, .owner = handle.owner, .kind = NVS_KIND_MAPPING});
     }
     return result;
 }
@@ -92,7 +93,7 @@ CUresult cuMemUnmap(CUdeviceptr d, size_t n)
     CUresult result = nvs_real.cuMemUnmap(d, n);
     for (CUdeviceptr at = d; result == CUDA_SUCCESS && at - d < n;) {
         struct nvs_ledger_entry mapping;
-        bool found = nvs_memory_take(NVS_KIND_MAPPING, at, &mapping);
+        bool found = nvs_entries_take(NVS_KIND_MAPPING, at, &mapping);
         if (found)
             block_release(mapping.owner);
         at += found && mapping.bytes ? mapping.bytes : step_at(at);
@@ -105,7 +106,7 @@ static bool mapping_at(CUdeviceptr address, struct nvs_ledger_entry *mapping)
     enum { MAX_STEPS = 8192 };
     CUdeviceptr at = address & ~(CUdeviceptr)((64 << 10) - 1);
     for (int i = 0; i < MAX_STEPS && at; i++, at -= 64 << 10)
-        if (nvs_memory_find(NVS_KIND_MAPPING, at, mapping))
+        if (nvs_entries_find(NVS_KIND_MAPPING, at, mapping))
             return address - at < mapping->bytes;
     return false;
 }
@@ -117,11 +118,11 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *addr
     CUresult result = nvs_real.cuMemRetainAllocationHandle(h, addr);
     if (result != CUDA_SUCCESS)
         return result;
-    if (nvs_memory_count(NVS_KIND_HANDLE, *h, 1, &entry) > 0) {
+    if (nvs_entries_count(NVS_KIND_HANDLE, *h, 1, &entry) > 0) {
         block_retain(entry.owner);
     } else if (mapping_at((CUdeviceptr)(uintptr_t)addr, &entry)) {
         block_retain(entry.owner);
-        nvs_memory_note(&(struct nvs_ledger_entry){.key = *h, .owner = entry.owner, .kind = NVS_KIND_HANDLE, .count = 1});
+        nvs_entries_note(&(struct nvs_ledger_entry){.key = *h, .owner = entry.owner, .kind = NVS_KIND_HANDLE, .count = 1});
     }
     return result;
 }

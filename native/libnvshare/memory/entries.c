@@ -1,4 +1,6 @@
-/* The allocations and handles of the process, by address: a ledger in shards, so that threads that allocate do not wait for each other. */
+/* A ledger in shards, so that threads that allocate do not wait for each other. */
+#include "memory/entries.h"
+
 #include "base/log.h"
 #include "memory/memory.h"
 #include "mover/evidence.h"
@@ -18,7 +20,7 @@ static bool can_move(const struct nvs_ledger_entry *entry)
     return (entry->kind == NVS_KIND_MEMORY || entry->kind == NVS_KIND_POOLED) && entry->swappable;
 }
 
-void nvs_memory_note(const struct nvs_ledger_entry *entry)
+void nvs_entries_note(const struct nvs_ledger_entry *entry)
 {
     if (can_move(entry))
         nvs_usage_allocated(&nvs_evidence, entry->key, entry->bytes);
@@ -31,7 +33,7 @@ void nvs_memory_note(const struct nvs_ledger_entry *entry)
         nvs_warn("no memory to note an allocation; it stays counted");
 }
 
-bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)
+bool nvs_entries_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)
 {
     uint64_t hash = nvs_ledger_hash(kind, key);
     struct shard *shard = shard_of(hash);
@@ -43,7 +45,7 @@ bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *
     return found;
 }
 
-bool nvs_memory_find(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found)
+bool nvs_entries_find(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found)
 {
     uint64_t hash = nvs_ledger_hash(kind, key);
     struct shard *shard = shard_of(hash);
@@ -55,7 +57,7 @@ bool nvs_memory_find(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *
     return entry != NULL;
 }
 
-size_t nvs_memory_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most)
+size_t nvs_entries_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most)
 {
     size_t count = 0;
     for (int i = 0; i < SHARDS; i++) {
@@ -70,7 +72,7 @@ size_t nvs_memory_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, si
     return count;
 }
 
-int nvs_memory_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_ledger_entry *entry)
+int nvs_entries_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_ledger_entry *entry)
 {
     uint64_t hash = nvs_ledger_hash(kind, key);
     struct shard *shard = shard_of(hash);
@@ -90,7 +92,7 @@ int nvs_memory_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_le
 
 static void leave(const struct nvs_ledger_entry *entry, void *nothing) { (void)entry, (void)nothing; }
 
-void nvs_memory_forget(enum nvs_kind kind, uint64_t owner)
+void nvs_entries_forget(enum nvs_kind kind, uint64_t owner)
 {
     for (int i = 0; i < SHARDS; i++) {
         nvs_lock_take(&shards[i].lock);
@@ -107,7 +109,7 @@ static void give_back(const struct nvs_ledger_entry *entry, void *nothing)
     nvs_memory_return_entry(entry);
 }
 
-void nvs_memory_context_gone(CUcontext context)
+void nvs_entries_context_gone(CUcontext context)
 {
     static const enum nvs_kind kinds[] = {NVS_KIND_MEMORY, NVS_KIND_ARRAY, NVS_KIND_MIPMAP, NVS_KIND_HEAP, NVS_KIND_STACK};
     for (int i = 0; i < SHARDS; i++) {
@@ -118,7 +120,7 @@ void nvs_memory_context_gone(CUcontext context)
     }
 }
 
-void nvs_memory_forked(void)
+void nvs_entries_forked(void)
 {
     for (int i = 0; i < SHARDS; i++) {
         nvs_lock_reset(&shards[i].lock);

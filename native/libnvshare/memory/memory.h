@@ -1,4 +1,4 @@
-/* Charging allocations to GPUs: account and ledger with their locks. */
+/* Charging allocations to GPUs: the accounts with their locks. memory/entries.h has the allocations themselves. */
 #ifndef NVS_MEMORY_H
 #define NVS_MEMORY_H
 
@@ -32,29 +32,9 @@ void nvs_memory_return_entry(const struct nvs_ledger_entry *entry);
  * because the process uses a video encoder, which refuses managed memory. */
 bool nvs_memory_stays_native(const struct nvs_gpu *gpu);
 
-void nvs_memory_note(const struct nvs_ledger_entry *entry);
-bool nvs_memory_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);
-bool nvs_memory_find(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found);
-/* An address, whether from a pool or not. */
-static inline bool nvs_memory_find_address(uint64_t address, struct nvs_ledger_entry *found)
-{
-    return nvs_memory_find(NVS_KIND_MEMORY, address, found) || nvs_memory_find(NVS_KIND_POOLED, address, found);
-}
-/* Takes out all entries of a kind that belong to `owner`, without returning a charge. */
-void nvs_memory_forget(enum nvs_kind kind, uint64_t owner);
-struct nvs_block;
-/* The allocations on this GPU that can be moved; at most `most`. */
-size_t nvs_memory_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most);
-/* Adds to a handle's references and returns what is left of them; at 0 the entry is taken out into *entry. -1 if there
- * is none. */
-int nvs_memory_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_ledger_entry *entry);
-
 /* Memory or contexts on the GPU have changed: the helper reports it. Only the first change since the last report wakes the helper.
  * Pairs with the helper, which clears memory_changed before it reads the figures (the account under its lock): a later change finds
  * the mark cleared and wakes it again. In the other order a change could go unreported. */
 void nvs_memory_changed(struct nvs_gpu *gpu);
-/* A context is gone and with it what was allocated in it. */
-void nvs_memory_context_gone(CUcontext context);
-void nvs_memory_forked(void);
 
 #endif

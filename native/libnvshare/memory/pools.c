@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "gpu.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 
 enum { FIRST_ROOM = 16 };
@@ -171,7 +172,7 @@ void nvs_pools_end_allocation(CUmemoryPool handle, CUresult result, CUdeviceptr 
     struct nvs_pool *pool = find(handle);
     bool is_fixed = pool && !pool->swappable;
     if (pool && result == CUDA_SUCCESS)
-        nvs_memory_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)handle,
+        nvs_entries_note(&(struct nvs_ledger_entry){.key = address, .bytes = bytes, .owner = (uintptr_t)handle,
                                                    .gpu = (uint16_t)pool->gpu->index, .kind = NVS_KIND_POOLED,
                                                    .swappable = pool->swappable, .is_converted = pool->is_converted});
     else if (pool)

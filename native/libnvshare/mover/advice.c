@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 
+#include "memory/entries.h"
 #include "memory/memory.h"
 #include "mover/evidence.h"
 #include "mover/plan.h"
@@ -33,7 +34,7 @@ void nvs_advice_allocated(const struct nvs_gpu *gpu, uint64_t address, uint64_t 
 static bool is_to_be_advised(const struct nvs_block *block)
 {
     struct nvs_ledger_entry entry;
-    return nvs_memory_find_address(block->base, &entry) && entry.is_converted
+    return nvs_entries_find_address(block->base, &entry) && entry.is_converted
         && !nvs_plan_look(&nvs_evidence, block).is_left_alone && !nvs_plan_held(&nvs_evidence, block, 1);
 }
 
@@ -41,7 +42,7 @@ static bool is_to_be_advised(const struct nvs_block *block)
 static void advise_existing(const struct nvs_gpu *gpu)
 {
     struct nvs_block *blocks = nvs_pages(MOST_BLOCKS * sizeof *blocks);
-    size_t count = blocks ? nvs_memory_blocks(gpu, blocks, MOST_BLOCKS) : 0;
+    size_t count = blocks ? nvs_entries_blocks(gpu, blocks, MOST_BLOCKS) : 0;
     for (size_t i = 0; i < count; i++)
         if (is_to_be_advised(&blocks[i]))
             nvs_advice_allocated(gpu, blocks[i].base, blocks[i].bytes);

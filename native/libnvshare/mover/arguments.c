@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "memory/entries.h"
 #include "memory/memory.h"
 
 enum { MOST_PARAMS = 256, MOST_PARAM_BYTES = 4096, MOST_EXTRAS = 4 };
@@ -29,7 +30,7 @@ static bool look_at_all(CUfunction function, void **params, const struct nvs_nam
 {
     size_t end = 0, offset = 0, bytes = 0;
     struct nvs_ledger_entry entry;
-    bool is_kernel = nvs_memory_find(NVS_KIND_KERNEL, (uintptr_t)function, &entry);
+    bool is_kernel = nvs_entries_find(NVS_KIND_KERNEL, (uintptr_t)function, &entry);
     for (size_t i = 0; i < MOST_PARAMS; i++) {
         CUresult result = param_info(function, is_kernel, i, &offset, &bytes);
         if (result != CUDA_SUCCESS)

@@ -7,6 +7,7 @@
 #include "gate/contexts.h"
 #include "gate/events.h"
 #include "helper/deputy.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 #include "mover/advice.h"
 #include "mover/evidence.h"
@@ -47,7 +48,7 @@ static uint64_t look(const struct nvs_gpu *gpu, struct hold *hold)
     struct nvs_block *blocks = nvs_pages(MOST_BLOCKS * sizeof *blocks);
     if (!blocks)
         return 0;
-    size_t count = nvs_memory_blocks(gpu, blocks, MOST_BLOCKS);
+    size_t count = nvs_entries_blocks(gpu, blocks, MOST_BLOCKS);
     held = nvs_plan_held(&nvs_evidence, blocks, count);
     if (hold) {
         hold->is_back = held > hold->want;

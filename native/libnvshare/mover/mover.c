@@ -7,6 +7,7 @@
 #include "gate/contexts.h"
 #include "gate/events.h"
 #include "helper/deputy.h"
+#include "memory/entries.h"
 #include "memory/memory.h"
 #include "mover/effect.h"
 #include "mover/evidence.h"
@@ -56,7 +57,7 @@ static void plan(struct mover *mover, const struct nvs_gpu *gpu, uint64_t bytes)
     struct nvs_block *blocks = nvs_pages(MOST_BLOCKS * sizeof *blocks);
     if (!mover->slices || !blocks)
         return;
-    size_t count = nvs_memory_blocks(gpu, blocks, MOST_BLOCKS);
+    size_t count = nvs_entries_blocks(gpu, blocks, MOST_BLOCKS);
     if (mover->to_host && count < MOST_BLOCKS)
         mover->left_bytes = nvs_working_set_ever(&nvs_evidence, blocks, count, is_blind());
     mover->count = nvs_plan_move(&nvs_evidence, blocks, count, mover->to_host, bytes, mover->slices, MOST_SLICES);
@@ -147,7 +148,7 @@ CUresult nvs_mover_prefetch(const struct nvs_slice *slice, bool to_host, CUdevic
 bool nvs_mover_has(const struct nvs_slice *slice)
 {
     struct nvs_ledger_entry entry;
-    return nvs_memory_find_address(slice->base, &entry) && slice->address + slice->bytes <= entry.key + entry.bytes;
+    return nvs_entries_find_address(slice->base, &entry) && slice->address + slice->bytes <= entry.key + entry.bytes;
 }
 
 static CUresult fly(struct mover *mover, CUdevice gpu, const struct nvs_slice *slice, struct flight *flight)

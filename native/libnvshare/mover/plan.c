@@ -44,7 +44,7 @@ struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct n
 {
     struct nvs_block_use found = {.age = UINT32_MAX};
     bool is_arena = false;
-    for (uint64_t at = block->base; at < block->base + block->bytes; at = nvs_next_chunk(at)) {
+    for (uint64_t at = block->base; at < block->base + block->bytes; at = nvs_plan_next_chunk(at)) {
         unsigned mark = nvs_usage_at(usage, at);
         if (mark & NVS_MARK_LEFT_ALONE)
             found.is_left_alone = true;
@@ -80,12 +80,12 @@ static void add_block(const struct nvs_usage *usage, const struct nvs_block *blo
         return;
     uint64_t end = block->base + block->bytes;
     bool is_assumed = found.is_whole && block->bytes > NVS_LARGE_BYTES;
-    for (uint64_t at = block->base; at < end; at = nvs_next_chunk(at)) {
+    for (uint64_t at = block->base; at < end; at = nvs_plan_next_chunk(at)) {
         unsigned mark = nvs_usage_at(usage, at);
         bool is_marked = mark & (NVS_MARK_COPIED | NVS_MARK_POINTED), is_away = mark & NVS_MARK_AWAY;
         if ((!is_marked && !found.is_whole) || mark & NVS_MARK_HELD)
             continue;
-        struct nvs_slice chunk = {.address = at, .bytes = least(nvs_next_chunk(at), end) - at, .base = block->base,
+        struct nvs_slice chunk = {.address = at, .bytes = least(nvs_plan_next_chunk(at), end) - at, .base = block->base,
                                   .age = is_marked && !found.is_whole ? nvs_usage_age(usage, mark) : found.age, .is_away = is_away,
                                   .is_assumed = is_assumed};
         add(slices, &chunk);
@@ -98,7 +98,7 @@ static void add_held(const struct nvs_usage *usage, const struct nvs_block *bloc
     struct nvs_block_use found = nvs_plan_look(usage, block);
     if (found.is_left_alone && !is_held)
         return;
-    for (uint64_t at = nvs_next_chunk(block->base - 1); at + NVS_CHUNK_BYTES <= block->base + block->bytes; at += NVS_CHUNK_BYTES) {
+    for (uint64_t at = nvs_plan_next_chunk(block->base - 1); at + NVS_CHUNK_BYTES <= block->base + block->bytes; at += NVS_CHUNK_BYTES) {
         unsigned mark = nvs_usage_at(usage, at);
         bool is_marked = mark & (NVS_MARK_COPIED | NVS_MARK_POINTED), is_used = found.is_used && (is_marked || found.is_whole);
         if (((mark & NVS_MARK_HELD) != 0) != is_held)
@@ -113,7 +113,7 @@ uint64_t nvs_plan_held(const struct nvs_usage *usage, const struct nvs_block *bl
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
-        for (uint64_t at = nvs_next_chunk(blocks[i].base - 1); at + NVS_CHUNK_BYTES <= blocks[i].base + blocks[i].bytes; at += NVS_CHUNK_BYTES)
+        for (uint64_t at = nvs_plan_next_chunk(blocks[i].base - 1); at + NVS_CHUNK_BYTES <= blocks[i].base + blocks[i].bytes; at += NVS_CHUNK_BYTES)
             sum += nvs_usage_at(usage, at) & NVS_MARK_HELD ? NVS_CHUNK_BYTES : 0;
     return sum;
 }

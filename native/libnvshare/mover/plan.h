@@ -14,7 +14,7 @@
 #define NVS_LARGE_BYTES (UINT64_C(256) << 20)
 #define NVS_SLICE_BYTES (UINT64_C(64) << 20)
 
-static inline uint64_t nvs_next_chunk(uint64_t address) { return (address | (NVS_CHUNK_BYTES - 1)) + 1; }
+static inline uint64_t nvs_plan_next_chunk(uint64_t address) { return (address | (NVS_CHUNK_BYTES - 1)) + 1; }
 
 struct nvs_block { /* an allocation */
     uint64_t base, bytes;

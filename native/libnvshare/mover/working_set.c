@@ -27,11 +27,11 @@ static uint64_t used_of_arena(struct nvs_usage *usage, const struct nvs_block *b
 {
     struct arena arena = {0};
     uint64_t end = block->base + block->bytes;
-    for (uint64_t at = block->base; at < end; at = nvs_next_chunk(at)) {
+    for (uint64_t at = block->base; at < end; at = nvs_plan_next_chunk(at)) {
         nvs_usage_keep_old(usage, at);
         unsigned mark = nvs_usage_at(usage, at);
         if (mark & USED)
-            pass(&arena, mark, nvs_usage_age(usage, mark) <= lately, at, nvs_next_chunk(at));
+            pass(&arena, mark, nvs_usage_age(usage, mark) <= lately, at, nvs_plan_next_chunk(at));
     }
     if (!arena.last_late)
         return 0;
@@ -45,7 +45,7 @@ static uint64_t used_of_arena(struct nvs_usage *usage, const struct nvs_block *b
 static bool is_used_lately(struct nvs_usage *usage, const struct nvs_block *block)
 {
     bool is_late = false;
-    for (uint64_t at = block->base; at < block->base + block->bytes; at = nvs_next_chunk(at)) {
+    for (uint64_t at = block->base; at < block->base + block->bytes; at = nvs_plan_next_chunk(at)) {
         nvs_usage_keep_old(usage, at);
         unsigned mark = nvs_usage_at(usage, at);
         is_late |= mark & USED && nvs_usage_age(usage, mark) <= NVS_LATELY;
@@ -71,7 +71,7 @@ uint64_t nvs_working_set(struct nvs_usage *usage, const struct nvs_block *blocks
 static uint64_t held_in(const struct nvs_usage *usage, uint64_t base, uint64_t end)
 {
     uint64_t sum = 0;
-    for (uint64_t at = nvs_next_chunk(base - 1); at + NVS_CHUNK_BYTES <= end; at += NVS_CHUNK_BYTES)
+    for (uint64_t at = nvs_plan_next_chunk(base - 1); at + NVS_CHUNK_BYTES <= end; at += NVS_CHUNK_BYTES)
         sum += nvs_usage_at(usage, at) & NVS_MARK_HELD ? NVS_CHUNK_BYTES : 0;
     return sum;
 }

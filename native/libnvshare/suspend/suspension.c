@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "client/tell.h"
 #include "gate/gate.h"
 #include "helper/helper.h"
 #include "helper/wake.h"
@@ -81,7 +82,7 @@ static bool stay(void)
 {
     atomic_store(&is_used, false);
     nvs_passage_open();
-    nvs_client_memory_mode(&nvs_helper_client, nvs_suspension_mode());
+    nvs_tell_memory_mode(&nvs_helper_client, nvs_suspension_mode());
     return true;
 }
 
@@ -184,7 +185,7 @@ static void tell_journey(struct nvs_gpu *gpu)
     if (journey.bypass)
         nvs_suspension_unfit(journey.bypass);
     else if (journey.result == CUDA_SUCCESS)
-        nvs_client_moved(&nvs_helper_client, gpu->index, journey.to_host, saved_bytes, journey.ns);
+        nvs_tell_moved(&nvs_helper_client, gpu->index, journey.to_host, saved_bytes, journey.ns);
     else
         say_failed(gpu, journey.result);
 }

@@ -165,35 +165,35 @@ class ClientMachine:
             self._perform()
 
     def use_collectives(self) -> None:
-        if LIBRARY.nvs_client_use_collectives(self._at):
+        if LIBRARY.nvs_job_use_collectives(self._at):
             self._perform()
 
     def moved(self, gpu: int, *, to_host: bool, moved: int, took_ns: int) -> None:
-        if LIBRARY.nvs_client_moved(self._at, gpu, to_host, moved, took_ns):
+        if LIBRARY.nvs_tell_moved(self._at, gpu, to_host, moved, took_ns):
             self._perform()
 
     def room_made(self, gpu: int, left: int) -> None:
-        if LIBRARY.nvs_client_room_made(self._at, gpu, left):
+        if LIBRARY.nvs_tell_room_made(self._at, gpu, left):
             self._perform()
 
     def working_set(self, gpu: int, used: int | None) -> None:
-        if LIBRARY.nvs_client_working_set(self._at, gpu, used is not None, used or 0):
+        if LIBRARY.nvs_tell_working_set(self._at, gpu, used is not None, used or 0):
             self._perform()
 
     def held(self, gpu: int, held: int) -> None:
-        if LIBRARY.nvs_client_held(self._at, gpu, held):
+        if LIBRARY.nvs_tell_held(self._at, gpu, held):
             self._perform()
 
     def mover(self, gpu: int, state: int) -> None:
-        if LIBRARY.nvs_client_mover(self._at, gpu, state):
+        if LIBRARY.nvs_tell_mover(self._at, gpu, state):
             self._perform()
 
     def slowed(self, now: int, gpu: int, factor: int) -> None:
-        if LIBRARY.nvs_client_slowed(self._at, now, gpu, factor):
+        if LIBRARY.nvs_tell_slowed(self._at, now, gpu, factor):
             self._perform()
 
     def gpu_time(self, gpu: int, first: int, count: int, busy: int) -> None:
-        if LIBRARY.nvs_client_gpu_time(self._at, gpu, LookReport.of(first, count, busy)):
+        if LIBRARY.nvs_tell_gpu_time(self._at, gpu, LookReport.of(first, count, busy)):
             self._perform()
 
     def ask(self, gpu: int, ask: int, need: int) -> None:
@@ -277,5 +277,5 @@ class ClientMachine:
         if todo & GpuDo.WATCH:
             self._surroundings.watch_changed(gpu)
         if todo & GpuDo.LET_ONE:  # What is simulated waits for nobody: it is over at once.
-            LIBRARY.nvs_client_let_done(self._at, gpu)
+            LIBRARY.nvs_job_let_done(self._at, gpu)
             self._perform()

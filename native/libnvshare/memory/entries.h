@@ -1,0 +1,34 @@
+/* The allocations and handles of the process, by address. */
+#ifndef NVS_ENTRIES_H
+#define NVS_ENTRIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lookup/symbols.h"
+#include "memory/ledger.h"
+
+struct nvs_block;
+struct nvs_gpu;
+
+void nvs_entries_note(const struct nvs_ledger_entry *entry);
+bool nvs_entries_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);
+bool nvs_entries_find(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found);
+/* An address, whether from a pool or not. */
+static inline bool nvs_entries_find_address(uint64_t address, struct nvs_ledger_entry *found)
+{
+    return nvs_entries_find(NVS_KIND_MEMORY, address, found) || nvs_entries_find(NVS_KIND_POOLED, address, found);
+}
+/* Takes out all entries of a kind that belong to `owner`, without returning a charge. */
+void nvs_entries_forget(enum nvs_kind kind, uint64_t owner);
+/* The allocations on this GPU that can be moved; at most `most`. */
+size_t nvs_entries_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most);
+/* Adds to a handle's references and returns what is left of them; at 0 the entry is taken out into *entry. -1 if there
+ * is none. */
+int nvs_entries_count(enum nvs_kind kind, uint64_t key, int change, struct nvs_ledger_entry *entry);
+/* A context is gone and with it what was allocated in it. */
+void nvs_entries_context_gone(CUcontext context);
+void nvs_entries_forked(void);
+
+#endif
