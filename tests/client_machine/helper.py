@@ -88,5 +88,11 @@ class Helper:
     def questions_lost(self) -> None:
         self.done.append("unanswered")
 
+    def let_one(self, gpu: int) -> None:
+        self.done.append("let one through")
+
+    def joined(self) -> None:
+        self.done.append("joined")
+
     def say(self, notices: int) -> None:
         self.done.append("hung" if notices & ClientDo.SAY_HUNG else "say")

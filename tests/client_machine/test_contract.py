@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nvshare.client_machine import library, looks
+from nvshare.client_machine import effects, library, looks
 
 HEADERS = Path(__file__).parents[2] / "native" / "libnvshare"
 INCLUDED = (
@@ -22,6 +22,7 @@ INCLUDED = (
     "client/looks.h",
     "client/tell.h",
     "client/job.h",
+    "client/effects.h",
 )
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
@@ -34,6 +35,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nvs_client": library.Client,
     "nvs_look_report": looks.LookReport,
     "nvs_looks": looks.Looks,
+    "nvs_effect": effects.Effect,
 }
 ENUMS: dict[str, tuple[str, type[Any]]] = {
     "nvs_turn_state": ("NVS_TURN_", library.TurnState),
@@ -43,6 +45,8 @@ ENUMS: dict[str, tuple[str, type[Any]]] = {
     "nvs_news": ("NVS_NEWS_", library.News),
     "nvs_verdict": ("NVS_", library.Verdict),
     "nvs_absence": ("NVS_", library.Absence),
+    "nvs_ask_fate": ("NVS_ASK_", library.AskFate),
+    "nvs_effect_kind": ("NVS_EFFECT_", effects.EffectKind),
     "nvs_wait": ("NVS_WAIT_", library.Wait),
 }
 """By the name of the C enum: what its constants begin with, and the class that has them."""

@@ -36,12 +36,12 @@ def test_a_silent_scheduler_is_asked_after_10_and_20_seconds_and_counts_as_hung_
     assert helper.machine.state(0) is TurnState.WAITING
     helper.pass_time(1)
     assert helper.machine.state(0) is TurnState.UNATTENDED
-    assert helper.done == ["open", "hung"]
+    assert helper.done == ["hung", "stop draining", "open"]
     helper.pass_time(3600 * SECOND)
     assert helper.count(wire.Ping) == 2
     helper.hear(wire.Pong(0))
     assert helper.machine.state(0) is TurnState.WAITING
-    assert helper.done == ["open", "hung", "close"]
+    assert helper.done == ["hung", "stop draining", "open", "close"]
     assert helper.count(wire.ReqLock) == 1
 
 

@@ -59,8 +59,10 @@ void nvs_client_apply(struct nvs_client *client, int index, unsigned todo)
     todo &= ~(unsigned)(NVS_DO_REQUEST | NVS_DO_RELEASE);
     if (!todo)
         return;
-    if (todo & NVS_DO_OPEN) /* what is left to do for the turn before is dropped; of OPEN and CLOSE the last one counts */
+    if (todo & NVS_DO_OPEN) { /* what is left to do for the turn before is dropped; of OPEN and CLOSE the last one counts */
         out->gpu_todo[index] &= ~(uint32_t)(NVS_DO_CLOSE | NVS_DO_DRAIN | NVS_DO_MOVE_OUT);
+        todo |= NVS_DO_STOP_DRAINING; /* also a submission that is let through (LET_ONE) needs no looks any more */
+    }
     if (todo & NVS_DO_CLOSE)
         out->gpu_todo[index] &= ~(uint32_t)(NVS_DO_OPEN | NVS_DO_MOVE_IN);
     out->gpu_todo[index] |= todo;
@@ -193,6 +195,11 @@ uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64
     if (client->is_registered)
         nvs_frames_budget_ask(client, gpu, ask, need);
     return client->out.todo;
+}
+
+enum nvs_ask_fate nvs_client_ask_fate(const struct nvs_client *client)
+{
+    return client->is_registered ? NVS_ASK_SENT : client->is_expected ? NVS_ASK_WAITS : NVS_ASK_REFUSED;
 }
 
 /* ---- what the caller has done ---- */

@@ -1,8 +1,8 @@
 /* The whole conversation of one process with the scheduler, as a state machine without clock, socket, thread or allocation.
  *
  * The caller passes in the time, whole frames, and what the program's threads need and have changed, as values. Each call
- * writes to `out` what is to be done: bits, per process and per GPU, and frames to send. The caller does it, clears what it has
- * done, and calls nvs_client_tick again at the time of nvs_client_next. libnvshare's helper thread is one such caller; the
+ * writes to `out` what is to be done: bits, per process and per GPU, and frames to send. The caller does it, one effect after the
+ * other (client/effects.h), and calls nvs_client_tick again at the time of nvs_client_next. libnvshare's helper thread is one such caller; the
  * simulated worlds, the simulator and the tests are others, through nvshare.client_machine.
  *
  * If a call takes an account, the caller holds the lock that protects the account. The machine takes no lock. */
@@ -163,6 +163,14 @@ uint32_t nvs_client_busy(struct nvs_client *client, int gpu);
 bool nvs_client_yield(struct nvs_client *client, int gpu);
 /* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */
 uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need);
+
+/* What becomes of a question that has no answer yet. After UNANSWERED all count as not sent. */
+enum nvs_ask_fate {
+    NVS_ASK_SENT,    /* now, by nvs_client_ask, if it was not yet */
+    NVS_ASK_WAITS,   /* for the scheduler, which went away a moment ago */
+    NVS_ASK_REFUSED, /* nobody will answer */
+};
+enum nvs_ask_fate nvs_client_ask_fate(const struct nvs_client *client);
 
 /* True while the scheduler is to be told when the GPU is idle and when it is busy again: our lock is contended. */
 bool nvs_client_watches(const struct nvs_client *client, int gpu);

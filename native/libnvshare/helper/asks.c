@@ -99,13 +99,13 @@ static void refuse(bool only_refreshes)
 
 void nvs_asks_tick(void)
 {
-    bool is_away = !nvs_helper_client.is_registered, is_waited_for = is_away && nvs_helper_client.is_expected;
-    if (is_away && !is_waited_for)
+    enum nvs_ask_fate fate = nvs_client_ask_fate(&nvs_helper_client);
+    if (fate == NVS_ASK_REFUSED)
         atomic_store(&is_expected, false);
     nvs_lock_take(&ask_lock);
-    if (!is_away)
+    if (fate == NVS_ASK_SENT)
         send_all();
-    else if (!is_waited_for)
+    else if (fate == NVS_ASK_REFUSED)
         refuse(false);
     nvs_lock_give(&ask_lock);
 }

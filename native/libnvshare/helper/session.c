@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "client/effects.h"
 #include "client/job.h"
 #include "client/tell.h"
 #include "gpu.h"
@@ -82,32 +83,32 @@ static void try_to_connect(int64_t now)
         nvs_client_connected(&nvs_helper_client);
 }
 
-/* Repeats until nothing is left, because what is done here may add to what is to be done. The deputy leaves the GPUs to the helper,
- * except that it closes gates. */
+static void perform_one(const struct nvs_effect *effect, int64_t now)
+{
+    const struct nvs_client_out *out = &nvs_helper_client.out;
+    switch (effect->kind) {
+    case NVS_EFFECT_UNANSWERED: break; /* see perform */
+    case NVS_EFFECT_SAY: nvs_user_lines_print(effect->notices, connect_error); break;
+    case NVS_EFFECT_DISCONNECT: nvs_link_close(&nvs_helper_link); break;
+    case NVS_EFFECT_ANSWER: nvs_asks_answer(out->ask, out->granted); break;
+    case NVS_EFFECT_SEND: send_frames(); break;
+    case NVS_EFFECT_AWAY: nvs_joining_away(); break;
+    case NVS_EFFECT_JOINED: nvs_joining_done(); break;
+    case NVS_EFFECT_CONNECT: try_to_connect(now); break;
+    default: nvs_work_perform(&nvs_gpus[effect->gpu], effect->kind); break;
+    }
+}
+
+/* Until nothing is left: what is done here may add to what is to be done. The order is that of client/effects.h. The deputy leaves
+ * the GPUs to the helper, except that it closes gates. */
 static void perform(int64_t now, bool is_helper)
 {
-    struct nvs_client_out *out = &nvs_helper_client.out;
-    uint32_t todo, ours = is_helper ? UINT32_MAX : ~(uint32_t)NVS_CLIENT_GPUS;
-    while ((todo = out->todo & ours)) {
-        out->todo &= ~ours;
-        if (todo & NVS_CLIENT_UNANSWERED) /* before is_connected falls: the scheduler is there or expected */
+    struct nvs_effect effect;
+    while (nvs_effects_next(&nvs_helper_client, is_helper, &effect)) {
+        if (effect.kind == NVS_EFFECT_UNANSWERED) /* before is_connected falls: the scheduler is there or expected */
             nvs_asks_lost();
         publish();
-        nvs_user_lines_print(todo, connect_error);
-        if (todo & NVS_CLIENT_DISCONNECT)
-            nvs_link_close(&nvs_helper_link);
-        if (todo & NVS_CLIENT_ANSWER)
-            nvs_asks_answer(out->ask, out->granted);
-        if (todo & NVS_CLIENT_GPUS)
-            nvs_work_perform();
-        if (todo & NVS_CLIENT_SEND) /* after the GPUs: their figures are still missing in a REGISTER */
-            send_frames();
-        if (todo & NVS_CLIENT_AWAY)
-            nvs_joining_away();
-        if (todo & NVS_CLIENT_JOINED)
-            nvs_joining_done();
-        if (todo & NVS_CLIENT_CONNECT)
-            try_to_connect(now);
+        perform_one(&effect, now);
     }
     if (!is_helper)
         nvs_work_close_gates();

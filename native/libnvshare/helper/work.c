@@ -61,36 +61,31 @@ static void look_at_watch(struct nvs_gpu *gpu)
         end_watch(gpu);
 }
 
-static void perform_at_gpu(struct nvs_gpu *gpu, uint32_t todo)
+static void forget_watch(struct nvs_gpu *gpu)
 {
-    if (todo & (NVS_DO_STOP_DRAINING | NVS_DO_OPEN))
-        nvs_drains_stop(gpu);
-    if (todo & NVS_DO_CLOSE) {
-        nvs_gate_close(gpu);
-        nvs_suspension_close();
-    }
-    if (todo & (NVS_DO_CLOSE | NVS_DO_OPEN)) {
-        gpu->is_watch_armed = false;
-        atomic_store(&gpu->is_idle_told, false);
-        gpu->next_look_ns = 0;
-    }
-    /* In mode checkpoint the process leaves the card whenever its gate closes. */
-    if (todo & NVS_DO_DRAIN || (todo & NVS_DO_CLOSE && nvs_suspension_is_used()))
+    gpu->is_watch_armed = false;
+    atomic_store(&gpu->is_idle_told, false);
+    gpu->next_look_ns = 0;
+}
+
+static void close_gate(struct nvs_gpu *gpu)
+{
+    nvs_gate_close(gpu);
+    nvs_suspension_close();
+    forget_watch(gpu);
+    if (nvs_suspension_is_used()) /* in mode checkpoint the process leaves the card whenever its gate closes */
         nvs_drains_begin(gpu, nvs_now_ns());
-    if (todo & NVS_DO_OPEN && nvs_suspension_is_asked_for())
+    nvs_mover_stop(gpu); /* what it moved was for the turn before */
+}
+
+static void open_gate(struct nvs_gpu *gpu)
+{
+    forget_watch(gpu);
+    if (nvs_suspension_is_asked_for())
         nvs_suspension_open(gpu);
-    else if (todo & NVS_DO_OPEN)
+    else
         nvs_gate_open(gpu);
-    if (todo & NVS_DO_WATCH)
-        look_at_watch(gpu);
-    if (todo & NVS_DO_LET_ONE)
-        nvs_drains_let_one(gpu, nvs_now_ns());
-    if (todo & (NVS_DO_CLOSE | NVS_DO_OPEN))
-        nvs_mover_stop(gpu); /* what it moved was for the turn before, or for the others' */
-    if (todo & (NVS_DO_MOVE_IN | NVS_DO_MOVE_OUT))
-        nvs_mover_start(gpu, todo & NVS_DO_MOVE_OUT, nvs_helper_client.gpus[gpu->index].move_bytes);
-    if (todo & NVS_DO_HOLD)
-        nvs_hold_want(gpu, nvs_helper_client.gpus[gpu->index].keep_bytes);
+    nvs_mover_stop(gpu); /* what it moved was for the others' turn */
 }
 
 /* The marks are cleared first: a thread that changes something from here on wakes us again. */
@@ -105,19 +100,22 @@ static void hand_in_figures(struct nvs_gpu *gpu)
     nvs_lock_give(&gpu->account_lock);
 }
 
-void nvs_work_perform(void)
+void nvs_work_perform(struct nvs_gpu *gpu, enum nvs_effect_kind kind)
 {
-    struct nvs_client_out *out = &nvs_helper_client.out;
-    uint64_t gpus = out->gpus;
-    out->gpus = 0;
-    for (int i = 0; i < nvs_gpu_count; i++)
-        if (gpus >> i & 1) {
-            uint32_t todo = out->gpu_todo[i];
-            out->gpu_todo[i] = 0;
-            perform_at_gpu(&nvs_gpus[i], todo);
-            if (todo & NVS_DO_FIGURES)
-                hand_in_figures(&nvs_gpus[i]);
-        }
+    const struct nvs_client_gpu *wanted = &nvs_helper_client.gpus[gpu->index];
+    switch (kind) {
+    case NVS_EFFECT_STOP_DRAIN: nvs_drains_stop(gpu); break;
+    case NVS_EFFECT_CLOSE: close_gate(gpu); break;
+    case NVS_EFFECT_DRAIN: nvs_drains_begin(gpu, nvs_now_ns()); break;
+    case NVS_EFFECT_OPEN: open_gate(gpu); break;
+    case NVS_EFFECT_WATCH: look_at_watch(gpu); break;
+    case NVS_EFFECT_LET_ONE: nvs_drains_let_one(gpu, nvs_now_ns()); break;
+    case NVS_EFFECT_MOVE_OUT: nvs_mover_start(gpu, true, wanted->move_bytes); break;
+    case NVS_EFFECT_MOVE_IN: nvs_mover_start(gpu, false, wanted->move_bytes); break;
+    case NVS_EFFECT_HOLD: nvs_hold_want(gpu, wanted->keep_bytes); break;
+    case NVS_EFFECT_FIGURES: hand_in_figures(gpu); break;
+    default: break; /* those of the process: helper/session.c */
+    }
 }
 
 void nvs_work_close_gates(void)

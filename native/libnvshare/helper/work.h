@@ -5,10 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/effects.h"
 #include "gpu.h"
 
-/* Does what the client machine wants done at the GPUs. */
-void nvs_work_perform(void);
+/* Performs an effect of the client machine at the GPU. */
+void nvs_work_perform(struct nvs_gpu *gpu, enum nvs_effect_kind kind);
 /* For the deputy: closes the gates that nvs_work_perform will close, and wakes the helper if it has something to do. */
 void nvs_work_close_gates(void);
 /* The program exits: no call to the driver from here on. */

@@ -7,6 +7,7 @@ from ctypes import c_bool, c_char, c_int, c_int16, c_int64, c_size_t, c_uint8, c
 from enum import IntEnum
 from typing import Any, Self
 
+from nvshare.client_machine.effects import Effect
 from nvshare.client_machine.looks import LookReport, Looks
 from nvshare.native_directory import NATIVE
 
@@ -99,6 +100,14 @@ class Wait(IntEnum):
     ANSWER = 1
     MEMORY = 2
     LOCK = 3
+
+
+class AskFate(IntEnum):
+    """enum nvs_ask_fate: what becomes of a question that has no answer yet."""
+
+    SENT = 0
+    WAITS = 1
+    REFUSED = 2
 
 
 class Config(ctypes.Structure):
@@ -255,6 +264,8 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_looks_are_quiet": (c_bool, [_pointer(Looks)]),
     "nvs_looks_end": (c_bool, [_pointer(Looks), _pointer(LookReport)]),
     "nvs_client_ask": (c_uint32, [_client, c_int, c_uint32, c_uint64]),
+    "nvs_client_ask_fate": (c_int, [_client]),
+    "nvs_effects_next": (c_bool, [_client, c_bool, _pointer(Effect)]),
     "nvs_client_watches": (c_bool, [_client, c_int]),
     "nvs_client_sizes": (None, [_pointer(c_uint32)]),
     "nvs_account_init": (None, [_account, c_uint64, c_uint64, c_bool]),

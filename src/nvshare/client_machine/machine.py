@@ -4,28 +4,25 @@ import ctypes
 from collections.abc import Sequence
 from typing import Protocol
 
+from nvshare.client_machine.effects import Effect, EffectKind
 from nvshare.client_machine.library import (
     LIBRARY,
     MAX_GPUS,
     NEVER,
     Absence,
     Account,
+    AskFate,
     Client,
-    ClientDo,
     Config,
     Gpu,
-    GpuDo,
     News,
     Out,
     Seen,
     Turn,
-    TurnDo,
     TurnState,
     Verdict,
 )
 from nvshare.client_machine.looks import LookReport
-
-_SAYS = ClientDo.SAY_ALONE | ClientDo.SAY_LOST | ClientDo.SAY_BROKEN | ClientDo.SAY_HUNG
 
 
 class Effects(Protocol):
@@ -58,11 +55,17 @@ class Effects(Protocol):
     def watch_changed(self, gpu: int) -> None:
         """`watches` says something new."""
 
+    def let_one(self, gpu: int) -> None:
+        """Let one submission through the closed gate; call `let_done` when it has finished, or if there is none."""
+
     def answer(self, ask: int, granted: int) -> None:
         """A question about budget is answered."""
 
     def questions_lost(self) -> None:
-        """Those that were sent: ask again once registered, refuse them when the scheduler is no longer expected."""
+        """Those that were sent; `ask_fate` says what becomes of them."""
+
+    def joined(self) -> None:
+        """It is known whether there is a scheduler: threads may allocate."""
 
     def say(self, notices: int) -> None:
         """Lines for the user; the SAY_ bits of ClientDo."""
@@ -86,6 +89,8 @@ class ClientMachine:
         self._client = Client()
         self._at = ctypes.pointer(self._client)
         self._out = self._client.out
+        self._effect = Effect()
+        self._is_performing = False
         LIBRARY.nvs_client_init(self._at, config, now)
         for uuid, size in gpus:
             LIBRARY.nvs_client_add_gpu(self._at, uuid, 0, size)
@@ -101,14 +106,9 @@ class ClientMachine:
         return bool(self._client.is_registered)
 
     @property
-    def is_joined(self) -> bool:
-        """It is known whether there is a scheduler: the process may allocate."""
-        return bool(self._client.is_joined)
-
-    @property
-    def is_expected(self) -> bool:
-        """The scheduler went away a moment ago and is waited for."""
-        return bool(self._client.is_expected)
+    def ask_fate(self) -> AskFate:
+        """What becomes of a question about budget that has no answer yet."""
+        return AskFate(LIBRARY.nvs_client_ask_fate(self._at))
 
     @property
     def is_hung(self) -> bool:
@@ -168,6 +168,10 @@ class ClientMachine:
         if LIBRARY.nvs_job_use_collectives(self._at):
             self._perform()
 
+    def let_done(self, gpu: int) -> None:
+        if LIBRARY.nvs_job_let_done(self._at, gpu):
+            self._perform()
+
     def moved(self, gpu: int, *, to_host: bool, moved: int, took_ns: int) -> None:
         if LIBRARY.nvs_tell_moved(self._at, gpu, to_host, moved, took_ns):
             self._perform()
@@ -224,58 +228,61 @@ class ClientMachine:
     # What comes out of it.
 
     def _perform(self) -> None:
-        out, surroundings = self._out, self._surroundings
-        while todo := out.todo:
-            out.todo = 0
-            if todo & ClientDo.DISCONNECT:
-                surroundings.disconnect()
-            if todo & ClientDo.UNANSWERED:
-                surroundings.questions_lost()
-            if todo & ClientDo.ANSWER:
-                surroundings.answer(out.ask, out.granted)
-            gpus = self._take_gpus() if todo & ClientDo.GPUS else ()
-            if todo & ClientDo.SEND or out.todo & ClientDo.SEND:
-                out.todo &= ~ClientDo.SEND
-                self._send()
-            for gpu, what in gpus:
-                self._perform_at(gpu, what)
-            if todo & _SAYS:
-                surroundings.say(todo & _SAYS)
-            if todo & ClientDo.CONNECT:
-                surroundings.connect()
+        """All that is to be done, in the order of the library. What an effect adds is performed after it."""
+        if self._is_performing:
+            return
+        self._is_performing = True
+        try:
+            while LIBRARY.nvs_effects_next(self._at, True, self._effect):
+                self._perform_one(EffectKind(self._effect.kind), self._effect.gpu)
+        finally:
+            self._is_performing = False
 
-    def _take_gpus(self) -> list[tuple[int, int]]:
-        """What is to be done at GPUs, once the figures are handed in that frames need."""
-        out, found = self._out, []
-        gpus, out.gpus = out.gpus, 0
-        for gpu in range(len(self.gpus)):
-            if gpus >> gpu & 1:
-                todo, out.gpu_todo[gpu] = out.gpu_todo[gpu], 0
-                if todo & GpuDo.FIGURES:
-                    self.seen[gpu].news = 0
-                    LIBRARY.nvs_client_figures(self._at, gpu, self.accounts[gpu], self.seen[gpu].contexts)
-                found.append((gpu, todo))
-        return found
+    def _perform_one(self, kind: EffectKind, gpu: int) -> None:
+        out, surroundings = self._out, self._surroundings
+        match kind:
+            case EffectKind.UNANSWERED:
+                surroundings.questions_lost()
+            case EffectKind.SAY:
+                surroundings.say(self._effect.notices)
+            case EffectKind.DISCONNECT:
+                surroundings.disconnect()
+            case EffectKind.ANSWER:
+                surroundings.answer(out.ask, out.granted)
+            case EffectKind.SEND:
+                self._send()
+            case EffectKind.AWAY:
+                pass  # Gates are open; allocations wait for `joined`.
+            case EffectKind.JOINED:
+                surroundings.joined()
+            case EffectKind.CONNECT:
+                surroundings.connect()
+            case _:
+                self._perform_at(kind, gpu)
+
+    def _perform_at(self, kind: EffectKind, gpu: int) -> None:
+        surroundings = self._surroundings
+        match kind:
+            case EffectKind.STOP_DRAIN:
+                surroundings.stop_drain(gpu)
+            case EffectKind.CLOSE | EffectKind.OPEN:
+                surroundings.gate_moved(gpu, kind is EffectKind.OPEN)
+            case EffectKind.DRAIN:
+                surroundings.start_drain(gpu)
+            case EffectKind.WATCH:
+                surroundings.watch_changed(gpu)
+            case EffectKind.LET_ONE:
+                surroundings.let_one(gpu)
+            case EffectKind.MOVE_OUT | EffectKind.MOVE_IN:
+                surroundings.move_memory(gpu, kind is EffectKind.MOVE_OUT, self.gpus[gpu].move_bytes)
+            case EffectKind.HOLD:
+                surroundings.hold_memory(gpu, self.gpus[gpu].keep_bytes)
+            case EffectKind.FIGURES:
+                self.seen[gpu].news = 0
+                LIBRARY.nvs_client_figures(self._at, gpu, self.accounts[gpu], self.seen[gpu].contexts)
 
     def _send(self) -> None:
         frames = ctypes.string_at(ctypes.addressof(self._out) + Out.frames.offset, self._out.frames_bytes)
         self._out.frames_bytes = 0
         if frames:
             self._surroundings.send(frames)
-
-    def _perform_at(self, gpu: int, todo: int) -> None:
-        if todo & TurnDo.STOP_DRAINING:
-            self._surroundings.stop_drain(gpu)
-        if todo & TurnDo.DRAIN:
-            self._surroundings.start_drain(gpu)
-        if todo & (TurnDo.OPEN | TurnDo.CLOSE):
-            self._surroundings.gate_moved(gpu, bool(todo & TurnDo.OPEN))
-        if todo & (GpuDo.MOVE_IN | GpuDo.MOVE_OUT):
-            self._surroundings.move_memory(gpu, bool(todo & GpuDo.MOVE_OUT), self.gpus[gpu].move_bytes)
-        if todo & GpuDo.HOLD:
-            self._surroundings.hold_memory(gpu, self.gpus[gpu].keep_bytes)
-        if todo & GpuDo.WATCH:
-            self._surroundings.watch_changed(gpu)
-        if todo & GpuDo.LET_ONE:  # What is simulated waits for nobody: it is over at once.
-            LIBRARY.nvs_job_let_done(self._at, gpu)
-            self._perform()

@@ -8,8 +8,8 @@ class GpuUse:
     """Kept by worlds.process."""
 
     __slots__ = (
-        "account", "ask", "drained_at", "drains", "gpu", "has_work", "index", "is_open", "mover", "needs", "told_moved",
-        "waits_since", "worked",
+        "account", "ask", "drained_at", "drains", "gpu", "has_work", "index", "is_letting", "is_open", "lets", "mover",
+        "needs", "told_moved", "waits_since", "worked",
     )  # fmt: skip
 
     def __init__(self, gpu: str, index: int, account: Account, mover: Mover) -> None:
@@ -33,5 +33,19 @@ class GpuUse:
         """The number of its question about that, once it is sent."""
         self.drains = 0
         """Drains begun or given up; says whether one that ends is still wanted."""
+        self.is_letting = False
+        """One submission is let through the closed gate for another process."""
+        self.lets = 0
+        """How many were; says whether one that ends is the last."""
         self.drained_at = 0
         """When the last drain ended: until then a thread at the gate waits for its own process."""
+
+    def begin_letting(self) -> None:
+        self.lets += 1
+        self.is_letting = True
+
+    def ends_letting(self, number: int) -> bool:
+        """True if it was the last one, and had not ended."""
+        is_last = self.is_letting and number == self.lets
+        self.is_letting = self.is_letting and not is_last
+        return is_last

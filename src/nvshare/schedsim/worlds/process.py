@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from nvshare.client_machine.library import Config, Verdict
+from nvshare.client_machine.library import AskFate, Config, TurnState, Verdict
 from nvshare.client_machine.machine import ClientMachine
 from nvshare.schedsim.worlds.connection import Connection
 from nvshare.schedsim.worlds.gpu_use import GpuUse
@@ -32,6 +32,9 @@ class Outside(Protocol):
     def drain_later(self, process: "Process", use: GpuUse) -> None:
         """Call `drained` when the kernels under way have finished."""
 
+    def let_later(self, process: "Process", use: GpuUse) -> None:
+        """Call `let_through` when one submission has passed the closed gate and finished."""
+
 
 class Process:
     """Everything between one program's threads and the scheduler."""
@@ -48,6 +51,8 @@ class Process:
         self.went_on_at = 0
         """When it last could do anything again."""
         self.asks = 0
+        self._is_joined = False
+        """It is known whether there is a scheduler."""
         self._world = world
         self._timeline = world.timeline
         self._held: list[Callable[[], None]] = []
@@ -193,17 +198,15 @@ class Process:
             use.needs = use.ask = 0
 
     def _look_at_needs(self) -> None:
-        """As the library: an allocation waits until it is known whether there is a scheduler, and a question until
-        there is one, or none is expected."""
-        if not self.machine.is_joined:
-            return
-        for use in self._by_index:
+        """Of threads that allocate; they wait until it is known whether there is a scheduler."""
+        for use in self._by_index if self._is_joined else ():
             if use.needs and not use.ask:
                 self._reserve(use)
-            if use.needs and not use.ask and self.machine.is_registered:
+            fate = self.machine.ask_fate
+            if use.needs and not use.ask and fate is AskFate.SENT:
                 use.ask = self.asks = self.asks + 1
                 self.machine.ask(use.index, use.ask, use.account.used + use.needs)
-            elif use.needs and not self.machine.is_registered and not self.machine.is_expected:
+            elif use.needs and fate is AskFate.REFUSED:
                 use.needs = use.ask = 0
 
     def _enter(self, use: GpuUse) -> None:
@@ -252,7 +255,23 @@ class Process:
         self._world.drain_later(self, use)
 
     def stop_drain(self, gpu: int) -> None:
-        self._by_index[gpu].drains += 1
+        use = self._by_index[gpu]
+        use.drains += 1
+        self.let_through(use, use.lets)
+
+    def let_one(self, gpu: int) -> None:
+        """At an open gate, or one that drains, it passes as it is."""
+        use = self._by_index[gpu]
+        use.begin_letting()
+        if use.is_open or self.machine.state(gpu) is TurnState.DRAINING:
+            self.let_through(use, use.lets)
+        else:
+            self._world.let_later(self, use)
+
+    def let_through(self, use: GpuUse, number: int) -> None:
+        """The submission that was let through has finished, or is not wanted any more."""
+        if use.ends_letting(number):
+            self.machine.let_done(use.index)
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
         self._by_index[gpu].mover.start(size, to_host=to_host)
@@ -271,6 +290,9 @@ class Process:
     def questions_lost(self) -> None:
         for use in self._by_index:
             use.ask = 0
+
+    def joined(self) -> None:
+        self._is_joined = True
 
     def say(self, notices: int) -> None:
         """Lines for the user: nobody reads them here."""

@@ -135,6 +135,10 @@ class World:
         number = use.drains
         self.timeline.at(self.chance.drain_time(), lambda: process.do(lambda: process.drained(use, number)))
 
+    def let_later(self, process: Process, use: GpuUse) -> None:
+        number = use.lets
+        self.timeline.at(self.chance.drain_time(), lambda: process.do(lambda: process.let_through(use, number)))
+
     # What processes do by themselves.
 
     def _live(self, process: Process) -> None:
