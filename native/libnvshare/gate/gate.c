@@ -51,7 +51,7 @@ void nvs_gate_watch(struct nvs_gpu *gpu)
 }
 
 /* Read-modify-write: threads change the word too (clear_watch, nvs_gate_force_slow_path), and a store could undo their generation. Without
- * a barrier: a thread that still reads the bit takes the slow path once more, nothing else. */
+ * a barrier: a thread that still reads the bit takes the slow path one time, nothing else. */
 void nvs_gate_unwatch(struct nvs_gpu *gpu) { atomic_fetch_and(&gpu->gate->word, ~NVS_WORD_WATCH); }
 
 /* Pairs with clear_watch, as described there: the bit is read after is_idle_told is stored. In the other order a thread could clear the bit,
