@@ -17,7 +17,8 @@ class Surroundings:
 
     key, name, group = 1, "program", "run/1"
     gpus = GPUS
-    memory, working_set = GIB, None
+    memory = GIB
+    working_set: int | None = None
     may_oversubscribe = True
     priority = weight = 0
     stands_at: int | None = None
