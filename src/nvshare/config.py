@@ -114,7 +114,7 @@ OPTIONS: tuple[Option, ...] = (
         "how turns are divided: by measured cost and habits (balanced, adaptive), from memory (auto), fixed",
     ),
     Option("switch_time_fixed", "60", read.integer(1, MAX_QUANTUM_S), "mode fixed: the quantum", "SECONDS"),
-    Option("switch_time_multiplier", "5", read.integer(1, 1000), "modes auto, balanced: seconds per GiB running", "N"),
+    Option("switch_time_multiplier", "5", read.integer(1, 1000), "modes except fixed: seconds per GiB running", "N"),
     Option(
         "memory_reserve_percent", "10", read.integer(0, 90), "percentage of each GPU's memory that is kept free", "N"
     ),

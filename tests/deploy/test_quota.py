@@ -31,6 +31,14 @@ def test_the_policy_reads_the_annotation_that_its_pod_has() -> None:
     assert found["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"] == policy["metadata"]["name"]
 
 
+def test_the_policy_looks_at_every_container_that_may_have_a_slot() -> None:
+    variables = documents("slots.yaml")["ValidatingAdmissionPolicy"]["spec"]["variables"]
+    (shares,) = [variable["expression"] for variable in variables if variable["name"] == "sharesGpu"]
+    assert re.findall(r"object\.spec\.(\w+)\.exists", shares) == ["containers", "initContainers"]
+    assert "has(object.spec.initContainers) &&" in shares, "an error of the expression refuses every pod without them"
+    assert shares.count(f'"{RESOURCE}" in c.resources.limits') == 2
+
+
 def test_the_class_has_parameters_that_the_driver_accepts_and_the_quota_counts_it() -> None:
     found = documents("claims.yaml")
     (entry,) = found["DeviceClass"]["spec"]["config"]
