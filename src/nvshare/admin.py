@@ -155,6 +155,8 @@ class ReportRow(msgspec.Struct, frozen=True):
     moved_in_bytes: int
     moved_out_bytes: int
     gpu_seconds: float = 0.0
+    gpu_percent: float = 0.0
+    """`gpu_seconds` of the time of the report: more than 100 if several GPUs were used."""
 
 
 class Report(Answer, frozen=True, tag="report"):

@@ -35,6 +35,7 @@ def report(scheduler: "Scheduler", since: float, by: Any, output: str) -> None:
 
     \b
     BUSY      time for which work kept a GPU busy, in seconds; programs that run together share it
+    UTIL      BUSY in percent of the time since the report begins; with several GPUs it may be above 100
     HELD      time with the lock of a GPU, in seconds; programs that run together are all counted
     MEMORY    allocated memory over time, in GiB-hours
     WAITING   time of waiting for the lock, in seconds
@@ -58,6 +59,7 @@ def _as_table(answer: admin.Report) -> str:
         [
             _who(answer, row),
             f"{row.gpu_seconds:.0f}",
+            f"{row.gpu_percent:.0f}%",
             f"{row.held_seconds:.0f}",
             f"{gib_hours(row):.2f}",
             f"{row.waiting_seconds:.0f}",
@@ -67,7 +69,7 @@ def _as_table(answer: admin.Report) -> str:
         ]
         for row in answer.rows
     ]
-    head = [HEADS[answer.by], "BUSY", "HELD", "MEMORY", "WAITING", "SWITCHES", "IN", "OUT"]
+    head = [HEADS[answer.by], "BUSY", "UTIL", "HELD", "MEMORY", "WAITING", "SWITCHES", "IN", "OUT"]
     made = table(head, rows, width=terminal_width(), drop=("OUT", "IN"), cut=head[:1]) if rows else "Nothing was used."
     return f"Since {since}, busy, held and waiting in seconds, memory in GiB-hours\n{made}"
 
@@ -85,12 +87,14 @@ def _as_csv(answer: admin.Report) -> str:
             "moved_in_bytes",
             "moved_out_bytes",
             "gpu_seconds",
+            "gpu_percent",
         ]
     )
     for row in answer.rows:
         times = f"{row.held_seconds:.3f}", f"{gib_hours(row):.6f}", f"{row.waiting_seconds:.3f}"
+        busy = f"{row.gpu_seconds:.3f}", f"{row.gpu_percent:.3f}"
         counts = row.switches, row.moved_in_bytes, row.moved_out_bytes
-        made.writerow([_cell(_who(answer, row)), *times, *counts, f"{row.gpu_seconds:.3f}"])
+        made.writerow([_cell(_who(answer, row)), *times, *counts, *busy])
     return text.getvalue().rstrip("\n")
 
 

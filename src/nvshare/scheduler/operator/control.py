@@ -172,7 +172,12 @@ class Control:
         self._usage.settle(now, end)
         begin, sums = self._usage.report(end - request.since_s, request.by)
         label = self._names.gpu if request.by == "gpu" else str
-        rows = tuple(admin.ReportRow(key, label(key), **msgspec.structs.asdict(use)) for key, use in sums)
+        rows = tuple(
+            admin.ReportRow(
+                key, label(key), **msgspec.structs.asdict(use), gpu_percent=_percent(use.gpu_seconds, end - begin)
+            )
+            for key, use in sums
+        )
         return admin.Report(begin, end, request.by, rows)
 
     def _story(self, request: admin.GetStory) -> admin.Answer:
@@ -260,6 +265,10 @@ class Control:
                 pass
         finally:
             stop()
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100 * part / whole if whole > 0 else 0.0
 
 
 def _newest(lines: list[admin.StepLine], count: int) -> list[admin.StepLine]:
