@@ -18,10 +18,12 @@ from nvshare.admin import Report, ReportRow, Status, StepLine, client_name
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
+from nvshare.core.claim_snapshot import ClaimSnapshot
 from nvshare.core.events import Event
+from nvshare.core.group_use import GroupPercents, group_percents
 from nvshare.core.limit_snapshot import LimitSnapshot
 from nvshare.core.model import SECOND
-from nvshare.core.snapshot import ClaimSnapshot, ClientSnapshot, GpuSnapshot, SeatSnapshot
+from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.record import Record
 
 SCHEMA_VERSION = 1
@@ -51,7 +53,7 @@ HEAD = ("schema_version", "version", "host", "started", "time", "scheduling", "s
 def status_document(status: Status) -> dict[str, Any]:
     """The whole state."""
     node = status.node
-    gpus = [gpu_document(gpu, node.clients, status.now) for gpu in node.gpus]
+    gpus = [gpu_document(gpu, node.clients, status.now, group_percents(node.clients)) for gpu in node.gpus]
     return {**head_of(status), "gpus": gpus, "claims": [claim_document(claim) for claim in node.claims]}
 
 
@@ -62,20 +64,21 @@ def head_of(status: Status) -> dict[str, Any]:
     return dict(zip(HEAD, (SCHEMA_VERSION, *values), strict=True))
 
 
-def gpu_document(gpu: GpuSnapshot, clients: Iterable[ClientSnapshot], now: float) -> dict[str, Any]:
-    """A GPU with its clients; `now` is the time of the status."""
+def gpu_document(gpu: GpuSnapshot, clients: Iterable[ClientSnapshot], now: float, had: GroupPercents) -> dict[str, Any]:
+    """A GPU with its clients; `now` is the time of the status, `had` are the `group_percents` of all clients."""
     made = _renamed(gpu)
     made["reserved_for"] = None if gpu.reserved_for is None else client_name(gpu.reserved_for)
     seats = [(client, seat) for client in clients for seat in client.seats if seat.gpu == gpu.uuid]
-    return {**made, "clients": [client_document(client, seat, now) for client, seat in seats]}
+    return {**made, "clients": [client_document(client, seat, now, had) for client, seat in seats]}
 
 
-def client_document(client: ClientSnapshot, seat: SeatSnapshot, now: float) -> dict[str, Any]:
-    """A client at one GPU."""
+def client_document(client: ClientSnapshot, seat: SeatSnapshot, now: float, had: GroupPercents) -> dict[str, Any]:
+    """A client at one GPU. `group_gpu_percent`: what its pod, container or run had, so the same for all its clients."""
     ago = seat.last_scheduled_ns
     last_scheduled = None if ago is None else now - ago / SECOND
     who = {"id": client_name(client.id), **_renamed(client)}
-    return {**who, **_renamed(seat), "last_scheduled_time": last_scheduled}
+    group_percent = had[client.group, seat.gpu]
+    return {**who, **_renamed(seat), "last_scheduled_time": last_scheduled, "group_gpu_percent": group_percent}
 
 
 def claim_document(claim: ClaimSnapshot) -> dict[str, Any]:
@@ -198,9 +201,8 @@ def schema() -> dict[str, Any]:
     text, number, flag = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
     kinds = (text, text, number, number, flag, flag, text)
     head = dict(zip(HEAD, ({"const": SCHEMA_VERSION}, *kinds), strict=True))
-    client = _object(
-        {"id": text, **_fields(ClientSnapshot), **_fields(SeatSnapshot)} | {"last_scheduled_time": _or_null(number)}
-    )
+    own = {"last_scheduled_time": _or_null(number), "group_gpu_percent": number}
+    client = _object({"id": text, **_fields(ClientSnapshot), **_fields(SeatSnapshot), **own})
     gpu = _object({**_fields(GpuSnapshot), "reserved_for": _or_null(text), "clients": _list_of("client")})
     steps = ({"const": SCHEMA_VERSION}, _list_of("event"), _list_of("change"), {"type": "integer"}, flag)
     report = dict(zip(REPORT_HEAD, ({"const": SCHEMA_VERSION}, number, number, text), strict=True))

@@ -12,13 +12,15 @@ from msgspec.structs import replace
 from nvshare import admin
 from nvshare.cli.ctl import nvsharectl, render
 from nvshare.cli.ctl.limit_table import limit_table
+from nvshare.cli.ctl.status_table import memory_notes, status_table, unshared_notes
 from nvshare.cli.ctl.text_table import table
 from nvshare.cli.nvshare import cli as front
 from nvshare.core import events as ev
+from nvshare.core.claim_snapshot import ClaimSnapshot
 from nvshare.core.limit_snapshot import LimitSnapshot
 from nvshare.core.model import GIB, SECOND, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import ClaimSnapshot, Snapshot, snapshot
+from nvshare.core.snapshot import Snapshot, snapshot
 from support.daemon import Daemon, call_ctl
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
@@ -49,19 +51,19 @@ def test_the_wide_status_shows_what_moved_and_whether_its_cost_is_measured() -> 
     made = Node(Settings(), epoch=1)
     made.handle(0, ev.GpuFound(CARDS[0], 40 * GIB, 0, "NVIDIA A100-SXM4-40GB"))
     made.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "one", (Claim(CARDS[0], 40 * GIB),), pid=1))
-    assert "5.37GB/s assumed" in render.status_table(status(snapshot(made, 0)), is_wide=True)
+    assert "5.37GB/s assumed" in status_table(status(snapshot(made, 0)), is_wide=True)
     made.handle(1, ev.MemoryMoved(1, CARDS[0], False, 2 * GIB, SECOND // 5))
     made.handle(2, ev.MemoryMoved(1, CARDS[0], True, 3 * GIB, SECOND))
-    wide = render.status_table(status(snapshot(made, 3)), is_wide=True)
+    wide = status_table(status(snapshot(made, 3)), is_wide=True)
     assert "10.7GB/s measured" in wide
     assert "2.00Gi 10.7GB/s 3.00Gi" in " ".join(wide.split())
-    assert "MOVES" not in render.status_table(status(snapshot(made, 3)), is_wide=False)
+    assert "MOVES" not in status_table(status(snapshot(made, 3)), is_wide=False)
 
 
 @pytest.mark.parametrize("models", [True, False])
 @pytest.mark.parametrize("width", [60, 80, 100, 132])
 def test_no_line_is_wider_than_the_terminal(width: int, models: bool) -> None:
-    text = render.status_table(status(node(models=models)), is_wide=False, width=width)
+    text = status_table(status(node(models=models)), is_wide=False, width=width)
     assert max(map(len, text.splitlines()[1:])) <= width
     for word in ("CLIENT", "NAME", "STATE", "waiting 2", "MEMORY"):
         assert word in text
@@ -97,7 +99,7 @@ def test_a_client_whose_memory_the_host_cannot_take_is_named(width: int | None) 
     made.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "big", (Claim("g", 16 * GIB),), pid=1))
     made.handle(0, ev.LockRequested(1, "g", Memory(12 * GIB)))
     made.handle(0, ev.HostMemoryMeasured((HostRoom(1, "g", 4 * GIB),)))
-    text = render.status_table(status(snapshot(made, 0)), is_wide=False, width=width)
+    text = status_table(status(snapshot(made, 0)), is_wide=False, width=width)
     assert "0001: the host has no room for 8.00Gi of its GPU memory;" in text
     assert width is None or max(map(len, text.splitlines()[1:])) <= width
 
@@ -106,9 +108,9 @@ def test_a_client_whose_memory_the_host_cannot_take_is_named(width: int | None) 
 def test_processes_that_run_unshared_are_named(width: int | None) -> None:
     made = Node(Settings(), epoch=1)
     made.handle(0, ev.GpuFound("g", 16 * GIB, 3, "A100"))
-    assert "take no turns" not in render.status_table(status(snapshot(made, 0)), is_wide=False, width=width)
+    assert "take no turns" not in status_table(status(snapshot(made, 0)), is_wide=False, width=width)
     made.handle(0, ev.MemoryMeasured("g", GIB, foreign_pids=(77, 4711)))
-    text = " ".join(render.status_table(status(snapshot(made, 0)), is_wide=False, width=width).split())
+    text = " ".join(status_table(status(snapshot(made, 0)), is_wide=False, width=width).split())
     assert text.endswith("GPU 3: processes that are no clients and take no turns: 77, 4711.")
 
 
@@ -119,13 +121,13 @@ def test_work_that_no_client_accounts_for_is_shown() -> None:
     assert render.accounted(gpu) == ""
     assert render.gpu_table(snapshot(made, 0), is_wide=True).splitlines()[1].split()[-3] == "-"
     made.handle(SECOND, ev.UtilizationMeasured("g", 19))
-    assert render.unshared_notes(snapshot(made, SECOND)) == []
+    assert unshared_notes(snapshot(made, SECOND)) == []
     made.handle(3 * SECOND, ev.UtilizationMeasured("g", 70))
     shown = snapshot(made, 3 * SECOND)
     assert render.accounted(shown.gpus[0]) == "0% of 53%"
     assert "0% of 53%" in render.gpu_table(shown, is_wide=True)
     note = "GPU 3: in 53 % of its time it does work that no client accounts for."
-    assert render.unshared_notes(shown) == [note]
+    assert unshared_notes(shown) == [note]
 
 
 def test_clients_without_bulk_moves_are_named_with_the_reason() -> None:
@@ -133,7 +135,7 @@ def test_clients_without_bulk_moves_are_named_with_the_reason() -> None:
     for client, reason in enumerate(("switched off", "prefetches have no effect", "switched off", ""), 1):
         made.handle(0, ev.ClientRegistered(client, f"run/{client}", "run", "one", (Claim("g", 16 * GIB),), pid=client))
         made.handle(0, ev.MoverReported(client, "g", reason))
-    assert render.memory_notes(snapshot(made, 0)) == [
+    assert memory_notes(snapshot(made, 0)) == [
         "0001, 0003: no bulk moves: switched off.",
         "0002: no bulk moves: prefetches have no effect.",
     ]
@@ -145,7 +147,7 @@ def test_memory_above_a_limit_that_cannot_leave_the_card_is_named_with_the_reaso
     made.handle(0, ev.LockRequested(1, "g", Memory(12 * GIB)))
     made.handle(0, ev.MoverReported(1, "g", "switched off"))
     made.handle(0, ev.LimitSet("run/1", 8 * GIB))
-    assert "0001: 4.00Gi above its limit stay on the card: switched off." in render.memory_notes(snapshot(made, 0))
+    assert "0001: 4.00Gi above its limit stay on the card: switched off." in memory_notes(snapshot(made, 0))
 
 
 def test_clients_most_of_whose_memory_cannot_be_evicted_are_named() -> None:
@@ -154,12 +156,12 @@ def test_clients_most_of_whose_memory_cannot_be_evicted_are_named() -> None:
         made.handle(0, ev.ClientRegistered(client, f"run/{client}", "run", "one", (Claim("g", 16 * GIB),), pid=client))
         memory = Memory(swappable=swappable * GIB, unswappable=unswappable * GIB)
         made.handle(0, ev.MemoryChanged(client, "g", memory))
-    (line,) = render.memory_notes(snapshot(made, 0))
+    (line,) = memory_notes(snapshot(made, 0))
     assert line.startswith("0001: 3.00Gi cannot be evicted: it comes from pools")
 
 
 def test_a_program_reads_everything() -> None:
-    text = render.status_table(status(node()), is_wide=False)
+    text = status_table(status(node()), is_wide=False)
     for word in (*CARDS, "A100-SXM4-40GB", "a-program-with-a-long-name.py", "TURNS", "USER", "OTHERS"):
         assert word in text
 
@@ -171,12 +173,12 @@ def test_clients_are_shown_by_gpu_then_who_runs_then_by_place() -> None:
 
 def test_claims_are_shown_with_their_pods_if_there_are_any() -> None:
     shown = node()
-    assert "CLAIM" not in render.status_table(status(shown), is_wide=False)
+    assert "CLAIM" not in status_table(status(shown), is_wide=False)
     claims = (
         ClaimSnapshot("team/shared", "u-1", CARDS[0], 8 * GIB, 3 * GIB, ("team/a", "team/b")),
         ClaimSnapshot("team/unused", "u-2", "GPU-of-another-node", GIB, 0, ()),
     )
-    text = render.status_table(status(replace(shown, claims=claims)), is_wide=False)
+    text = status_table(status(replace(shown, claims=claims)), is_wide=False)
     assert text.splitlines()[-3:] == [
         "CLAIM        GPU                  LIMIT   USED    PODS",
         "team/shared  0                    8.00Gi  3.00Gi  team/a, team/b",
@@ -250,15 +252,6 @@ def test_limits_fit_on_a_terminal() -> None:
     for width in (60, 80, 120):
         assert max(map(len, limit_table(limits, width).splitlines())) <= width
     assert "c0ffee" * 6 in limit_table(limits)
-
-
-def test_the_wide_status_shows_what_a_run_wanted_and_got() -> None:
-    shown = node()
-    first, *others = shown.clients
-    seats = tuple(replace(seat, core_limit_percent=30, gpu_percent=28.9) for seat in first.seats)
-    text = render.status_table(status(replace(shown, clients=(replace(first, seats=seats), *others))), is_wide=True)
-    cells = [line[-10:] for line in text.splitlines() if line.startswith(admin.client_name(first.id))]
-    assert cells == ["29% of 30%"] * len(seats)
 
 
 def test_core_limits_have_columns_if_anybody_has_one() -> None:

@@ -115,6 +115,17 @@ def test_the_share_that_a_run_got_is_shown_beside_its_core_limit() -> None:
     assert all(line.endswith("  core 29% of 30%") for line in plain_lines(shown_rows(shown, View())))
 
 
+def test_what_a_client_had_is_shown_beside_what_it_is_due_by_its_weight() -> None:
+    assert "SHARE" not in text_of(THREE, View())
+    due = [replace(seat("running"), due_percent=due, gpu_percent=had) for due, had in ((25.0, 31.2), (75.0, 68.8))]
+    shown = status(("one", due[0]), ("other", due[1]), ("sleeper", seat("idle")))
+    screen_text = text_of(shown, View())
+    for name, cell in (("one", "31% of 25%"), ("other", "69% of 75%")):
+        assert cell in next(line for line in screen_text.splitlines() if name in line)
+    lines = plain_lines(shown_rows(shown, View()))
+    assert [line.partition("  share ")[2] for line in lines] == ["31% of 25%", "69% of 75%", ""]
+
+
 def test_a_client_that_had_its_share_is_shown_as_held_back() -> None:
     over = replace(seat("blocked"), held_back_by="core limit", core_limit_percent=30)
     shown = status(("over", over))

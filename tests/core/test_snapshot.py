@@ -5,20 +5,20 @@ from unittest.mock import ANY
 import pytest
 
 from nvshare.core import events as ev
+from nvshare.core.claim_snapshot import ClaimSnapshot
 from nvshare.core.expected_start import expected_starts
 from nvshare.core.limit_snapshot import LimitSnapshot, limits
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import (
-    ClaimSnapshot,
     ClientSnapshot,
     GpuSnapshot,
     SeatSnapshot,
     Snapshot,
     client_snapshot,
+    outlook,
     snapshot,
-    start_times,
 )
 from nvshare.core.turns import Turns
 
@@ -94,7 +94,7 @@ def test_what_was_expected_earlier_counts_down_until_the_client_starts() -> None
     for client in (1, 2):
         node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),)))
         node.handle(0, ev.LockRequested(client, "g0", Memory(swappable=8 * GIB)))
-    starts = start_times(node, 0)
+    starts = outlook(node, 0)
     waiting = [client_snapshot(node, node.clients[2], at(second), starts).seats[0] for second in (10, 31)]
     assert [seat.expected_start_ns for seat in waiting] == [at(20), 0]
     node.handle(at(32), ev.ClientLeft(1))

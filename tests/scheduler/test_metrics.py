@@ -90,6 +90,20 @@ def test_a_clients_series_end_with_it(daemon: Daemon) -> None:
     assert daemon.metric("nvshare_clients") == 0
 
 
+def test_a_client_has_its_weight_and_what_is_due_to_it(daemon: Daemon) -> None:
+    with daemon.client().register() as one, daemon.client().register() as other:
+        daemon.ctl("set-policy", "fair")
+        one.take_lock(10 * GIB)
+        assert daemon.metric("nvshare_client_weight", client=one.name) == 100
+        assert daemon.metric("nvshare_client_due_ratio", client=one.name) == 1
+        assert daemon.metric("nvshare_client_due_ratio", client=other.name) == 0
+        other.request(10 * GIB)
+        other.expect(wire.WaitForMem)
+        assert daemon.metric("nvshare_client_due_ratio", client=other.name) == 0.5
+        daemon.ctl("set-policy", "priority")
+        assert daemon.metric("nvshare_client_due_ratio", client=other.name) == 0
+
+
 def test_limits_steps_and_drops_are_counted(daemon: Daemon) -> None:
     with daemon.client().register() as one, daemon.client().register() as other:
         one.take_lock(10 * GIB)

@@ -52,11 +52,11 @@ def test_the_page_shows_what_a_program_with_a_core_limit_got(page: Any, schedule
     with Player(scheduler.socket, "capped", gib=4) as capped:
         capped.ask()
         assert capped.runs.wait(60)
-        row = page.locator("td.who", has_text="capped")
+        row = page.locator("tr", has_text="capped")
         row.wait_for()
-        assert "GPU time" not in row.inner_text()
+        assert "limit:" not in row.inner_text()
         operator_client.ask(scheduler.operator_socket, admin.SetCoreLimit("capped", 30))
-        row.locator(".why", has_text=re.compile("[0-9]+ % of 30 % GPU time")).wait_for()
+        row.locator("td[data-head=gpu]", has_text=re.compile("limit: [0-9]+ % of 30 %")).wait_for()
 
 
 def test_the_lanes_are_drawn(page: Any, scheduler: Scheduler) -> None:

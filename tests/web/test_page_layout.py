@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nvshare import admin
 from nvshare.core.events import WorkFinished, WorkResumed
@@ -98,6 +99,40 @@ def test_nothing_moves_while_programs_take_turns(browser: Any, cards: int, progr
     # If something did move, it would be seen.
     page.evaluate("document.body.prepend(Object.assign(document.createElement('p'), { textContent: 'above all' }))")
     page.wait_for_function("window.shifts.length > 0")
+    page.close()
+
+
+def test_a_row_shows_what_a_program_and_its_group_had_beside_what_they_may_have(browser: Any) -> None:
+    page = open_page(browser, viewport={"width": 1440, "height": HEIGHT})
+    tell_past(page)
+    shown = status_at(0, cards=1, programs=3)
+    had = ((31.2, 25.0, 0), (60.0, 75.0, 30), (8.0, None, 0))
+    groups = ("pod/a", "run/b", "pod/a")
+    clients = tuple(
+        replace(
+            client,
+            group=group,
+            label=group,
+            seats=(replace(client.seats[0], gpu_percent=got, due_percent=due, core_limit_percent=limit),),
+        )
+        for client, group, (got, due, limit) in zip(shown.node.clients, groups, had, strict=True)
+    )
+    tell(page, replace(shown, node=replace(shown.node, clients=clients)))
+    cells = page.locator("td[data-head=gpu]")
+    rows = page.locator("td.who .name").all_inner_texts()
+    told = dict(zip((row[-1] for row in rows), cells.all_inner_texts(), strict=True))
+    assert {name: text.split("\n") for name, text in told.items()} == {
+        "0": ["31 % of 25 %", "all 2: 39 %"],
+        "1": ["60 % of 75 %", "limit: 60 % of 30 %"],
+        "2": ["8 %", "all 2: 39 %"],
+    }
+    assert cells.nth(rows.index("a-program-with-a-long-name-0")).get_attribute("title") == (
+        "had 31 % of the GPU's time in the last 10 s; its weight of 100 makes 25 % its share;"
+        " all programs of pod/a had 39 %"
+    )
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        assert page.evaluate(FAULTS) == [], width
     page.close()
 
 

@@ -59,6 +59,11 @@ POLICIES: dict[str, Policy] = {
 }
 
 
+def weights_ignored(policy: str) -> str:
+    """Why weights have no effect, for who has set one; empty if they count."""
+    return "" if POLICIES[policy].shares.are_kept else f"weights count with policy fair, it is {policy}"
+
+
 class Ranking:
     """The policy of one GPU, and what it knows of what clients had."""
 

@@ -1,11 +1,12 @@
 """The state of a node at one moment as plain values, for status, metrics and the live page."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
+from nvshare.core.claim_snapshot import ClaimSnapshot, claims
 from nvshare.core.client import Client
 from nvshare.core.compute_shares import held_back_by
+from nvshare.core.due_shares import due_percents
 from nvshare.core.expected_start import expected_starts
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
@@ -61,6 +62,8 @@ class SeatSnapshot(Record, frozen=True):
     core_limit_percent: int = 0
     gpu_percent: float = 0.0
     """How much of the GPU's time its group may use, 0: all; how much it had itself in the last 10 s."""
+    due_percent: float | None = None
+    """How much its weight makes its share now (core.due_shares); None: weights do not count, or it does not compete."""
     held_back_by: Literal["core limit", "weight"] | None = None
     """Why it is blocked although others run: it has had enough of the GPU's time (core.compute_shares)."""
     held_back_ns: int | None = None
@@ -120,17 +123,6 @@ class GpuSnapshot(Record, frozen=True):
     accounted_percent: float | None = None
 
 
-class ClaimSnapshot(Record, frozen=True):
-    """A prepared ResourceClaim on one GPU, `pods` that have it, and what these use of the GPU together."""
-
-    label: str
-    uid: str
-    gpu: str
-    limit: int
-    used: int
-    pods: tuple[str, ...]
-
-
 class Snapshot(Record, frozen=True):
     scheduling: bool
     settling: bool
@@ -142,47 +134,15 @@ class Snapshot(Record, frozen=True):
 
 def snapshot(node: Node, now: int) -> Snapshot:
     """Everything at once; costs a few microseconds for each client."""
-    starts = start_times(node, now)
+    gpus = outlook(node, now)
     return Snapshot(
         scheduling=node.is_scheduling,
         settling=node.is_settling,
         policy=node.orders.policy,
         gpus=tuple(gpu_snapshot(gpu, now) for gpu in node.gpus.values()),
-        clients=tuple(client_snapshot(node, client, now, starts) for client in node.clients.values()),
+        clients=tuple(client_snapshot(node, client, now, gpus) for client in node.clients.values()),
         claims=claims(node),
     )
-
-
-def claims(node: Node) -> tuple[ClaimSnapshot, ...]:
-    """All claims that are prepared, on each of their GPUs."""
-    having: dict[str, list[Group]] = {label: [] for label in node.prepared_claims}
-    for group in node.groups.values() if having else ():
-        for label in group.claims.names:
-            if label in having:
-                having[label].append(group)
-    used = _used(node) if having else {}
-    return tuple(
-        ClaimSnapshot(
-            label=label,
-            uid=claim.uid,
-            gpu=gpu,
-            limit=limit,
-            used=sum(used[it.key, gpu] for it in groups),
-            pods=tuple(it.label for it in groups),
-        )
-        for label, groups in having.items()
-        for claim in [node.prepared_claims[label]]
-        for gpu, limit in claim.limits.items()
-    )
-
-
-def _used(node: Node) -> Counter[tuple[str, str]]:
-    """What the processes of each group use on each GPU. It cannot be said which of its claims that belongs to."""
-    used: Counter[tuple[str, str]] = Counter()
-    for client in node.clients.values():
-        for gpu in client.seats:
-            used[client.group.key, gpu] += client.group.limits[gpu].shares[client.id].used
-    return used
 
 
 def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
@@ -219,17 +179,30 @@ def gpu_snapshot(gpu: Gpu, now: int) -> GpuSnapshot:
     )
 
 
-def start_times(node: Node, now: int) -> dict[tuple[str, int], int]:
-    """When the first waiting clients of each GPU will probably start, by GPU and client."""
+class Outlook(Record, frozen=True):
+    """What is worked out once for all clients of a GPU, by client."""
+
+    starts: Mapping[int, int]
+    """When the first waiting clients will probably start."""
+    dues: Mapping[int, float]
+
+
+NOTHING = Outlook({}, {})
+
+
+def outlook(node: Node, now: int) -> dict[str, Outlook]:
+    """By GPU."""
     return {
-        (gpu.uuid, client): now + wait_ns
+        gpu.uuid: Outlook(
+            {client: now + wait_ns for client, wait_ns in expected_starts(gpu.turns, gpu.memory, now).items()},
+            due_percents(gpu.turns) if node.is_scheduling else {},
+        )
         for gpu in node.gpus.values()
-        for client, wait_ns in expected_starts(gpu.turns, gpu.memory, now).items()
     }
 
 
-def client_snapshot(node: Node, client: Client, now: int, starts: Mapping[tuple[str, int], int]) -> ClientSnapshot:
-    """One client at this moment; `starts` are the `start_times` of this or an earlier moment."""
+def client_snapshot(node: Node, client: Client, now: int, gpus: Mapping[str, Outlook]) -> ClientSnapshot:
+    """One client at this moment; `gpus` are the `outlook` of this or an earlier moment."""
     first = next(iter(client.seats.values()), None)
     return ClientSnapshot(
         id=client.id,
@@ -239,7 +212,7 @@ def client_snapshot(node: Node, client: Client, now: int, starts: Mapping[tuple[
         pid=client.pid,
         priority=first.priority if first else 0,
         weight=first.weight if first else 0,
-        seats=tuple(_seat(node, client, uuid, now, starts.get((uuid, client.id))) for uuid in client.seats),
+        seats=tuple(_seat(node, client, uuid, now, gpus.get(uuid, NOTHING)) for uuid in client.seats),
         uid=client.uid,
         memory_mode=client.memory_mode,
     )
@@ -258,11 +231,12 @@ def _paused_by(gpu: Gpu, group: Group) -> Literal["annotation", "operator", "GPU
     return "GPU" if gpu.is_paused else None
 
 
-def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None) -> SeatSnapshot:
+def _seat(node: Node, client: Client, uuid: str, now: int, known: Outlook) -> SeatSnapshot:
     seat = client.seats[uuid]
     share = client.group.limits[uuid].shares[client.id]
     gpu = node.gpus[uuid]
     place = gpu.turns.queue.place(seat) if seat.is_waiting else 0
+    starts_at = known.starts.get(client.id)
     return SeatSnapshot(
         gpu=uuid,
         state=_state(node, gpu, seat),
@@ -290,6 +264,7 @@ def _seat(node: Node, client: Client, uuid: str, now: int, starts_at: int | None
         expected_start_ns=None if starts_at is None or not place or seat.gang else max(0, starts_at - now),
         core_limit_percent=client.group.core_limit_on(uuid),
         gpu_percent=seat.recent.percent(now, gpu.turns.gpu_time.estimate_ns(now, seat)),
+        due_percent=known.dues.get(client.id),
         held_back_by=held_back_by(gpu.turns, seat),
         held_back_ns=gpu.shares.held_back_ns(now, seat),
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),

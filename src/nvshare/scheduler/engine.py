@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nvshare.core import actions as ac
+from nvshare.core.claim_snapshot import claims
 from nvshare.core.events import AlarmRang, Event, GpuTimeAsked, GpuTimeReported, UtilizationMeasured
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
-from nvshare.core.snapshot import ClientSnapshot, Snapshot, claims, client_snapshot, gpu_snapshot, snapshot, start_times
+from nvshare.core.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, outlook, snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.observe.log import log
 from nvshare.translation import FRAMES, Receiver
@@ -168,10 +169,10 @@ class Engine:
 
     def clients(self) -> Iterator[ClientSnapshot]:
         """The clients, each as it is when it is read; one that has left by then is skipped. Call `outline` first."""
-        starts = start_times(self.node, self._clock())
+        gpus = outlook(self.node, self._clock())
         for client in list(self.node.clients.values()):
             if client.id in self.node.clients:
-                yield client_snapshot(self.node, client, self._clock(), starts)
+                yield client_snapshot(self.node, client, self._clock(), gpus)
 
     def wall(self, now: int) -> float:
         """A monotonic time as seconds since 1970."""

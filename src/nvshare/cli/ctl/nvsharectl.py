@@ -13,6 +13,7 @@ from nvshare.cli import operator_client
 from nvshare.cli.ctl import complete, orders, render
 from nvshare.cli.ctl.limit_table import limit_table
 from nvshare.cli.ctl.report import report
+from nvshare.cli.ctl.status_table import status_table
 from nvshare.cli.group import Group, accept_any_locale, has_screen, terminal_width
 from nvshare.cli.options import DURATION, SIZE
 from nvshare.config import MAX_QUANTUM_S
@@ -119,8 +120,8 @@ def status(scheduler: Scheduler, output: str, watch: bool) -> None:
 
 def _status_text(answer: admin.Status, output: str) -> str:
     forms: dict[str, Callable[[], str]] = {
-        "table": lambda: render.status_table(answer, is_wide=False, width=terminal_width()),
-        "wide": lambda: render.status_table(answer, is_wide=True),
+        "table": lambda: status_table(answer, is_wide=False, width=terminal_width()),
+        "wide": lambda: status_table(answer, is_wide=True),
         "json": lambda: render.as_json(status_document(answer)),
         "yaml": lambda: render.as_yaml(status_document(answer)),
     }

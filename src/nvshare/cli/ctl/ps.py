@@ -9,6 +9,7 @@ from nvshare.cli import operator_client
 from nvshare.cli.ctl import complete, render
 from nvshare.cli.errors import EXIT_FAILED, CommandError
 from nvshare.cli.group import terminal_width
+from nvshare.core.group_use import group_percents
 from nvshare.status_document import client_document
 
 
@@ -33,9 +34,9 @@ def ps(user: str | None, path: str | None, output: str) -> None:
         raise CommandError(f"ps: {error}", EXIT_FAILED) from None
     chosen = render.only_user(answer.node, user)
     if output == "json":
-        click.echo(
-            render.as_json([client_document(client, seat, answer.now) for client, seat in render.in_order(chosen)])
-        )
+        had = group_percents(answer.node.clients)
+        programs = [client_document(client, seat, answer.now, had) for client, seat in render.in_order(chosen)]
+        click.echo(render.as_json(programs))
     elif chosen.clients:
         click.echo(render.client_table(chosen, width=terminal_width()))
     else:

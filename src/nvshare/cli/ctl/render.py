@@ -1,4 +1,4 @@
-"""Status and events for people and for programs: tables, JSON, YAML. Pure: values in, text out."""
+"""GPUs, clients and events for people and for programs: tables, JSON, YAML. Pure: values in, text out."""
 
 import os
 import pwd
@@ -11,17 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from nvshare import admin
-from nvshare.cli.ctl.core_share import CoreShares
+from nvshare.cli.ctl.share_cells import ShareCells, due_cell
 from nvshare.cli.ctl.text_table import shortened, table, width_of
-from nvshare.cli.fixed_memory import memory_lines
 from nvshare.core.model import GIB, MIB, SECOND
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
 
 SHORT_UUID = 12
-NOTED_PERCENT = 20
-"""In percent of a GPU's time. A smaller difference is not reported, because NVML only takes samples."""
-NO_CLIENTS = "No clients. Start a program with: nvshare run -- PROGRAM"
 
 
 def size(count: int) -> str:
@@ -58,18 +54,6 @@ def accounted(gpu: GpuSnapshot) -> str:
     return f"{gpu.accounted_percent:.0f}% of {gpu.utilization_percent:.0f}%"
 
 
-def status_table(status: admin.Status, *, is_wide: bool, width: int | None = None) -> str:
-    """What `nvsharectl status` shows; in `width` columns if it is given."""
-    node = status.node
-    parts = [_headline(status)] + ([gpu_table(node, is_wide=is_wide, width=width)] if node.gpus else [])
-    parts.append(client_table(node, is_wide=is_wide, width=width) if node.clients else NO_CLIENTS)
-    if node.claims:
-        parts.append(claim_table(node, is_wide=is_wide, width=width))
-    if notes := [*unshared_notes(node), *memory_notes(node)]:
-        parts.append("\n".join(line for note in notes for line in textwrap.wrap(note, width or len(note))))
-    return "\n\n".join(parts)
-
-
 def only_user(node: Snapshot, user: str | None) -> Snapshot:
     """The state with the clients of one user only; None: of all."""
     if user is None:
@@ -101,16 +85,6 @@ def step_line(line: admin.StepLine, width: int | None = None) -> str:
 def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
     """A sentence for a terminal of `width` columns; None: as it is, for a program that reads it."""
     return text if width is None else "\n".join(textwrap.wrap(text, width, subsequent_indent=" " * indent))
-
-
-def _headline(status: admin.Status) -> str:
-    node = status.node
-    parts = [f"nvshare {status.version}", f"up {duration(int((status.now - status.started) * SECOND))}"]
-    parts.append(f"policy {node.policy}")
-    parts.append("scheduling on" if node.scheduling else "scheduling OFF: all programs may run")
-    if node.settling:
-        parts.append("settling after a restart")
-    return " · ".join(parts)
 
 
 def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
@@ -145,15 +119,15 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
 
 
 WIDE = [
-    "PID", "UTIL", "GPU TIME", "HELD", "WAITED", "UNSWAPPABLE", "USED", "NEED", "MOVED IN", "AT", "MOVED OUT",
-    "PRIORITY", "WEIGHT", "CORE",
+    "PID", "UTIL", "GROUP UTIL", "GPU TIME", "HELD", "WAITED", "UNSWAPPABLE", "USED", "NEED", "MOVED IN", "AT",
+    "MOVED OUT", "PRIORITY", "WEIGHT", "SHARE", "CORE",
 ]  # fmt: skip
 
 
 def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
     """The clients, by GPU; of each GPU who runs, then who waits by place, then the others."""
     head = ["CLIENT", "USER", "WHO", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "TURNS"]
-    shares = CoreShares(node)
+    shares = ShareCells(node)
     gpus = {gpu.uuid: gpu for gpu in node.gpus}
     rows = []
     for client, seat in in_order(node):
@@ -171,11 +145,11 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
             str(seat.turns),
         ]
         if is_wide:
-            row += [str(client.pid), f"{seat.gpu_percent:.0f}%"]
+            row += [str(client.pid), f"{seat.gpu_percent:.0f}%", shares.group(client, seat)]
             row += [*map(duration, (seat.gpu_ns, seat.held_ns, seat.waited_ns)), size(seat.unswappable)]
             row += ["-" if seat.working_set is None else size(seat.working_set), size(seat.need)]
             row += [size(seat.moved.in_bytes), rate(seat.moved.in_bytes, seat.moved.in_ns), size(seat.moved.out_bytes)]
-            row += [str(client.priority), str(client.weight), shares.cell(client, seat)]
+            row += [str(client.priority), str(client.weight), due_cell(seat), shares.core(client, seat)]
         rows.append(row)
     if is_wide:
         return table(head + WIDE, rows)
@@ -210,44 +184,6 @@ def claim_table(node: Snapshot, *, is_wide: bool = False, width: int | None = No
         for claim in node.claims
     ]
     return table(["CLAIM", "GPU", "LIMIT", "USED", "PODS"], rows, width=None if is_wide else width, cut=("PODS",))
-
-
-def unshared_notes(node: Snapshot) -> list[str]:
-    """Processes that use a GPU without a lock and are in no table, and work that no client accounts for."""
-    found = [(gpu_short(gpu), ", ".join(map(str, gpu.foreign_pids))) for gpu in node.gpus if gpu.foreign_pids]
-    notes = [f"GPU {gpu}: processes that are no clients and take no turns: {pids}." for gpu, pids in found]
-    for gpu in node.gpus:
-        more = (gpu.utilization_percent or 0) - (gpu.accounted_percent or 0)
-        if more >= NOTED_PERCENT:
-            notes.append(f"GPU {gpu_short(gpu)}: in {more:.0f} % of its time it does work that no client accounts for.")
-    return notes
-
-
-def memory_notes(node: Snapshot) -> list[str]:
-    """What the tables have no column for: memory that is on the host by limit or should be, that cannot be evicted,
-    that the host cannot take, or that only page faults move."""
-    kept = [
-        f"{admin.client_name(client.id)}: {size(seat.on_host)} on the host by limit."
-        for client, seat in in_order(node)
-        if seat.on_host
-    ]
-    kept += [f"{admin.client_name(client.id)}: {line}." for client in node.clients for line in memory_lines(client)]
-    by_faults: dict[str, list[str]] = {}
-    for client, seat in in_order(node):
-        if seat.not_moving:
-            by_faults.setdefault(seat.not_moving, []).append(admin.client_name(client.id))
-    kept += [f"{', '.join(names)}: no bulk moves: {reason}." for reason, names in by_faults.items()]
-    kept += [
-        f"{admin.client_name(client.id)}: {size(above)} above its limit stay on the card: {seat.not_moving}."
-        for client, seat in in_order(node)
-        if seat.not_moving and seat.limit and (above := seat.memory_allocated - seat.on_host - seat.limit) > 0
-    ]
-    return kept + [
-        f"{admin.client_name(client.id)}: the host has no room for {size(seat.host_shortfall)} of its GPU memory;"
-        " others wait. Raise its memory limit."
-        for client, seat in in_order(node)
-        if seat.host_shortfall
-    ]
 
 
 _STATES = ("running", "dropping", "waiting", "blocked", "paused", "silent", "unscheduled", "idle")

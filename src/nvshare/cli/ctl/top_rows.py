@@ -6,8 +6,8 @@ from typing import Literal
 from rich.text import Text
 
 from nvshare import admin
-from nvshare.cli.ctl.core_share import CoreShares
 from nvshare.cli.ctl.render import duration, gpu_short, in_order, size, user_name
+from nvshare.cli.ctl.share_cells import ShareCells, due_cell
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.printable import printable
 from nvshare.record import Record
@@ -38,7 +38,7 @@ class Row(Record, frozen=True):
     """Its place in the order of `nvsharectl status`: by GPU, then who runs, then who waits."""
     gpu: GpuSnapshot
     core: str = "-"
-    """What its group got and wanted of the GPU's time."""
+    """What its group got of the GPU's time, and may have."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -65,9 +65,9 @@ def next_sort(sort: str) -> str:
 def rows(status: admin.Status, sort: str = "state", wanted: str = "", *, is_reversed: bool = False) -> list[Row]:
     """The clients to show: GPU by GPU, and those of a GPU in the order that is asked for."""
     gpus = {gpu.uuid: gpu for gpu in status.node.gpus}
-    shares = CoreShares(status.node)
+    shares = ShareCells(status.node)
     every = [
-        Row(client, seat, number, gpus[seat.gpu], shares.cell(client, seat))
+        Row(client, seat, number, gpus[seat.gpu], shares.core(client, seat))
         for number, (client, seat) in enumerate(in_order(status.node))
     ]
     first: dict[str, int] = {}
@@ -94,6 +94,7 @@ def plain_lines(shown: list[Row]) -> list[str]:
         seat = row.seat
         limit = f"/{size(seat.limit)}" if seat.limit else ""
         core = "" if row.core == "-" else f"  core {row.core}"
+        share = "" if seat.due_percent is None else f"  share {due_cell(seat)}"
         made.append(
             f"{gpu_short(row.gpu)}  {admin.client_name(row.client.id)}  {printable(row.client.label)}"
             f"  {printable(row.client.name)}  {_state(seat)}"
@@ -101,7 +102,7 @@ def plain_lines(shown: list[Row]) -> list[str]:
             f"  memory {size(seat.memory_allocated)}{limit}  turns {seat.turns}"
             f"  GPU {seat.gpu_percent:.0f}%"
             f"  ran {_share(seat.held_ns, seat)}  waited {_share(seat.waited_ns, seat)}"
-            f"  moved in {size(seat.moved.in_bytes)}, out {size(seat.moved.out_bytes)}{core}"
+            f"  moved in {size(seat.moved.in_bytes)}, out {size(seat.moved.out_bytes)}{share}{core}"
         )
     return made
 
@@ -153,12 +154,12 @@ def _columns(width: int, cells: list[dict[str, Text]]) -> list[Column]:
     every: list[tuple[str, Literal["left", "right"], int]] = [
         ("CLIENT", "left", 0), ("NAME", "left", 0), ("USER", "left", 80), ("WHO", "left", 120),
         ("STATE", "left", 0), ("SINCE", "right", 0), ("STARTS", "right", 76), ("MEMORY", "right", 0),
-        ("UTIL", "right", 96), ("LIMIT", "right", 100), ("CORE", "right", 100), ("TURNS", "right", 90),
-        ("RAN", "right", 108),
-        ("WAITED", "right", 108), ("MOVED", "right", 140), ("PID", "right", 130),
+        ("UTIL", "right", 96), ("LIMIT", "right", 100), ("SHARE", "right", 100), ("CORE", "right", 100),
+        ("TURNS", "right", 90), ("RAN", "right", 108), ("WAITED", "right", 108), ("MOVED", "right", 140),
+        ("PID", "right", 130),
     ]  # fmt: skip
-    has_core = any(row["CORE"].plain != "-" for row in cells)
-    kept = [(name, side) for name, side, least in every if width >= least and (has_core or name != "CORE")]
+    unused = [name for name in ("SHARE", "CORE") if all(row[name].plain == "-" for row in cells)]
+    kept = [(name, side) for name, side, least in every if width >= least and name not in unused]
     needed = {name: max([len(name), *(row[name].cell_len for row in cells)]) for name, _ in kept}
     for _ in range(2):
         flexible = [name for name, _ in kept if name in _FLEXIBLE]
@@ -193,6 +194,7 @@ def _cells(row: Row) -> dict[str, Text]:
         "STARTS": _starts(seat),
         "MEMORY": size(seat.memory_allocated),
         "LIMIT": size(seat.limit) if seat.limit else "-",
+        "SHARE": due_cell(seat),
         "CORE": row.core,
         "UTIL": f"{seat.gpu_percent:.0f}%",
         "TURNS": str(seat.turns),

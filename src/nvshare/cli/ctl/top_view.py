@@ -29,6 +29,7 @@ STATE    running      has a lock           waiting N    at place N in the queue
          blocked      no host memory       paused       gets no turns
 STARTS   a waiting client will probably start within this time
 busy     the clients' part of the utilisation that NVML reports
+SHARE    had in the last 10 s, of its due by weight; CORE of its core limit
 RAN      part of the time in which it wanted the GPU and had it; WAITED the rest
 bar      # or full: running clients         = or dark: cannot be evicted
          x or grey: other programs          |: the safe limit"""

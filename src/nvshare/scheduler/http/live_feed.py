@@ -20,6 +20,7 @@ from itertools import islice
 import msgspec
 
 from nvshare import __version__, admin
+from nvshare.core.group_use import GroupPercents, group_percents
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
@@ -67,9 +68,11 @@ class Feed:
             clients.append(client)
             if len(clients) % CLIENTS_PER_PIECE == 0:
                 yield b""
+        had = group_percents(clients)
         yield msgspec.json.encode(head_of(status))[:-1] + b',"gpus":['
         for number, gpu in enumerate(status.node.gpus):
-            yield from _gpu_pieces(gpu, clients, now, is_first=number == 0)
+            yield (b"," if number else b"")
+            yield from _gpu_pieces(gpu, clients, now, had)
         claims = [claim_document(claim) for claim in status.node.claims]
         yield b'],"claims":' + msgspec.json.encode(claims) + b"}"
 
@@ -138,13 +141,13 @@ class Feed:
         return STATUS_EVERY * max(1.0, len(self._engine.node.clients) / MANY_CLIENTS)
 
 
-def _gpu_pieces(gpu: GpuSnapshot, clients: list[ClientSnapshot], now: float, *, is_first: bool) -> Iterator[bytes]:
-    head, _, _ = msgspec.json.encode(gpu_document(gpu, (), now)).rpartition(b"]}")
-    yield (b"" if is_first else b",") + head
+def _gpu_pieces(gpu: GpuSnapshot, clients: list[ClientSnapshot], now: float, had: GroupPercents) -> Iterator[bytes]:
+    head, _, _ = msgspec.json.encode(gpu_document(gpu, (), now, had)).rpartition(b"]}")
+    yield head
     separator = b""
     seats = ((client, seat) for client in clients for seat in client.seats if seat.gpu == gpu.uuid)
     while piece := list(islice(seats, CLIENTS_PER_PIECE)):
-        encoded = (msgspec.json.encode(client_document(client, seat, now)) for client, seat in piece)
+        encoded = (msgspec.json.encode(client_document(client, seat, now, had)) for client, seat in piece)
         yield separator + b",".join(encoded)
         separator = b","
     yield b"]}"

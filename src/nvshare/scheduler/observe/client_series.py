@@ -21,7 +21,7 @@ class Family(Record, frozen=True):
     name: str
     kind: str
     help: str
-    figure: Callable[[SeatSnapshot], float]
+    figure: Callable[[ClientSnapshot, SeatSnapshot], float]
 
     @property
     def head(self) -> str:
@@ -29,52 +29,69 @@ class Family(Record, frozen=True):
 
 
 FAMILIES = (
-    Family("nvshare_client_running", "gauge", "1 while the client holds the lock.", lambda seat: seat.is_running),
+    Family("nvshare_client_running", "gauge", "1 while the client holds the lock.", lambda _, seat: seat.is_running),
     Family(
-        "nvshare_client_memory_bytes", "gauge", "Memory that the client allocated.", lambda seat: seat.memory_allocated
+        "nvshare_client_memory_bytes",
+        "gauge",
+        "Memory that the client allocated.",
+        lambda _, seat: seat.memory_allocated,
     ),
-    Family("nvshare_client_memory_limit_bytes", "gauge", "Limit of the client; 0 means none.", lambda seat: seat.limit),
+    Family(
+        "nvshare_client_memory_limit_bytes", "gauge", "Limit of the client; 0 means none.", lambda _, seat: seat.limit
+    ),
     Family(
         "nvshare_client_core_limit_ratio",
         "gauge",
         "Part of the GPU's time that the client's group may use; 0 means no limit.",
-        lambda seat: seat.core_limit_percent / 100,
+        lambda _, seat: seat.core_limit_percent / 100,
+    ),
+    Family(
+        "nvshare_client_weight",
+        "gauge",
+        "Weight of the client; policy fair divides the GPU's time by it.",
+        lambda client, _: client.weight,
+    ),
+    Family(
+        "nvshare_client_due_ratio",
+        "gauge",
+        "Part of the GPU's time that is due to the client by its weight now; 0 if it does not compete.",
+        lambda _, seat: (seat.due_percent or 0) / 100,
     ),
     Family(
         "nvshare_client_host_memory_shortfall_bytes",
         "gauge",
         "GPU memory of the client that the host has no room for; it cannot be evicted.",
-        lambda seat: seat.host_shortfall,
+        lambda _, seat: seat.host_shortfall,
     ),
     Family(
         "nvshare_client_on_host_bytes",
         "gauge",
         "GPU memory of the client that is kept on the host because of its limit.",
-        lambda seat: seat.on_host,
+        lambda _, seat: seat.on_host,
     ),
     Family(
         "nvshare_client_working_set_bytes",
         "gauge",
         "Swappable memory that the client has used lately; all of it if that is not known.",
-        lambda seat: seat.swappable if seat.working_set is None else seat.working_set,
+        lambda _, seat: seat.swappable if seat.working_set is None else seat.working_set,
     ),
     Family(
         "nvshare_client_held_seconds_total",
         "counter",
         "Time for which the client has held the lock.",
-        lambda seat: seat.held_ns / SECOND,
+        lambda _, seat: seat.held_ns / SECOND,
     ),
     Family(
         "nvshare_client_gpu_seconds_total",
         "counter",
         "Time for which work of the client has kept the GPU busy.",
-        lambda seat: seat.gpu_ns / SECOND,
+        lambda _, seat: seat.gpu_ns / SECOND,
     ),
     Family(
         "nvshare_client_waited_seconds_total",
         "counter",
         "Time for which the client has waited.",
-        lambda seat: seat.waited_ns / SECOND,
+        lambda _, seat: seat.waited_ns / SECOND,
     ),
 )
 
@@ -83,8 +100,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 def client_series(clients: Iterable[ClientSnapshot]) -> Iterator[bytes]:
     """The text of all families, piece by piece. While `clients` is read, empty pieces come in between."""
-    seats: list[tuple[str, SeatSnapshot]] = []
-    labelled = ((_labels(client, seat), seat) for client in clients for seat in client.seats)
+    seats: list[tuple[str, ClientSnapshot, SeatSnapshot]] = []
+    labelled = ((_labels(client, seat), client, seat) for client in clients for seat in client.seats)
     while piece := list(islice(labelled, ROWS_PER_PIECE)):
         seats.extend(piece)
         yield b""
@@ -92,7 +109,8 @@ def client_series(clients: Iterable[ClientSnapshot]) -> Iterator[bytes]:
         yield family.head.encode()
         name, figure = family.name, family.figure
         for start in range(0, len(seats), ROWS_PER_PIECE):
-            rows = [f"{name}{labels} {float(figure(seat))}\n" for labels, seat in seats[start : start + ROWS_PER_PIECE]]
+            piece = seats[start : start + ROWS_PER_PIECE]
+            rows = [f"{name}{labels} {float(figure(client, seat))}\n" for labels, client, seat in piece]
             yield "".join(rows).encode()
 
 

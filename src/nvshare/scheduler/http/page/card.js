@@ -4,7 +4,9 @@
 import { element, setClass, setLine, setText } from "./dom.js";
 import { draw } from "./lanes.js";
 import { colourClass, makeBar, showBar } from "./memory_bar.js";
-import { coreShare, enough, expectedStart, gpuTitle, obstacle, percent, queueReason, size, span, utilization } from "./words.js";
+import {
+  enough, expectedStart, gpuTitle, groupUse, obstacle, ownUse, percent, queueReason, size, span, useExplained, utilization,
+} from "./words.js";
 
 const MAX_ROWS = 200;
 const STATES = ["running", "dropping", "waiting", "blocked", "paused", "silent", "unscheduled", "idle"];
@@ -99,7 +101,11 @@ class Row {
     this._state = element("span");
     this._since = element("span");
     this._start = element("small");
-    this._cells = HEADS.slice(2).map((head) => cellOf(head.toLowerCase()));
+    this._figures = HEADS.slice(2).map(() => element("span"));
+    this._group = element("small");
+    this._cells = this._figures.map((figure, number) => cellOf(HEADS[number + 2].toLowerCase(), figure));
+    this._gpu = this._cells[HEADS.indexOf("GPU") - 2];
+    this._gpu.append(this._group);
     const who = element("td", { className: "who" }, this._swatch, this._name, this._detail);
     const state = element("td", { className: "states" }, element("div", {}, this._state, this._since, this._start));
     this._tr = element("tr", {}, who, state, ...this._cells);
@@ -114,7 +120,7 @@ class Row {
     setClass(this._swatch, `swatch ${colourClass(colour)}`);
     setLine(this._name, client.name);
     const why = client.state === "waiting" ? `${obstacle(client, gpu)} · ` : enough(client);
-    this._showDetail(why + coreShare(client, gpu), `${client.id} · ${client.label} · pid ${client.pid}`);
+    this._showDetail(why, `${client.id} · ${client.label} · pid ${client.pid}`);
     const isUnused = client.state === "running" && client.is_idle;
     setClass(this._state, `state ${client.state}${isUnused ? " unused" : ""}`);
     setText(this._state, client.held_back_by !== null ? "held back" : client.state + (client.state === "waiting" ? ` (${client.place})` : isUnused ? " (idle)" : ""));
@@ -123,11 +129,14 @@ class Row {
     const life = client.held_seconds + client.waited_seconds;
     const texts = [
       size(client.memory_allocated), client.limit_bytes ? size(client.limit_bytes) : "none",
-      `${Math.round(client.gpu_percent)} %`, String(client.turns),
+      ownUse(client), String(client.turns),
       `${span(client.held_seconds)} (${percent(client.held_seconds, life)})`,
       `${span(client.waited_seconds)} (${percent(client.waited_seconds, life)})`,
     ];
-    texts.forEach((text, number) => setText(this._cells[number], text));
+    texts.forEach((text, number) => setText(this._figures[number], text));
+    setText(this._group, groupUse(client, gpu));
+    const use = useExplained(client, gpu);
+    if (this._gpu.title !== use) this._gpu.title = use;
   }
 
   _showDetail(why, who) {
@@ -143,8 +152,8 @@ function amountOf(text, bytes, key) {
   return element("span", {}, ...keys, text, element("b", { textContent: bytes }));
 }
 
-function cellOf(head) {
-  const cell = element("td");
+function cellOf(head, figure) {
+  const cell = element("td", {}, figure);
   cell.dataset.head = head;
   return cell;
 }

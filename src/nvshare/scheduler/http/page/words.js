@@ -54,11 +54,25 @@ export function utilization({ utilization_percent: used, accounted_percent: acco
   return used === null ? "" : `busy ${Math.round(used)} % (clients ${Math.round(accounted)} %)`;
 }
 
-// What a client's group got of the GPU's time, and how much it may use; nothing without a limit.
-export function coreShare(client, gpu) {
-  if (!client.core_limit_percent) return "";
-  const got = gpu.clients.filter((other) => other.group === client.group).reduce((sum, other) => sum + other.gpu_percent, 0);
-  return `${Math.round(got)} % of ${client.core_limit_percent} % GPU time · `;
+// What a client had of the GPU's time, and what it is due by its weight if it competes by weight.
+export function ownUse({ gpu_percent: had, due_percent: due }) {
+  return due === null ? `${Math.round(had)} %` : `${Math.round(had)} % of ${Math.round(due)} %`;
+}
+
+// What its group had, if it has a core limit or several programs here.
+export function groupUse(client, gpu) {
+  const had = `${Math.round(client.group_gpu_percent)} %`;
+  if (client.core_limit_percent) return `limit: ${had} of ${client.core_limit_percent} %`;
+  const programs = gpu.clients.filter((other) => other.group === client.group).length;
+  return programs > 1 ? `all ${programs}: ${had}` : "";
+}
+
+// Both, in words.
+export function useExplained(client, gpu) {
+  const due = client.due_percent === null ? "" : `; its weight of ${client.weight} makes ${Math.round(client.due_percent)} % its share`;
+  const group = groupUse(client, gpu) ? `; all programs of ${client.label} had ${Math.round(client.group_gpu_percent)} %` : "";
+  const limit = client.core_limit_percent ? `, and may have ${client.core_limit_percent} %` : "";
+  return `had ${Math.round(client.gpu_percent)} % of the GPU's time in the last 10 s${due}${group}${limit}`;
 }
 
 // Why a client that has work is held back; nothing if it is not.
