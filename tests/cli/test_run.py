@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nvshare.cli.run import private_scheduler
+from support.daemon import Daemon
 from support.waiting import wait_until
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
@@ -42,6 +43,34 @@ def test_a_program_gets_the_library_a_scheduler_and_its_terms(nvshare: Front, ru
     assert (given["NVSHARE_GPU_MEMORY_LIMIT"], given["NVSHARE_GPU_CORE_LIMIT"]) == (str(4 << 30), "30")
     assert (given["NVSHARE_PRIORITY"], given["NVSHARE_WEIGHT"], given["NVSHARE_NAME"]) == ("3", "200", "job")
     assert re.fullmatch("[0-9a-f]{32}", given["NVSHARE_RUN_ID"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (
+            "priority",
+            "nvshare: warning: the weight of 50 has no effect: weights count with policy fair, it is priority;",
+        ),
+        ("fair", ""),
+    ],
+)
+def test_a_weight_that_the_scheduler_ignores_is_told(nvshare: Front, policy: str, said: str) -> None:
+    given = nvshare("run", "--private", "--weight", "50", "--", "true", NVSHARE_POLICY=policy)
+    lines = [line for line in given.stderr.splitlines() if "weight" in line]
+    assert (given.returncode, [line.startswith(said) for line in lines]) == (0, [True] * bool(said))
+    assert "weight" not in nvshare("run", "--private", "--", "true", NVSHARE_POLICY=policy).stderr
+
+
+def test_a_weight_in_the_environment_counts_as_one_and_who_cannot_be_asked_is_not_waited_for(
+    nvshare: Front, tmp_path: Path
+) -> None:
+    with Daemon(tmp_path / "daemon") as daemon:
+        command = ("run", "--socket", daemon.socket, "--", "true")
+        given = nvshare(*command, NVSHARE_WEIGHT="7", NVSHARE_OPERATOR_SOCKET=daemon.operator_socket)
+        assert "the weight of 7 has no effect: weights count with policy fair, it is priority" in given.stderr
+        given = nvshare(*command, NVSHARE_WEIGHT="7", NVSHARE_OPERATOR_SOCKET=str(tmp_path / "nobody"))
+        assert (given.returncode, "weight" in given.stderr) == (0, False)
 
 
 def test_what_was_preloaded_before_stays_behind_the_library(nvshare: Front) -> None:

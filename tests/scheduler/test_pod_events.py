@@ -8,7 +8,7 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.journal import Step
-from nvshare.kube.annotations import CORE_LIMIT, SPEC_CORE_LIMIT, SPEC_LIMIT
+from nvshare.kube.annotations import CORE_LIMIT, PRIORITY, SPEC_CORE_LIMIT, SPEC_LIMIT, WEIGHT
 from support.cluster import cluster
 
 GPU = "GPU-1"
@@ -76,5 +76,50 @@ def test_a_paused_pod_is_told_that_it_is_paused(tmp_path: Path) -> None:
             wait = ac.ReportLongWait(2, GPU, 1, 30 * SECOND, 1, 1, 30 * SECOND, is_paused=True)
             (message,) = await messages_of(server, tmp_path, wait)
             assert "it is paused, by its annotation nvshare.com/gpu-pause or by `nvsharectl pause`" in message
+
+    asyncio.run(story())
+
+
+def test_a_weight_that_the_policy_ignores_is_told_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, cluster(server, tmp_path) as (engine, kubernetes):
+            await kubernetes.pods_listed.wait()
+
+            async def told(count: int) -> list[str]:
+                await server.until(lambda: len(server.events) == count)
+                assert {event["reason"] for event in server.events} == {"WeightIgnored"}
+                return [event["message"] for event in server.events]
+
+            await server.put(pod("p1", annotations={WEIGHT: "300"}))
+            reason = "has no effect: weights count with policy fair, it is priority"
+            assert await told(1) == [f"{WEIGHT}=300 {reason}"]
+            await server.put(pod("p1", annotations={WEIGHT: "300", PRIORITY: "1"}))
+            engine.post(ev.PolicySet("fair"))
+            engine.post(ev.PolicySet("fcfs"))
+            await server.put(pod("p2", annotations={WEIGHT: "7"}))
+            fcfs = reason.replace("priority", "fcfs")
+            assert (await told(3))[1:] == [f"{WEIGHT}=300 {fcfs}", f"{WEIGHT}=7 {fcfs}"]
+
+    asyncio.run(story())
+
+
+def test_a_weight_of_a_claim_that_is_ignored_is_told_unless_the_operator_has_set_another(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeApiServer() as server, cluster(server, tmp_path) as (engine, kubernetes):
+            await kubernetes.pods_listed.wait()
+            engine.post(ev.ClaimPrepared("u-1", "default/c", {GPU: GIB}, weight=200))
+            engine.post(ev.WeightSet("pod/uid-p2", 50))
+            for name in ("p2", "p1"):
+                item = pod(name)
+                item["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
+                await server.put(item)
+            await server.until(lambda: bool(server.events))
+            assert [(event["involvedObject"]["name"], event["message"]) for event in server.events] == [
+                (
+                    "p1",
+                    "The weight of 200 in its ResourceClaim has no effect: weights count with policy fair, it is"
+                    " priority",
+                )
+            ]
 
     asyncio.run(story())

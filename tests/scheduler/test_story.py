@@ -171,3 +171,13 @@ def test_a_client_that_is_ahead_of_its_weight_is_told_so() -> None:
         "train (0001) is held back on GPU 0 (GPU-11111111): it is ahead of its weight of 100, and others who run have"
         " work."
     )
+
+
+@pytest.mark.parametrize("policy", ["priority", "fair"])
+def test_a_weight_that_the_policy_ignores_is_told(policy: str) -> None:
+    node = node_with("big")
+    node.handle(0, ev.PolicySet(policy))
+    node.handle(0, ev.WeightSet("run/1", 300))
+    note = " Its weight of 300 has no effect: weights count with policy fair, it is priority."
+    expected = "big (0001) has no work for GPU 0 (GPU-11111111)." + note * (policy == "priority")
+    assert told(node, 1, 0) == expected

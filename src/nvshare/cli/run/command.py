@@ -17,7 +17,7 @@ from nvshare.cli.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NVSHARE
 from nvshare.cli.options import SIZE, program_options
 from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.cleanup import entering
-from nvshare.cli.run.environment import CORE_LIMIT_VARIABLE, LIMIT_VARIABLE, ProgramSettings, on_simulated_gpu, shared
+from nvshare.cli.run.environment import CORE_LIMIT_VARIABLE, LIMIT_VARIABLE, WEIGHT_VARIABLE, ProgramSettings, on_simulated_gpu, shared
 from nvshare.cli.run.native_files import library
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
 from nvshare.framework_settings import evictable_setting, unswappable_settings
@@ -112,6 +112,10 @@ def run(
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = _uuids_of(gpu)
     warn_of_unswappable_memory(environment)
+    if weight := (environment | settings.variables()).get(WEIGHT_VARIABLE):
+        from nvshare.cli.run.ignored_weight import warn_of_ignored_weight
+
+        warn_of_ignored_weight(weight, path, environment)
     settings = structs.replace(settings, run_id=secrets.token_hex(16))
     replace(command, shared(environment, library=library(), socket=path, settings=settings))
 

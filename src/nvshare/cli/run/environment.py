@@ -8,6 +8,7 @@ from nvshare.record import Record
 
 LIMIT_VARIABLE = "NVSHARE_GPU_MEMORY_LIMIT"
 CORE_LIMIT_VARIABLE = "NVSHARE_GPU_CORE_LIMIT"
+WEIGHT_VARIABLE = "NVSHARE_WEIGHT"
 
 
 class ProgramSettings(Record, frozen=True):
@@ -30,7 +31,7 @@ class ProgramSettings(Record, frozen=True):
             LIMIT_VARIABLE: self.limit_bytes,
             CORE_LIMIT_VARIABLE: self.core_limit,
             "NVSHARE_PRIORITY": self.priority,
-            "NVSHARE_WEIGHT": self.weight,
+            WEIGHT_VARIABLE: self.weight,
             "NVSHARE_NAME": self.name,
             "NVSHARE_RUN_ID": self.run_id,
         }

@@ -1,7 +1,8 @@
 """Why a client runs, waits or is idle, in a sentence for each of its GPUs. Pure."""
 
 from nvshare.admin import client_name
-from nvshare.core.model import GIB, MILLISECOND, SECOND
+from nvshare.core.model import DEFAULT_WEIGHT, GIB, MILLISECOND, SECOND
+from nvshare.core.policies import weights_ignored
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.scheduler.observe.names import called, gpu_called
 
@@ -17,7 +18,16 @@ def summary_of(node: Snapshot, client: int, name: str = "") -> str:
     if not node.scheduling:
         return f"{called(client, found.name)} may run at any time: scheduling is off."
     gpus = {gpu.uuid: gpu for gpu in node.gpus}
-    return " ".join(_sentence(node, found, seat, gpus[seat.gpu]) + _kept(seat) for seat in found.seats)
+    told = [_sentence(node, found, seat, gpus[seat.gpu]) + _kept(seat) for seat in found.seats]
+    return " ".join(told + _weight(node, found))
+
+
+def _weight(node: Snapshot, client: ClientSnapshot) -> list[str]:
+    """Says so if it has a weight that the policy ignores."""
+    ignored = weights_ignored(node.policy)
+    if not client.seats or client.weight == DEFAULT_WEIGHT or not ignored:
+        return []
+    return [f"Its weight of {client.weight} has no effect: {ignored}."]
 
 
 def _kept(seat: SeatSnapshot) -> str:

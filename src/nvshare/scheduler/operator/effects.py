@@ -8,6 +8,7 @@ from nvshare.core.limits.core_sources import core_limit_named
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
+from nvshare.core.policies import weights_ignored
 from nvshare.core.snapshot import client_snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.observe.names import Ids
@@ -51,8 +52,8 @@ def _concerned(step: Step) -> str:
 def _ignored(node: Node, event: ev.Event) -> str:
     """Says so if the policy in force ignores this order."""
     policy = node.orders.policy
-    if isinstance(event, ev.WeightSet) and event.weight is not None and policy != "fair":
-        return f"; weights count with policy fair, it is {policy}"
+    if isinstance(event, ev.WeightSet) and event.weight is not None and (ignored := weights_ignored(policy)):
+        return f"; {ignored}"
     if isinstance(event, ev.PrioritySet) and event.priority is not None and policy == "fcfs":
         return "; policy fcfs ignores priorities"
     return ""

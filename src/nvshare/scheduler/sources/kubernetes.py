@@ -1,8 +1,9 @@
 """The scheduler inside a cluster: changes of pods become events of the core, and Events are written on pods.
 
 These become Events on the pod, where its owner looks: an annotation or a variable that cannot be read, an annotation
-that is above the pod's ResourceClaim, a long wait for a GPU, a memory limit that is too small for the pod's evicted GPU
-memory, and a process that uses a shared GPU without the library, which no limit applies to."""
+that is above the pod's ResourceClaim, a weight that the policy ignores, a long wait for a GPU, a memory limit that is
+too small for the pod's evicted GPU memory, and a process that uses a shared GPU without the library, which no limit
+applies to."""
 
 import asyncio
 import logging
@@ -13,12 +14,13 @@ from typing import Any
 
 from nvshare.admin import client_name
 from nvshare.core.actions import ReportLongWait
-from nvshare.core.events import ClaimPrepared, PodChanged, PodsListed
+from nvshare.core.events import ClaimPrepared, PodChanged, PodsListed, PolicySet
 from nvshare.core.expected_start import expected_starts
-from nvshare.core.limits.groups import POD_PREFIX
+from nvshare.core.limits.groups import POD_PREFIX, Group
 from nvshare.core.model import SECOND
+from nvshare.core.policies import weights_ignored
 from nvshare.journal import Step
-from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT, RESOURCE, SPEC_CORE_LIMIT, SPEC_LIMIT, Complaint
+from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT, RESOURCE, SPEC_CORE_LIMIT, SPEC_LIMIT, WEIGHT, Complaint
 from nvshare.kube.client import Api, Server, in_cluster
 from nvshare.kube.events import PodNote, Recorder
 from nvshare.kube.watch import PodEvent, PodWatch
@@ -67,6 +69,8 @@ class Kubernetes:
         self._watch = PodWatch(api, node, post=self._post, complain=self._complain, resource=resource)
         self._recorder = Recorder(api, node)
         self._strangers: set[tuple[str, int]] = set()
+        self._weights_told: dict[str, str] = {}
+        """By group: what was reported of a weight that has no effect."""
         forwarder = logging.getLogger("nvshare.kube")
         forwarder.addHandler(Forward())
         forwarder.setLevel(logging.INFO)
@@ -78,12 +82,15 @@ class Kubernetes:
         return [self._watch.run, self._recorder.run]
 
     def observe(self, step: Step) -> None:
-        """A long wait and a limit above the claim become Events on the pod."""
+        """A long wait, a limit above the claim and a weight that is ignored become Events on the pod."""
         for action in step.actions:
             if isinstance(action, ReportLongWait):
                 self._report_long_wait(action)
         if isinstance(step.event, PodChanged | ClaimPrepared):
             self._report_limits_above_claims()
+            self._report_ignored_weights()
+        elif isinstance(step.event, PolicySet):
+            self._report_ignored_weights()
         elif isinstance(step.event, PodsListed):
             self.pods_listed.set()
 
@@ -158,8 +165,28 @@ class Kubernetes:
                     text = f"{key}={wanted} is more than the pod's ResourceClaims allow; in force: {told}"
                     self._report(group.key.removeprefix(POD_PREFIX), "LimitAboveClaim", text)
 
+    def _report_ignored_weights(self) -> None:
+        """Once, until the weight or the policy changes."""
+        ignored = weights_ignored(self._engine.node.orders.policy)
+        told = self._weights_told
+        self._weights_told = {}
+        for group in self._engine.node.groups.values() if ignored else ():
+            if (weight := _weight_of(group)) is not None:
+                self._weights_told[group.key] = text = f"{weight} has no effect: {ignored}"
+                if told.get(group.key) != text:
+                    self._report(group.key.removeprefix(POD_PREFIX), "WeightIgnored", text)
+
     def _report(self, pod: str, reason: str, text: str, *, warning: bool = True) -> None:
         known = self._watch.table.known.get(pod)
         if known is not None:
             note = PodNote(pod=known.api_uid, label=known.label, reason=reason, message=text, warning=warning)
             self._recorder.note(note)
+
+
+def _weight_of(group: Group) -> str | None:
+    """The weight that a pod's owner has set, if it would count."""
+    if group.weight is not None:
+        return f"{WEIGHT}={group.weight}"
+    if group.order.weight is not None or group.claims.weight is None:
+        return None
+    return f"The weight of {group.claims.weight} in its ResourceClaim"
