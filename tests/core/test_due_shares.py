@@ -1,11 +1,14 @@
 """What each client is due of a GPU's time by its weight, beside what it got."""
 
 import pytest
+from msgspec.structs import replace
 
 from core.busy_gpu import BusyGpu
 from nvshare.core import events as ev
+from nvshare.core.group_use import group_percents
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
+from nvshare.core.policies import POLICIES, weights_ignored
 from nvshare.core.snapshot import snapshot
 
 FAIR = Settings(policy="fair")
@@ -93,3 +96,27 @@ def test_what_clients_are_due_is_what_they_get(need: int) -> None:
     got = gpu.run(40_000)
     assert dues(gpu.node, gpu.now_ms * MILLISECOND) == [25, 75]
     assert got == pytest.approx([25, 75], abs=3)
+
+
+def test_what_the_processes_of_a_group_had_is_added_up_by_gpu() -> None:
+    gpu = BusyGpu(FAIR)
+    for _ in range(2):
+        gpu.add()
+    gpu.run(12_000)
+    one, other = snapshot(gpu.node, gpu.now_ms * MILLISECOND).clients
+    assert group_percents((one, other)) == {
+        ("run/1", "g0"): pytest.approx(50, abs=5),
+        ("run/2", "g0"): pytest.approx(50, abs=5),
+    }
+    elsewhere = replace(other, seats=(*other.seats, replace(other.seats[0], gpu="g1", gpu_percent=7.0)))
+    together = group_percents((one, replace(elsewhere, group="run/1")))
+    assert together == {("run/1", "g0"): pytest.approx(100, abs=5), ("run/1", "g1"): 7}
+
+
+def test_weights_count_with_policy_fair_only() -> None:
+    reasons = {policy: weights_ignored(policy) for policy in POLICIES}
+    assert reasons == {
+        "fcfs": "weights count with policy fair, it is fcfs",
+        "fair": "",
+        "priority": "weights count with policy fair, it is priority",
+    }
