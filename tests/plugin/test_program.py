@@ -127,10 +127,11 @@ def test_further_signals_do_not_disturb_the_end(place: Path) -> None:
         async with node(place) as (kubelet, program):
             await kubelet.until(lambda: kubelet.allocatable == 20, 60)
             ended = asyncio.ensure_future(program.communicate())
-            while not ended.done():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(program.pid, signal.SIGTERM)  # send_signal may take the exit status from asyncio
-                await asyncio.sleep(0.001)
+            async with asyncio.timeout(60):
+                while not ended.done():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(program.pid, signal.SIGTERM)  # send_signal may take the exit status from asyncio
+                    await asyncio.sleep(0.001)
             assert program.returncode == 0, ended.result()[1].decode()
 
     asyncio.run(story())

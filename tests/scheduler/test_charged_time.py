@@ -39,8 +39,9 @@ def test_connecting_is_charged_to_the_account(tmp_path: Path) -> None:
             began = time.monotonic_ns()
             with socket.socket(socket.AF_UNIX) as silent:
                 silent.connect(path)
-                while admission.connections < 1:
-                    await asyncio.sleep(0)
+                async with asyncio.timeout(60):
+                    while admission.connections < 1:
+                        await asyncio.sleep(0)
                 return admission.account_of(_this_process()).delay_ns(began - CREDIT_NS)
 
     assert asyncio.run(main(str(tmp_path / "s"))) > 0
@@ -80,14 +81,16 @@ def test_many_connections_of_one_account_get_no_more_of_a_turn_than_one(tmp_path
             for client in clients:
                 client.connect(path)
                 client.sendall(encode(registration(entry())))
-            while len(engine.node.clients) < len(clients):
-                await asyncio.sleep(0.001)
+            async with asyncio.timeout(60):
+                while len(engine.node.clients) < len(clients):
+                    await asyncio.sleep(0.001)
             engine.post = take_long  # type: ignore[assignment,method-assign]
             for client in clients:
                 client.sendall(encode(wire.MemUpdate(0, 0, 0, 0)))
-            while turns.total() < len(clients):
-                await asyncio.sleep(0)
-                turn += 1
+            async with asyncio.timeout(60):
+                while turns.total() < len(clients):
+                    await asyncio.sleep(0)
+                    turn += 1
             for client in clients:
                 client.close()
             del engine.post

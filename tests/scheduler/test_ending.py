@@ -117,10 +117,12 @@ def test_it_stays_for_a_bounded_time_and_gets_no_lock(tmp_path: Path, monkeypatc
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(path)
                 client.sendall(encode(registration(entry())))
-                while not engine.node.clients:
+                async with asyncio.timeout(60):
+                    while not engine.node.clients:
+                        await asyncio.sleep(0.001)
+            async with asyncio.timeout(60):
+                while engine.node.clients:
                     await asyncio.sleep(0.001)
-            while engine.node.clients:
-                await asyncio.sleep(0.001)
             assert admission.connections == 0
 
     asyncio.run(main(str(tmp_path / "s")))

@@ -85,11 +85,13 @@ class FakeNvml:
         self.answer = threading.Event()
         self.error: Exception | None = None
         self.questions = 0
+        self.is_given_up = False
+        """No answer was given for a minute: the test waited for one, too."""
 
     def sample(self, gpu: str) -> Sample:
         self.asked.set()
         self.questions += 1
-        self.answer.wait()
+        self.is_given_up = not self.answer.wait(60)
         if self.error is not None:
             raise self.error
         return Sample({77: 3 * GIB}, 3 * GIB, 16 * GIB)
@@ -110,13 +112,15 @@ def test_a_driver_that_hangs_keeps_neither_the_loop_nor_the_end_waiting() -> Non
     async def main() -> None:
         _, poll = measuring(nvml)
         task = asyncio.create_task(poll.run())
-        while not nvml.asked.is_set():
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(60):
+            while not nvml.asked.is_set():
+                await asyncio.sleep(0.001)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    asyncio.run(main())  # or it waits for the answer for ever
+    asyncio.run(main())
+    assert not nvml.is_given_up, "the loop, or its end, waited for the answer"
     nvml.answer.set()
 
 
