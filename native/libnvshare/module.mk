@@ -46,10 +46,10 @@ $(OUT)/libnvshare_client.so: $(NVS_CLIENT_SRC) $(wildcard $(NVS_DIR)/client/*.h)
 	$(CC) $(ALL_CFLAGS) $(NVS_CFLAGS) -fvisibility=default -shared -Wl,-soname,libnvshare_client.so $(NVS_CLIENT_SRC) $(ALL_LDFLAGS) -o $@.new
 	mv -f $@.new $@
 
-# lib_unit_*: the pure parts, linked in. The others are small CUDA programs that the Python tests run.
+# lib_unit_*: the pure parts, linked in; drains, which takes the time from its caller, is included with stubs. The others are small CUDA programs that the Python tests run.
 $(BUILD)/checks/lib_unit_%: $(NVS_TESTS)/lib_unit_%.c $(NVS_PURE)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(NVS_DIR) -MMD -MP $< $(NVS_PURE) $(ALL_LDFLAGS) -lpthread -o $@
+	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(NVS_DIR) -I$(TOP)/include -MMD -MP $< $(NVS_PURE) $(ALL_LDFLAGS) -lpthread -o $@
 $(BUILD)/checks/lib_client_linked: $(NVS_TESTS)/lib_client.c $(BUILD)/null/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -DLIB_LINKED -I$(TOP)/include $< $(ALL_LDFLAGS) -Wl,--unresolved-symbols=ignore-all \

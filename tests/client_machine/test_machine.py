@@ -67,7 +67,7 @@ def test_an_hour_of_answered_pings_is_a_wait_and_nothing_else() -> None:
     assert (helper.count(wire.Ping), helper.count(wire.ReqLock), helper.count(wire.Register)) == (360, 1, 0)
 
 
-def test_who_was_stopped_itself_asks_again_before_it_judges() -> None:
+def test_a_client_that_was_stopped_itself_asks_again_before_it_judges() -> None:
     helper = Helper()
     helper.want()
     helper.pass_time(11 * SECOND)
@@ -92,8 +92,14 @@ def test_a_process_that_waits_for_nothing_has_no_deadline() -> None:
     helper.machine.seen[0].waiters = 0
     helper.tick()
     assert helper.machine.next_deadline() is None
+    helper.tick(later=3600 * SECOND)
     helper.hear(wire.Contended(0, True))
+    assert helper.count(wire.Ping) == 0
     assert helper.machine.next_deadline() == helper.now + 10 * SECOND
+    helper.pass_time(10 * SECOND)
+    assert helper.count(wire.Ping) == 1
+    helper.hear(wire.Contended(0, False))
+    assert helper.machine.next_deadline() is None
 
 
 def test_memory_is_reported_after_10_ms_or_at_once_after_64_mib() -> None:

@@ -3,7 +3,6 @@
 import re
 import signal
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,10 +135,6 @@ def holder(started: Programs, scheduler: FakeScheduler, gpus: int) -> tuple[Prog
     return program, peer
 
 
-KEPT_S = 3.5
-"""Four seconds, less what the drain of the other GPU is begun before."""
-
-
 def drop(gpu: int, lock: int = 0) -> DropLock:
     return DropLock(gpu, 1, 10_000, lock or gpu + 1)
 
@@ -220,22 +215,16 @@ def test_one_launch_on_several_gpus_is_drained_on_each_also_if_one_was_drained_w
     assert peer.expect(LockReleased).lock == 7
 
 
-def test_a_drain_that_does_not_end_keeps_other_locks_for_four_seconds_and_once(
+def test_a_drain_that_does_not_end_keeps_another_lock_for_a_bounded_time(
     on_cards: Programs, scheduler: FakeScheduler
 ) -> None:
+    """Four seconds, and only once: tests/native/lib_unit_drains.c checks both in virtual time."""
     program, peer = holder(on_cards, scheduler, 2)
     program.do("hold")  # on GPU 0
-    began = time.monotonic()
     peer.settle(drop(0), drop(1))
     assert released(peer) == 1
-    assert time.monotonic() - began > KEPT_S
-    took = []
-    for lock in range(7, 12):
-        peer.settle(LockOk(1, False, lock))
-        began = time.monotonic()
-        peer.send(drop(1, lock))
-        assert released(peer) == 1
-        took.append(time.monotonic() - began)
-    assert min(took) < KEPT_S  # The best of five: if each were kept, none would be quicker.
+    peer.settle(LockOk(1, False, 7))
+    peer.send(drop(1, 7))
+    assert released(peer) == 1
     program.do("flag 1")
     assert released(peer) == 0

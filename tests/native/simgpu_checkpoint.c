@@ -1,6 +1,8 @@
 /* Checkpoints of the simulated driver: states, what is refused, and calls that wait while the process is locked. */
 #include "simgpu_check.h"
 
+#include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define MiB (1ull << 20)
@@ -56,28 +58,62 @@ static void states(void)
     TRUE_(state_now() == CU_PROCESS_STATE_RUNNING);
 }
 
-static void *read_back(void *word)
+struct call {
+    _Atomic pid_t thread;
+    _Atomic bool is_done;
+};
+
+static void *call(void *argument)
 {
+    struct call *call = argument;
+    atomic_store(&call->thread, (pid_t)syscall(SYS_gettid));
     cuCtxSetCurrent(NULL); /* waits */
-    __atomic_store_n((int *)word, 1, __ATOMIC_RELEASE);
+    atomic_store(&call->is_done, true);
     return NULL;
+}
+
+/* The system call that a thread of this process sleeps in; -1 if it sleeps in none. */
+static long sleeps_in(pid_t thread)
+{
+    char path[64];
+    long number = -1;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%ld", &number) != 1)
+        number = -1; /* "running" */
+    if (file)
+        fclose(file);
+    return number;
+}
+
+/* True once the thread sleeps in a futex, false if its call has returned, or does neither for a minute. */
+static bool waits(struct call *call)
+{
+    for (int i = 0; i < 60000; i++) {
+        pid_t thread = atomic_load(&call->thread);
+        if (atomic_load(&call->is_done))
+            return false;
+        if (thread && sleeps_in(thread) == SYS_futex)
+            return true;
+        usleep(1000);
+    }
+    return false;
 }
 
 static void calls_wait_and_memory_is_kept(void)
 {
     CUdeviceptr memory;
     unsigned value = 0;
-    int is_done = 0;
+    struct call other = {0};
     pthread_t thread;
     OK(cuMemAlloc_v2, &memory, 64 * MiB);
     OK(cuMemsetD32_v2, memory, 0x12345678, 16 * MiB);
     OK(cuCheckpointProcessLock, own, NULL);
     OK(cuCheckpointProcessCheckpoint, own, NULL);
-    pthread_create(&thread, NULL, read_back, &is_done);
-    usleep(20000);
-    TRUE_(!__atomic_load_n(&is_done, __ATOMIC_ACQUIRE));
+    pthread_create(&thread, NULL, call, &other);
+    TRUE_(waits(&other));
     OK(cuCheckpointProcessRestore, own, NULL);
-    TRUE_(!__atomic_load_n(&is_done, __ATOMIC_ACQUIRE));
+    TRUE_(waits(&other));
     OK(cuCheckpointProcessUnlock, own, NULL);
     pthread_join(thread, NULL);
     OK(cuMemcpyDtoH_v2, &value, memory + 63 * MiB, sizeof value);
