@@ -7,9 +7,9 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import sync_playwright
 from rich.console import Console
@@ -37,7 +37,11 @@ PROGRAMS = (  # name, GPU, GiB, bursts, passes, pause in ms, seconds after the f
     ("notebook", 1, 4, 20, 20, 1500, 2.0),
     ("batch", 1, 6, 600, 10, 0, 12.0),
 )
-SHOTS = (("page-light", 1100, "light", 1), ("page-dark", 1100, "dark", 1), ("page-phone", 390, "light", 1))
+SHOTS: tuple[tuple[str, int, Literal["light", "dark"], int], ...] = (
+    ("page-light", 1100, "light", 1),
+    ("page-dark", 1100, "dark", 1),
+    ("page-phone", 390, "light", 1),
+)
 
 
 def main() -> None:
@@ -106,4 +110,4 @@ def draw_top(path: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,8 @@
 """Files of at most 300 lines and functions of at most 40, but for the exceptions listed here, each with its reason.
 
 A Python function is counted from `def` to its last line, a C function from its opening brace to its closing one, both
-in the first column as this project writes them. Blank lines and comments count."""
+in the first column as this project writes them, a function or method of JavaScript from its head to the brace below its
+first letter. Blank lines and comments count."""
 
 import ast
 import re
@@ -48,9 +49,13 @@ LONG_FUNCTIONS = {
 
 
 def sources() -> list[str]:
-    """Every file of ours in C or Python."""
+    """Every file of ours in C, Python or JavaScript."""
     listed = subprocess.run(
-        ["git", "ls-files", "*.py", "*.c", "*.h"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", *(f"*{suffix}" for suffix in FUNCTIONS)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [name for name in listed.stdout.splitlines() if not name.startswith(GENERATED) and (ROOT / name).is_file()]
 
@@ -75,6 +80,19 @@ def c_functions(text: str) -> Iterator[tuple[str, int]]:
             name = ""
 
 
+def js_functions(text: str) -> Iterator[tuple[str, int]]:
+    lines = text.splitlines()
+    for begin, line in enumerate(lines):
+        if (head := JS_HEAD.match(line)) and head["name"] not in JS_BLOCKS:
+            end = lines.index(f"{head['indent']}}}", begin)
+            yield head["name"], end - begin + 1
+
+
+JS_HEAD = re.compile(r"(?P<indent> *)(?:(?:export|static|async|function|get|set) )*(?P<name>#?\w+)\(.*\) \{$")
+JS_BLOCKS = {"if", "for", "while", "switch", "catch"}
+FUNCTIONS = {".py": python_functions, ".c": c_functions, ".h": c_functions, ".js": js_functions}
+
+
 def long_files() -> dict[str, int]:
     lengths = {name: len((ROOT / name).read_text().splitlines()) for name in sources()}
     return {name: length for name, length in lengths.items() if length > MAX_FILE_LINES}
@@ -83,8 +101,7 @@ def long_files() -> dict[str, int]:
 def long_functions() -> dict[str, int]:
     found: dict[str, int] = {}
     for name in sources():
-        count = python_functions if name.endswith(".py") else c_functions
-        for function, length in count((ROOT / name).read_text()):
+        for function, length in FUNCTIONS[Path(name).suffix]((ROOT / name).read_text()):
             if length > MAX_FUNCTION_LINES:
                 found[f"{name}:{function}"] = length
     return found
@@ -104,6 +121,12 @@ def test_what_is_too_long_is_listed_and_what_is_listed_is_too_long(
 def test_a_long_c_function_is_found() -> None:
     text = "\n".join(["static int counted(void)", "{", *["    work();"] * 39, "}", "", "int f(void) { return 0; }"])
     assert list(c_functions(text)) == [("counted", 41)]
+
+
+def test_a_long_javascript_function_is_found() -> None:
+    method = ["class A {", "  counted(a, { b }) {", "    if (a) {", *["      work();"] * 36, "    }", "  }", "}"]
+    function = ["export function also(a) {", *["  work();"] * 39, "}"]
+    assert list(js_functions("\n".join(method + function))) == [("counted", 40), ("also", 41)]
 
 
 def test_a_long_python_function_is_found() -> None:
