@@ -5,14 +5,16 @@
    --shipped-waits).
 3. One load for each way in which the scheduler was ended, frozen, starved or outwitted (--load-seconds 4, --only 3,7).
 
-A table says what was measured. A load that takes root is skipped without it. The exit code is 1 if something was
-violated."""
+A table says what was measured. A load that needs root is skipped without it. A delay that was too long, on a machine
+that was too busy for it even without the load, is "not judged". The last line counts the verdicts. The exit code is 1
+if something was violated."""
 
 import argparse
 import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -43,10 +45,13 @@ class Row(NamedTuple):
     measured: str
     wrongs: list[str]
     is_skipped: bool = False
+    not_judged: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
-        return "WRONG" if self.wrongs else "skipped" if self.is_skipped else "ok"
+        if self.wrongs:
+            return "WRONG"
+        return "skipped" if self.is_skipped else "not judged" if self.not_judged else "ok"
 
 
 def storm(place: Path, plan: Plan) -> Row:
@@ -88,7 +93,8 @@ def load(place: Path, row: str, seconds: float) -> Row:
         result = run(place, seconds)
     except Exception as error:
         return Row(f"{row}  {name}", "", ["".join(traceback.format_exception(error)).rstrip()])
-    return Row(f"{row}  {name}", result.measured, [result.wrong] if result.wrong else [], result.is_skipped)
+    wrongs = [result.wrong] if result.wrong else []
+    return Row(f"{row}  {name}", result.measured, wrongs, result.is_skipped, result.not_judged)
 
 
 def rows(options: argparse.Namespace, place: Path) -> Iterator[Row]:
@@ -121,15 +127,16 @@ def main() -> int:
     parser.add_argument("--load-seconds", type=float, default=4)
     parser.add_argument("--only", default="", help="some loads only, for example storm,2,7")
     options = parser.parse_args()
-    began, is_wrong = time.monotonic(), False
+    began, verdicts = time.monotonic(), Counter[str]()
     with tempfile.TemporaryDirectory() as place:
         for row in rows(options, Path(place)):
-            print(f"{row.verdict:8}{row.name:32}{row.measured}", flush=True)
-            for wrong in row.wrongs:
-                print(f"        {wrong}")
-            is_wrong = is_wrong or bool(row.wrongs)
-    print(f"{time.monotonic() - began:.0f} s, seed {options.seed}")
-    return 1 if is_wrong else 0
+            print(f"{row.verdict:12}{row.name:32}{row.measured}", flush=True)
+            for line in (*row.wrongs, *(f"not judged: {what}" for what in row.not_judged)):
+                print(f"            {line}")
+            verdicts[row.verdict] += 1
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    print(f"{counts}; {time.monotonic() - began:.0f} s, seed {options.seed}")
+    return 1 if verdicts["WRONG"] else 0
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ class Result:
     measured: str
     wrong: str = ""
     is_skipped: bool = False
+    not_judged: tuple[str, ...] = ()
+    """Measurements that say nothing, because the machine was too busy even without the load."""
 
 
 NEEDS_ROOT = Result("skipped: needs root", is_skipped=True)

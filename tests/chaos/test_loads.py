@@ -10,8 +10,8 @@ from bench.floods import verdict
 from chaos import loads, other_loads, program_loads
 from chaos.absence_loads import hang_scheduler, start_without
 from chaos.gang_loads import LEAST_SHARE, three_on_two
-from chaos.loads import judge
-from chaos.program_loads import _p99_ms
+from chaos.loads import Result, judge
+from chaos.program_loads import _p99_ms, judge_floods
 from support import daemon
 
 LOADS = {**loads.LOADS, **program_loads.LOADS, **other_loads.LOADS}
@@ -68,6 +68,15 @@ def test_a_flood_is_judged_by_its_p99_on_a_quiet_machine_only() -> None:
 
 def test_a_flood_is_judged_by_the_schedulers_own_time_on_every_machine() -> None:
     assert verdict(20, 25, 80, 51)["ok"] is False
+
+
+def test_a_long_p99_is_wrong_on_a_quiet_machine_and_not_judged_on_a_busy_one() -> None:
+    quiet, busy, late = [0.001] * 100, [0.02] * 100, [0.08] * 100
+    assert judge_floods({"pings": (quiet, quiet)}) == Result("pings: p99 1 ms of 100 (without it 1)")
+    assert judge_floods({"pings": (quiet, late)}).wrong == "p99 is below 50 ms"
+    loud = judge_floods({"pings": (busy, late), "connections": (busy, busy)})
+    assert (loud.wrong, loud.not_judged) == ("", ("p99 of pings: the machine was busy without it",))
+    assert judge_floods({"pings": (busy, [])}).wrong == "another user is served"
 
 
 def test_a_client_that_got_no_turn_at_all_waited_for_ever() -> None:
