@@ -14,6 +14,7 @@ from nvshare.cli.ctl import nvsharectl, render
 from nvshare.cli.ctl.limit_table import limit_table
 from nvshare.cli.ctl.status_table import memory_notes, status_table, unshared_notes
 from nvshare.cli.ctl.text_table import table
+from nvshare.cli.ctl.users import user_name
 from nvshare.cli.nvshare import cli as front
 from nvshare.core import events as ev
 from nvshare.core.claim_snapshot import ClaimSnapshot
@@ -187,8 +188,8 @@ def test_claims_are_shown_with_their_pods_if_there_are_any() -> None:
 
 
 def test_the_user_of_a_client_is_shown() -> None:
-    assert render.user_name(os.getuid()) == pwd.getpwuid(os.getuid()).pw_name
-    assert (render.user_name(None), render.user_name(4_000_000)) == ("-", "4000000")
+    assert user_name(os.getuid()) == pwd.getpwuid(os.getuid()).pw_name
+    assert (user_name(None), user_name(4_000_000)) == ("-", "4000000")
 
 
 def test_the_time_that_is_left_is_shown_only_if_somebody_waits() -> None:

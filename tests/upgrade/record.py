@@ -14,7 +14,6 @@ wait for work of E: so one submission of E is let through."""
 
 import os
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,8 @@ import threading
 import time
 from pathlib import Path
 from typing import TextIO
+
+from nvshare.unix_socket import peer_credentials
 
 HERE = Path(__file__).resolve().parent
 SCHEDULING = "scheduling"
@@ -108,7 +109,9 @@ class Recorder:
         ways = ["--socket", str(path), "--operator-socket", str(self.place / "operator" / "s")]
         command = [sys.executable, "-m", "nvshare.scheduler.main", *ways, *OPTIONS]
         process = subprocess.Popen(command, env=self.python(), stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
         while not path.exists():
+            assert time.monotonic() < deadline, "the scheduler does not start"
             time.sleep(0.01)
         self.is_up.set()
         return process
@@ -130,8 +133,7 @@ class Recorder:
         """Pass on each connection to the scheduler, as soon as there is one."""
         while True:
             near, _ = self.server.accept()
-            size = struct.calcsize("3i")
-            pid, _, _ = struct.unpack("3i", near.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+            pid = peer_credentials(near).pid
             who = next(name for name, program in self.programs.items() if program.pid == pid)
             self.is_up.wait()
             far = socket.socket(socket.AF_UNIX)

@@ -7,7 +7,6 @@ how many are needed is the scheduler's business."""
 import os
 import select
 import socket
-import struct
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ import msgspec
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import Program, Programs
 from nvshare.quantity import parse_bytes
+from nvshare.unix_socket import peer_credentials
 from nvshare.wire import messages as wire
 from upgrade import record
 from upgrade.conversation import Line, assert_understood, encode, frames, known_lengths, message_of
@@ -244,8 +244,7 @@ class TodaysProgram:
 
 
 def _pid_of(peer: LibraryConnection) -> int:
-    credentials = peer.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", credentials)[0])
+    return peer_credentials(peer.connection).pid
 
 
 def _memory(message: wire.Message) -> tuple[int, int, int] | None:

@@ -20,7 +20,8 @@ from nvshare.core.actions import Action, NoteOrder, Refuse
 from nvshare.core.client import Client
 from nvshare.core.gangs import Gangs
 from nvshare.core.gpu import Gpu
-from nvshare.core.limits.groups import POD_PREFIX, Group
+from nvshare.core.limits.group_names import POD_PREFIX
+from nvshare.core.limits.groups import Group
 from nvshare.core.limits.memory_limits import MemoryLimits, apply_priorities
 from nvshare.core.model import QuantumRule, Settings
 from nvshare.core.policies import POLICIES
@@ -107,7 +108,7 @@ class Orders:
         elif event.policy != self.policy:
             self.policy = event.policy
             self._rerank(lambda: self._set_policy(*self._gpus.values()))
-            for gpu in self._gpus.values():  # Weights may count from now on where nobody waits.
+            for gpu in self._gpus.values():  # Weights may count from now on where no client waits.
                 self._gangs.touch(gpu)
 
     def _set_policy(self, *gpus: Gpu) -> None:

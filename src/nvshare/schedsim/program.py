@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
+from nvshare.core.limits.group_names import RUN_PREFIX
 from nvshare.core.model import SECOND, UNLIMITED, HostRoom
 from nvshare.schedsim.card import Card
 from nvshare.schedsim.gate import Simulation
@@ -37,7 +38,7 @@ class Program:
     ) -> None:
         self.key = key
         self.job = job
-        self.name, self.group = job.name, f"run/{key}"
+        self.name, self.group = job.name, f"{RUN_PREFIX}{key}"
         self.gpus, self.cards = list(places), list(places.values())
         self.memory = job.memory
         self.working_set = job.working_set

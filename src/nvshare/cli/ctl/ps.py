@@ -7,6 +7,7 @@ import click
 from nvshare import admin
 from nvshare.cli import operator_client
 from nvshare.cli.ctl import complete, render
+from nvshare.cli.ctl.users import only_user
 from nvshare.cli.errors import EXIT_FAILED, CommandError
 from nvshare.cli.group import terminal_width
 from nvshare.core.group_use import group_percents
@@ -32,7 +33,7 @@ def ps(user: str | None, path: str | None, output: str) -> None:
         answer = operator_client.ask_for(admin.Status, path or operator_client.default_socket(), admin.GetStatus())
     except (operator_client.UnreachableError, operator_client.RefusedError, admin.AdminError) as error:
         raise CommandError(f"ps: {error}", EXIT_FAILED) from None
-    chosen = render.only_user(answer.node, user)
+    chosen = only_user(answer.node, user)
     if output == "json":
         had = group_percents(answer.node.clients)
         programs = [client_document(client, seat, answer.now, had) for client, seat in render.in_order(chosen)]

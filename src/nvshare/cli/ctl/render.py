@@ -1,18 +1,17 @@
 """GPUs, clients and events for people and for programs: tables, JSON, YAML. Pure: values in, text out."""
 
-import os
-import pwd
 import textwrap
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from nvshare import admin
 from nvshare.cli.ctl.share_cells import ShareCells, due_cell
 from nvshare.cli.ctl.text_table import shortened, table, width_of
+from nvshare.cli.ctl.users import user_name
+from nvshare.core.limits.group_names import POD_PREFIX
 from nvshare.core.model import GIB, MIB, SECOND
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
@@ -52,14 +51,6 @@ def accounted(gpu: GpuSnapshot) -> str:
     if gpu.accounted_percent is None or gpu.utilization_percent is None:
         return ""
     return f"{gpu.accounted_percent:.0f}% of {gpu.utilization_percent:.0f}%"
-
-
-def only_user(node: Snapshot, user: str | None) -> Snapshot:
-    """The state with the clients of one user only; None: of all."""
-    if user is None:
-        return node
-    wanted = user_name(os.getuid()) if user == "me" else user
-    return replace(node, clients=tuple(client for client in node.clients if user_name(client.uid) == wanted))
 
 
 def as_json(values: Any) -> str:
@@ -153,7 +144,8 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
         rows.append(row)
     if is_wide:
         return table(head + WIDE, rows)
-    return _narrow_clients(head, rows, width, has_pods=any(client.group.startswith("pod/") for client in node.clients))
+    has_pods = any(client.group.startswith(POD_PREFIX) for client in node.clients)
+    return _narrow_clients(head, rows, width, has_pods=has_pods)
 
 
 def _narrow_clients(head: list[str], rows: list[list[str]], width: int | None, *, has_pods: bool) -> str:
@@ -208,16 +200,6 @@ def gpu_short(gpu: GpuSnapshot) -> str:
 
 def _index(gpu: GpuSnapshot) -> str:
     return "-" if gpu.index is None else str(gpu.index)
-
-
-def user_name(uid: int | None) -> str:
-    """The account of a client, as this machine knows it."""
-    if uid is None:
-        return "-"
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _state(seat: SeatSnapshot) -> str:

@@ -11,6 +11,7 @@ import click
 from nvshare import admin
 from nvshare.cli.ctl import render
 from nvshare.cli.ctl.text_table import table
+from nvshare.cli.ctl.users import user_name
 from nvshare.cli.group import terminal_width
 from nvshare.cli.options import DURATION
 from nvshare.core.model import GIB
@@ -104,7 +105,7 @@ def gib_hours(row: admin.ReportRow) -> float:
 
 def _who(answer: admin.Report, row: admin.ReportRow) -> str:
     if answer.by == "user" and row.key.isascii() and row.key.isdigit():
-        return render.user_name(int(row.key))
+        return user_name(int(row.key))
     return row.label or "-"
 
 

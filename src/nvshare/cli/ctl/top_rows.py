@@ -6,7 +6,8 @@ from typing import Literal
 from rich.text import Text
 
 from nvshare import admin
-from nvshare.cli.ctl.render import duration, gpu_short, in_order, size, user_name
+from nvshare.cli.ctl.render import duration, gpu_short, in_order, size
+from nvshare.cli.ctl.users import user_name
 from nvshare.cli.ctl.share_cells import ShareCells, due_cell
 from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.printable import printable

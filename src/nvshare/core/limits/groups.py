@@ -22,13 +22,10 @@ from typing import Literal
 from nvshare.core.actions import Action, Refuse, ReportLimit
 from nvshare.core.events import ClaimPrepared, ClientRegistered, LimitSet, PodChanged
 from nvshare.core.limits.claim_limits import ClaimLimits
+from nvshare.core.limits.group_names import POD_PREFIX, PROCESS_PREFIX
 from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.record import Record
 
-POD_PREFIX = "pod/"
-"""How the group of a pod's processes is named, before the pod's UID."""
-PROCESS_PREFIX = "process/"
-"""How the group of a single process is named, before its pid."""
 MAX_KEPT = 1024
 """Groups without a client that are kept for the operator's limit."""
 Source = Literal["annotation", "operator", "earlier scheduler", "environment", "claim"]
@@ -93,7 +90,7 @@ class Group:
 
     @property
     def named(self) -> tuple[Source, int] | None:
-        """Who names the limit, and what it is; None: nobody."""
+        """The source of the limit, and the limit; None: no source names one."""
         return self._bounded(self.claims.most)
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nvshare.core.events import PolicySet, QuantumSet
+from nvshare.core.limits.group_names import RUN_PREFIX
 from nvshare.core.model import GIB, SECOND, QuantumRule
 from nvshare.record import Record
 from nvshare.schedsim.worlds import laws
@@ -71,7 +72,9 @@ class Week(World):
     def spawn(self) -> None:
         self._last_pid += 1
         pid = self._last_pid
-        process = Process(pid, f"run/{pid // COUNT_OF_A_RUN}", self.chance.choice([0, 40 * GIB]), [self._gpu()], self)
+        process = Process(
+            pid, f"{RUN_PREFIX}{pid // COUNT_OF_A_RUN}", self.chance.choice([0, 40 * GIB]), [self._gpu()], self
+        )
         self.processes[pid] = process
         process.wake()
         self._live(process)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from nvshare.client_machine.library import Config
 from nvshare.core import events as ev
+from nvshare.core.limits.group_names import POD_PREFIX, RUN_PREFIX
 from nvshare.core.model import GIB, MILLISECOND, SECOND, QuantumRule, Settings
 from nvshare.schedsim.worlds import laws
 from nvshare.schedsim.worlds.chance import Chance
@@ -49,7 +50,7 @@ class World:
         self.timeline = Timeline(SECOND)
         self.processes: dict[int, Process] = {}
         self.pods = tuple(PODS) if seed % 4 == 1 else ()
-        self.groups = [f"pod/{uid}" for uid in self.pods] or ["run/a", "run/b"]
+        self.groups = [POD_PREFIX + uid for uid in self.pods] or [RUN_PREFIX + "a", RUN_PREFIX + "b"]
         """Those that may have several processes."""
         self.pace = self.chance.choice([SLOW, SLOW, SLOW_WITH_SHARES]) if self.chance.random() < 0.2 else 1
         self.settings = Settings(
@@ -109,7 +110,7 @@ class World:
         if self.pace < SLOW:
             config.weight = self.chance.choice([1, 100, 100, 300])
             config.core_limit = self.chance.choice([0] * 7 + [40])
-        group = self.chance.choice([*self.groups, f"run/{pid}"])
+        group = self.chance.choice([*self.groups, f"{RUN_PREFIX}{pid}"])
         counts_time = self.pace < SLOW and self.chance.random() < 0.7
         process = Process(pid, group, config, gpus, self, counts_time=counts_time)
         self.processes[pid] = process

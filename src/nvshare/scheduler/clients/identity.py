@@ -11,7 +11,7 @@ import select
 import socket
 from pathlib import Path
 
-from nvshare.core.limits.groups import POD_PREFIX, PROCESS_PREFIX
+from nvshare.core.limits.group_names import CONTAINER_PREFIX, POD_PREFIX, PROCESS_PREFIX, RUN_PREFIX
 from nvshare.printable import printable
 from nvshare.record import Record
 from nvshare.translation import Registrant
@@ -121,9 +121,9 @@ def group_of(peer: Peer, run: bytes) -> tuple[str, str]:
     if peer.container:
         # A user chooses the names of cgroups in the user's own slice, and may choose the ID of another container.
         owner = "" if peer.slice_uid is None else f"{peer.slice_uid}-"
-        return f"container/{owner}{peer.container}", f"container {peer.container[:12]}"
+        return f"{CONTAINER_PREFIX}{owner}{peer.container}", f"container {peer.container[:12]}"
     if any(run):
-        return f"run/{peer.uid}-{run.hex()}", f"run {run.hex()[:8]}"
+        return f"{RUN_PREFIX}{peer.uid}-{run.hex()}", f"run {run.hex()[:8]}"
     return f"{PROCESS_PREFIX}{peer.pid}", f"process {peer.pid}"
 
 

@@ -2,7 +2,7 @@
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.limits.groups import POD_PREFIX
+from nvshare.core.limits.group_names import POD_PREFIX
 from nvshare.core.model import GIB, MILLISECOND, SECOND
 from nvshare.journal import Step
 from nvshare.scheduler.observe.names import Ids

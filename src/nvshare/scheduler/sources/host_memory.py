@@ -65,8 +65,8 @@ class Shortfall(Record, frozen=True):
 
 
 def needs(clients: Iterable[Client], sizes: Mapping[str, int]) -> dict[Key, int]:
-    """The memory of each client at each GPU that may have to move: no more than the card holds. Who never had a turn
-    has nothing on the GPU."""
+    """The memory of each client at each GPU that may have to move: no more than the card holds. A client that never
+    had a turn has nothing on the GPU."""
     return {
         (client.id, gpu): min(seat.reported.swappable, sizes[gpu])
         for client in clients
@@ -92,11 +92,12 @@ def measure(
 ) -> tuple[dict[Key, int], list[Shortfall]]:
     """The room of each client at each GPU whose room does not suffice, and how much it lacks because of what.
 
-    The clients of one cgroup have the same list in `cgroups`: each is looked at once, not once for each level."""
-    inside: dict[int, list[Key]] = {}
+    Clients of one cgroup have the same levels: each client is looked at once, not once for each level."""
+    paths = {client: tuple(one.path for one in found) for client, found in cgroups.items()}
+    inside: dict[tuple[str, ...], list[Key]] = {}
     for key in wanted:
-        inside.setdefault(id(cgroups.get(key[0])), []).append(key)
-    chains = {id(found): found for found in cgroups.values()}
+        inside.setdefault(paths.get(key[0], ()), []).append(key)
+    chains = {paths[client]: found for client, found in cgroups.items()}
     below: dict[str, tuple[Cgroup, list[list[Key]]]] = {}
     for chain, found in chains.items():
         for one in found:
@@ -121,7 +122,7 @@ def _divide(
     rooms: dict[Key, int],
     cause: dict[Key, Cgroup | None],
 ) -> None:
-    """Note for whom a room does not suffice."""
+    """Note the clients for which a room does not suffice."""
     share = share_of(room, [wanted[key] for key in keys])
     if share == UNLIMITED:
         return

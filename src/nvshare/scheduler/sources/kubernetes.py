@@ -16,7 +16,8 @@ from nvshare.admin import client_name
 from nvshare.core.actions import ReportLongWait
 from nvshare.core.events import ClaimPrepared, PodChanged, PodsListed, PolicySet
 from nvshare.core.expected_start import expected_starts
-from nvshare.core.limits.groups import POD_PREFIX, Group
+from nvshare.core.limits.group_names import POD_PREFIX
+from nvshare.core.limits.groups import Group
 from nvshare.core.model import SECOND
 from nvshare.core.policies import weights_ignored
 from nvshare.journal import Step

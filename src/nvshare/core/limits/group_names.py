@@ -1,0 +1,10 @@
+"""How groups are named: what kind a group is, and what identifies it."""
+
+POD_PREFIX = "pod/"
+"""Before the pod's UID: the processes of a pod."""
+CONTAINER_PREFIX = "container/"
+"""Before the container's id (and the user, in a user's slice): the processes of a container that is in no pod."""
+RUN_PREFIX = "run/"
+"""Before the user and the id of the run: the processes of one `nvshare run`."""
+PROCESS_PREFIX = "process/"
+"""Before the pid: a process that is in none of these."""
