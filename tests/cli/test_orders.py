@@ -35,7 +35,7 @@ def test_a_paused_program_gives_its_lock_back_and_gets_it_again_when_it_is_resum
 def test_yield_ends_a_turn_only_if_somebody_waits(daemon: Daemon) -> None:
     with daemon.client().register(name=b"first") as first, daemon.client().register(name=b"second") as second:
         lock = first.take_lock(10 * GIB)
-        assert daemon.ctl("yield", first.name) == "Nobody waits for a lock that is held.\n"
+        assert daemon.ctl("yield", first.name) == "No program waits for a lock that is held.\n"
         second.request(10 * GIB)
         second.expect(wire.WaitForMem)
         assert daemon.ctl("yield", first.name).endswith("must give the lock back.\n")

@@ -15,7 +15,7 @@ struct ask {
     uint32_t id;
     bool is_sent;
     uint64_t need, granted;
-    /* 0 none yet, 1 answered (a refusal too: see `granted`), 2 nobody will answer. A futex; stored after `granted`, so that the
+    /* 0 none yet, 1 answered (a refusal too: see `granted`), 2 there will be no answer. A futex; stored after `granted`, so that the
      * thread that reads 1 reads what was granted. The helper touches it only under the lock, which the thread takes before its stack
      * goes. */
     _Atomic uint32_t answer;

@@ -7,7 +7,7 @@
 
 struct nvs_gpu;
 
-/* Asks for a budget of `need` bytes in all; false if nobody answers. */
+/* Asks for a budget of `need` bytes in all; false if there is no answer. */
 bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, uint64_t *granted);
 /* Asks what the group's other processes use now, if there are any. */
 void nvs_asks_refresh(struct nvs_gpu *gpu);

@@ -79,7 +79,7 @@ bool nvs_drains_advance(struct nvs_gpu *gpu)
 {
     bool done = false;
     if (!gpu->is_past_threads)
-        gpu->was_closed = nvs_gate_is_closed(gpu); /* before the threads are looked at: who passed an open gate is found inside */
+        gpu->was_closed = nvs_gate_is_closed(gpu); /* before the threads are looked at: a thread that passed an open gate is found inside */
     if (!gpu->is_past_threads && nvs_threads_any_inside(gpu))
         return false;
     if (!nvs_lock_try(&nvs_streams_lock))
@@ -240,14 +240,14 @@ static int64_t tick_asked(struct nvs_gpu *gpu, int64_t now)
     bool was_offered = gpu->offer || gpu->let_ns;
     look_at(gpu, now);
     if (gpu->offer && !atomic_load(&gpu->waiters) && now - gpu->asked_ns > ASKED_NS)
-        withdraw(gpu); /* nobody waits */
+        withdraw(gpu); /* no thread waits */
     if (gpu->is_drained && !gpu->offer && was_offered) {
         nvs_drains_stop(gpu);
         return NVS_NEVER;
     }
     if (gpu->is_drained && !was_offered)
         make_offer(gpu);
-    return now - gpu->asked_ns < UNLOCKED_NS ? look_again(gpu, now) : now + SELDOM_LOOK_NS; /* later nobody waits for it any more */
+    return now - gpu->asked_ns < UNLOCKED_NS ? look_again(gpu, now) : now + SELDOM_LOOK_NS; /* later the other process does not wait for it any more */
 }
 
 static bool is_young(const struct nvs_gpu *gpu, int64_t now)

@@ -18,7 +18,7 @@ static _Atomic uint32_t progress;  /* a futex; only the helper stores it, and it
 static _Atomic bool has_said_wait; /* a thread has said why the first allocation waits; only swapped: one thread says it */
 
 /* The store is a release: it pairs with the loads in wait_beyond, nvs_joining_wait_known and nvs_joining_wait_done. The helper has set
- * gates and accounts before, and whoever reads the new state sees them; otherwise an allocation could pass without its limit. The store
+ * gates and accounts before, and a thread that reads the new state sees them; otherwise an allocation could pass without its limit. The store
  * comes before the wake-up: a thread that read the old state finds it changed when it is about to sleep (wait_beyond). Otherwise it
  * could sleep for the whole joining time. */
 static void set(uint32_t state)

@@ -8,7 +8,7 @@
 void nvs_user_lines_print(uint32_t todo, int error);
 /* A received message: printed if NVSHARE_DEBUG is set, a LONG_WAIT always. */
 void nvs_user_lines_of_frame(const uint8_t *frame);
-/* From the thread that allocates first while the scheduler is away: why it waits, and that nobody came. */
+/* From the thread that allocates first while the scheduler is away: why it waits, and that no scheduler came. */
 void nvs_user_lines_of_wait_for_limit(void);
 void nvs_user_lines_of_no_limit(void);
 

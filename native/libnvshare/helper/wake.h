@@ -11,7 +11,7 @@ void nvs_wake_helper(void);
  * recognised. */
 void nvs_wake_open(void);
 int nvs_wake_fd(void);
-/* True if the program closed one of the pair since the step began: nobody can wake the helper, so it must not sleep. */
+/* True if the program closed one of the pair since the step began: the helper cannot be woken, so it must not sleep. */
 bool nvs_wake_is_broken(void);
 /* The helper begins a step: it will see everything that threads changed before they woke it. Opens a new pair if the program
  * closed one of ours. */

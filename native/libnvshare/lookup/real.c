@@ -26,7 +26,7 @@ static const struct { const char *symbol; void **slot; } functions[] = {
 static CUresult missing(void) { return CUDA_ERROR_NOT_FOUND; }
 
 /* Threads may look at the same time: they find the same function. Acquire and release pair with each other, here and in
- * nvs_real_dlvsym: whoever reads the pointer sees what was done to find it. The function itself was there before any thread, so
+ * nvs_real_dlvsym: a thread that reads the pointer sees what was done to find it. The function itself was there before any thread, so
  * a relaxed order would do too; without atomics two threads could race on the pointer. */
 void *(*nvs_real_dlsym(void))(void *, const char *)
 {

@@ -30,7 +30,7 @@ bool nvs_real_collectives_are_used(void);
 void nvs_real_collectives_found(void);
 void nvs_real_look_for_collectives(void);
 
-/* True if the driver's library has this function under this name. Only in memory mode checkpoint: nobody else asks. */
+/* True if the driver's library has this function under this name. Used in memory mode checkpoint only. */
 bool nvs_real_is_driver(const char *name, const void *function);
 
 /* True if the driver is already loaded in this process and has this function. Does not load the driver. */

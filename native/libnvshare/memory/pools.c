@@ -5,7 +5,7 @@
  * after the call and counts against the next allocation.
  *
  * The lock is never held across a driver call. What a pool reserves is asked for without it; the answer counts unless a later question
- * has been answered. A pool is destroyed when nobody asks about it. */
+ * has been answered. A pool is destroyed when no thread asks about it. */
 #include "memory/pools.h"
 
 #include <stdatomic.h>
@@ -21,7 +21,7 @@ enum { FIRST_ROOM = 16 };
 
 static struct nvs_pool {
     CUmemoryPool handle;
-    struct nvs_gpu *gpu; /* NULL: on the host, charged to nobody */
+    struct nvs_gpu *gpu; /* NULL: on the host, not charged */
     bool swappable, is_converted;
     uint64_t charged, live;
     uint64_t questions, answered; /* how many, and which was answered last */
@@ -201,7 +201,7 @@ void nvs_pools_known(CUmemoryPool handle, struct nvs_gpu *gpu, struct nvs_pool_f
     nvs_lock_give(&pools_lock);
 }
 
-/* Taken out of the table when nobody asks about it. False if it is not known. */
+/* Taken out of the table when no thread asks about it. False if it is not known. */
 static bool take_out(CUmemoryPool handle, struct nvs_pool *taken)
 {
     struct nvs_pool *pool;

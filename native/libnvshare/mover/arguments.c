@@ -65,7 +65,7 @@ bool nvs_arguments_kernel(CUfunction function, void **params, void **extra, cons
     return !params && extra ? look_at_buffer(extra, named) : look_at_all(function, params, named);
 }
 
-/* One side of a copy: `rows` of `width` bytes, `pitch` apart. An array or memory of the host is not ours; who is told knows. */
+/* One side of a copy: `rows` of `width` bytes, `pitch` apart. Arrays are skipped; `range` ignores memory that is not ours. */
 static void look_at_side(CUmemorytype type, CUdeviceptr base, size_t skipped, size_t pitch, size_t width, size_t rows, const struct nvs_named *named)
 {
     if ((type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) && width && rows)

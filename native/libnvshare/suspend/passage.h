@@ -1,10 +1,10 @@
-/* Who is in the driver, in memory mode checkpoint (decision 32).
+/* Which threads are in the driver, in memory mode checkpoint (decision 32).
  *
  * Theory of operation
  *
  * No call may reach the driver of a process that is suspended: it would wait there, unseen, or crash. So in this mode every function of
  * the driver that the program looks up is behind a stub (suspend/stubs.c), which counts the threads inside. The helper closes the passage,
- * waits until nobody is inside, and only then suspends the process. A thread that finds the passage closed waits outside and counts as a
+ * waits until no thread is inside, and only then suspends the process. A thread that finds the passage closed waits outside and counts as a
  * waiter of the GPU, so that the helper requests a turn for it. A thread that sleeps at the gate is outside too.
  *
  * The passage is closed at the start: memory that the card has no room for must not be asked for before there is a turn.
@@ -41,7 +41,7 @@ bool nvs_passage_has_paid(uint64_t bytes);
 
 /* For the helper. */
 void nvs_passage_open(void);
-/* True if nobody is inside; else ask again later. */
+/* True if no thread is inside; else ask again later. */
 bool nvs_passage_close(void);
 /* From now on calls are refused with this result. */
 void nvs_passage_refuse(CUresult refusal);

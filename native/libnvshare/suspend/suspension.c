@@ -110,9 +110,10 @@ void nvs_suspension_close(void) { wants_open = false; }
 
 /* ---- its beginning ---- */
 
-/* A restore that fails for lack of memory cannot be repeated: the process has lost its memory. So the card is looked at first. What it
- * shows is not all: managed memory of others is in use, but gives way. So with a lock, for which the scheduler has made room, it is tried after a while. Without one nobody has
- * made room: the process waits until the card shows it. */
+/* A restore that fails for lack of memory cannot be repeated: the process has lost its memory. So the card's free memory is read
+ * first. More than that is available, because managed memory of others can be evicted. So a process with a lock, for which the
+ * scheduler has made room, tries the restore after a while. Without a lock no room was made: the process waits until enough memory
+ * is free. */
 static bool may_return(struct nvs_gpu *gpu, int64_t now)
 {
     bool is_planned = nvs_helper_client.gpus[gpu->index].turn.state == NVS_TURN_HOLDING;

@@ -48,7 +48,7 @@ class Admission:
         while queue.order and not waits.is_held:
             is_empty = not turns.staying and not turns.dropping
             if not is_empty and not memory.fits(queue.needs[0]):
-                break  # Nobody fits.
+                break  # No client fits.
             seat = first = queue.first()
             if (
                 first is not None
@@ -78,8 +78,8 @@ class Admission:
         return admitted
 
     def _first_past_gangs(self) -> Seat | None:
-        """Who gets an empty GPU while gangs are passed over: the first who is no member, or the first member that has
-        work here, because nobody else wants the GPU."""
+        """Which client gets an empty GPU while gangs are passed over: the first that is no member, or the first member
+        that has work here, because no other client wants the GPU."""
         queue = self._turns.queue
         member = next((seat for seat in queue if not seat.follows and not seat.enters_with_gang), None)
         return next((seat for seat in queue if seat.gang is None), member)

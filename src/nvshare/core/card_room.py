@@ -16,9 +16,9 @@ drops its lock is asked with that lock (core.moves). A client that was asked has
 asked for more meanwhile. Memory that has not moved by then is stuck: it counts like memory that the host cannot take
 (core.memory_planner). Such a client is not asked again before it has answered or had a turn.
 
-The coming client waits for room for at most one grace time in all: from when it could come in but for this, and nobody
-drops a lock, until it comes in, whatever the others report meanwhile. The time begins again if another client comes in
-before it, or if it was blocked (core.host_memory)."""
+The coming client waits for room for at most one grace time in total. The time begins when only room is missing and no
+client is releasing a lock; reports of others do not extend it. It begins again if another client is admitted first, or
+if the coming client was blocked (core.host_memory)."""
 
 from collections.abc import Callable
 from heapq import nsmallest
@@ -191,7 +191,7 @@ class CardRoom:
                 seat.room_until = LATE
 
     def came_in(self) -> None:
-        """A client got its lock: its memory is on the card too, so the time of those who wait begins again."""
+        """A client got its lock: its memory is on the card too, so the time of the waiting clients begins again."""
         self.is_waited_for = False
         for seat in self._seats.values():
             seat.room_until = 0

@@ -1,14 +1,17 @@
-"""Who of one GPU's clients is held back because it has had enough of the GPU's time (docs/decisions/0034).
+"""Which clients of one GPU are held back because they have had enough of its time (docs/decisions/0034).
 
     core limit      a group that owes more than its limit allows (core.core_cap): all its clients
-    weight          policy fair, among those who run side by side: who is ahead of its weight by more than
-                    `most_lead_ns` (core.weighted_time), while somebody else who runs has work. Not members of gangs
+    weight          policy fair, among clients that run side by side: those that are ahead of their weight by more
+                    than `most_lead_ns` (core.weighted_time), while another running client has work; not members
+                    of gangs
 
-Who is held back drops its lock, cause `share`, and is blocked when it wants it again: it sleeps at its gate, in no
-queue, and keeps its rank. It comes back when its debt is repaid, or its lead is gone, or (weight) nobody else is busy.
+A client that is held back drops its lock, cause `share`. It is blocked when it requests the lock again: it sleeps at
+its gate, in no queue, and keeps its rank. It returns when its debt is repaid, or its lead is gone, or (weight) no other
+client is busy.
 
-Nobody is held back before the quantum is over if its place would be taken by a client that does not fit beside it: then
-memory would move for a fraction of a second. The debt is then as long as the turn, and repaid in turns of others."""
+Exception: if a client that does not fit beside the others would take its place, no client is held back before the
+quantum is over. Otherwise memory would move for a fraction of a second. The debt is then as long as the turn, and is
+repaid in turns of others."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -35,13 +38,13 @@ LEAST_PRUNED = 64
 
 
 class ComputeShares:
-    """Decides on one GPU; core.held_back stores who is held back, and core.host_memory blocks them."""
+    """Decides on one GPU; core.held_back stores which clients are held back, and core.host_memory blocks them."""
 
     def __init__(self, turns: Turns, memory: MemoryPlanner) -> None:
         self._turns = turns
         self._memory = memory
         self._caps: dict[str, CoreCap] = {}
-        """By group, of groups with clients here; `_dormant` of those who may come back."""
+        """By group, of groups with clients here; `_dormant`: of groups that may come back."""
         self._dormant: dict[str, CoreCap] = {}
         self._weighted: WeightedTime | None = None
         """None while weights decide nothing."""
@@ -120,7 +123,7 @@ class ComputeShares:
         return max((now + cap.repaid_ns(cap.debt_ns(pending)) - 1 for cap in self._dormant.values()), default=0)
 
     def admitted(self, now: int) -> None:
-        """Somebody came in, so there may be something to look at."""
+        """A client was admitted, so there may be something to look at."""
         self._look_again(now, LEAST_STEP_NS)
 
     def longest_hold_ns(self, percent: int, quantum_ns: int, grace_ns: int) -> int:
@@ -156,7 +159,7 @@ class ComputeShares:
         self._look_at_weights(now, pending, out)
 
     def preempt(self, now: int, out: list[Action]) -> None:
-        """Those who owe too much drop their locks. Called when it is known who is in the queue (core.host_memory)."""
+        """Clients that owe too much drop their locks. Called when the queue has been decided (core.host_memory)."""
         going = [seat for seat in self._turns.staying.values() if self._turns.held_back.is_over(seat)]
         self._drop(now, going, out)
 
@@ -257,7 +260,7 @@ class ComputeShares:
     # Both.
 
     def _drop(self, now: int, going: list[Seat], out: list[Action]) -> bool:
-        """Those who stay drop their locks, unless memory would move before the quantum is over."""
+        """These clients drop their locks, unless memory would move before the quantum is over."""
         turns = self._turns
         ends = turns.timer.ends
         if going and ends is not None and now < ends and self._would_switch(going):
@@ -268,7 +271,7 @@ class ComputeShares:
         return True
 
     def _would_switch(self, going: list[Seat]) -> bool:
-        """Somebody who waits does not fit now, and would come in if these went."""
+        """A waiting client does not fit now, and would be admitted if these released their locks."""
         turns, memory = self._turns, self._memory
         first = next((seat for seat in turns.queue if not turns.held_back.has_had_enough(seat)), None)
         if first is None or memory.fits(first.need):

@@ -4,7 +4,7 @@ Kernels of one process may wait for kernels of another process, which waits at i
 have released:
 
     held        a GPU of the gang on which no client runs is given to no other client: work that passes the gate there
-                disturbs nobody
+                disturbs no other client
     let one     if nothing has changed for `patience`, each member that has released and has work lets one submission
                 pass, and reports its end. At a GPU where another client runs, only after `UNLOCKED_NS`
     patience    20 ms at first; then twice as long as the last submission took, within 1 and 20 ms. A queue of short

@@ -60,7 +60,7 @@ class Gpu:
         self.foreign_pids: tuple[int, ...] = ()
         self.utilization = Utilization(self.turns.gpu_time)
         self.is_paused = False
-        """The operator gives nobody a turn here (core.orders)."""
+        """The operator has paused the GPU: no client gets a turn here (core.orders)."""
         self.is_reordered = False
         """In this step a client was taken out of the queue or put back that was neither admitted nor left."""
         self._is_measured = False
@@ -144,7 +144,7 @@ class Gpu:
         self.memory.set_mover(seat, not event.not_moving)
 
     def note_gpu_time(self, now: int, event: GpuTimeReported) -> None:
-        """A fact for the account. It moves nobody, so no decision follows from it alone."""
+        """A fact for the account. It changes no state, so no decision follows from it alone."""
         self.turns.gpu_time.reported(now, self.turns.seats[event.client], event.first, event.count, event.busy)
 
     def work_resumed(self, now: int, event: WorkResumed) -> None:
@@ -155,7 +155,7 @@ class Gpu:
         self.deadline = time
 
     def reserved_for(self, now: int) -> Seat | None:
-        """The waiting client that nobody may pass, although others would fit."""
+        """The waiting client that no other client may pass, although others would fit."""
         return self._admission.reserved_for(now)
 
     def check(self) -> None:
@@ -182,7 +182,7 @@ class Gpu:
             return
         if not turns.staying and not turns.dropping:
             if turns.waits.is_switching:
-                turns.waits.end_switch()  # Nobody has to go.
+                turns.waits.end_switch()  # No client has to release its lock.
             return
         turns.timer.adjust()
         first = turns.queue.first()
@@ -266,7 +266,7 @@ class Gpu:
         return self.turns.queue.first() is seat and self.has_room(seat)
 
     def switch_time(self, now: int, seat: Seat) -> int:
-        """From when on holders make room for it: when the quantum is over, or at once if nobody has to go."""
+        """From when on holders make room for it: when the quantum is over, or at once if no holder has to go."""
         turns = self.turns
         turns.timer.adjust()
         if turns.timer.ends is None or self._preemption.is_due(now) or self.memory.would_fit(seat.need):

@@ -62,7 +62,7 @@ class Chunk:
 
 
 class GpuTime:
-    """Of one GPU. `seat.gpu_ns` is a client's sum, `busy_ns` the time in which anybody was busy."""
+    """Of one GPU. `seat.gpu_ns` is a client's sum, `busy_ns` the time in which any client was busy."""
 
     def __init__(self) -> None:
         self.busy_ns = 0
@@ -92,13 +92,13 @@ class GpuTime:
     def let_go(self, now: int, seat: Seat) -> None:
         """If the client waits, it competes until its first work, for at most WAKE_LOOKS: it must wake up first."""
         looks, end = seat.looks, max(0, now // LOOK_NS + 1 - self.upto)
-        assert looks is not None, "who is held back is counted"
+        assert looks is not None, "looks of a client that is held back are counted"
         looks.back |= ones_from(looks.back_since, self.upto, end)
         looks.back_since = None
         looks.wake = ones(WAKE_LOOKS) << end if seat.state == "blocked" else 0
 
     def turn_began(self, now: int, seat: Seat) -> None:
-        if not self._looks:  # nobody was busy until now
+        if not self._looks:  # no client was busy until now
             self.upto = max(self.upto, now // LOOK_NS)
         first = -(-now // LOOK_NS)
         if seat.looks is not None and seat.looks.rests is not None:
@@ -168,7 +168,7 @@ class GpuTime:
 
     def estimate_ns(self, now: int, seat: Seat) -> int:
         """What the client has had until now, if it was busy at the looks that it has not reported yet, and shared them
-        with those who hold the lock now. A time before the last look adds nothing."""
+        with the present holders. A time before the last look adds nothing."""
         return seat.gpu_ns + self.ahead_ns(now, seat)
 
     def ahead_ns(self, now: int, seat: Seat) -> int:

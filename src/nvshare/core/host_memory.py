@@ -30,7 +30,7 @@ from nvshare.core.turns import Turns
 def _order(seat: Seat) -> tuple[int, int]:
     """As in the queue, whether the client is in it or not."""
     rank = seat.kept_rank if seat.rank is None else seat.rank
-    assert rank is not None, "who waits has a rank"
+    assert rank is not None, "a waiting client has a rank"
     return rank, seat.ticket
 
 
@@ -52,7 +52,7 @@ class HostMemory:
         self._memory = memory
 
     def decide(self, now: int, out: list[Action]) -> bool:
-        """Returns whether a client was taken out of the queue or put back. Called while memory is pinned, or somebody
+        """Returns whether a client was taken out of the queue or put back. Called while memory is pinned, or a client
         is blocked, paused or held back; otherwise nothing is to be decided."""
         turns = self._turns
         turns.moves.room.expire(now)

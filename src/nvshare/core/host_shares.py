@@ -59,7 +59,7 @@ class HostShares:
             del self._able[at]
 
     def next_change(self, wanted: int) -> tuple[Seat, int] | None:
-        """Whom to ask next, and how much it should keep, so that all keep `wanted`; None if they do, or cannot."""
+        """The next client to ask, and how much it should keep, so that all keep `wanted`; None if all do or cannot."""
         for seat in self._above.values():
             return seat, _most(seat)
         if self.kept < wanted and self._able:

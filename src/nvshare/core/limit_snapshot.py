@@ -9,7 +9,7 @@ from nvshare.record import Record
 
 
 class LimitSnapshot(Record, frozen=True):
-    """The limits of a group on each GPU, 0 is none; `source` is who named the memory limit, None: nobody did;
+    """The limits of a group on each GPU, 0 is none; `source` named the memory limit, None: there is none;
     `core_source` the same of the core limit; `clients` is how many they bind now."""
 
     group: str
@@ -22,7 +22,7 @@ class LimitSnapshot(Record, frozen=True):
 
 
 def limits(node: Node) -> tuple[LimitSnapshot, ...]:
-    """All groups that somebody named a limit for, with clients or without."""
+    """All groups that have a limit from any source, with clients or without."""
     clients = Counter(client.group.key for client in node.clients.values())
     return tuple(
         LimitSnapshot(group.key, group.label, limit, source, clients[group.key], percent, core_source)

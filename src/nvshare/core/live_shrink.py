@@ -55,7 +55,7 @@ class LiveShrink:
             self._limits.over[shared] = None
 
     def note_held(self, event: MemoryHeld) -> None:
-        """A client keeps memory on the host. If nobody asked it to, an earlier daemon did."""
+        """A client keeps memory on the host. If this daemon did not ask it to, an earlier one did."""
         client = self._clients[event.client]
         seat = client.seats[event.gpu]
         seat.keep_asked, seat.held = seat.keep_asked or event.held, event.held

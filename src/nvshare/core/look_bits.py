@@ -1,4 +1,4 @@
-"""Looks as bits of integers (core.gpu_time), and how a look is divided among those who are busy at it."""
+"""Looks as bits of integers (core.gpu_time), and how a look is divided among the clients that are busy at it."""
 
 from functools import reduce
 from itertools import zip_longest

@@ -82,9 +82,9 @@ class MemoryPlanner:
 
     def must_wait(self, seat: Seat, stuck: int) -> bool:
         """True if a turn of this client would evict memory of others that the host cannot take. `stuck` stays on the
-        card too (core.card_room). At most half of the card counts as such: nobody who needs less is stopped by what
-        others say, however many they are. Here it is not divided among them: one with much is protected up to half of
-        the card, whoever else has some."""
+        card too (core.card_room). At most half of the card counts as such: a client that needs less is not stopped
+        by the reports of others, however many they are. Here the half is not divided among clients: one with much is
+        protected up to half of the card, even if others have such memory too."""
         others = self.protected - seat.protected
         if others <= 0:
             return False

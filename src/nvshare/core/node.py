@@ -29,8 +29,8 @@ class Node:
     """All GPUs, clients and limits of one machine.
 
     `epoch` distinguishes this daemon's lock numbers from its predecessors'. `settles_at`: until then clients of an
-    earlier daemon claim what they hold, and nobody is moved; None if there was none. `expects_pods`: limits of pods
-    come from Kubernetes; until it has listed the pods, the limits that clients were told by an earlier daemon are kept.
+    earlier daemon claim what they hold, and no lock is granted or dropped; None if there was none. `expects_pods`:
+    limits of pods come from Kubernetes; until it has listed them, the limits that clients were told before are kept.
     `is_paranoid`: each step checks in full what must hold; for tests."""
 
     def __init__(

@@ -72,7 +72,7 @@ class Notices:
         return NEVER
 
     def _set_contended(self, contended: bool, admitted: list[Seat], out: list[Action]) -> None:
-        """Who was just let in is told with its lock."""
+        """A client that has just been admitted is told with its lock."""
         turns = self._turns
         turns.set_contended(contended)
         for seat in turns.staying.values():

@@ -31,7 +31,7 @@ class Pauses:
             self.idle.pop(seat.client, None)
 
     def forgotten(self) -> None:
-        """Nobody reports pauses any more."""
+        """Holders do not report pauses any more."""
         for seat in self.idle.values():
             seat.idle_since = None
         self.idle.clear()

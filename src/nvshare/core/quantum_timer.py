@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class QuantumTimer:
-    """core.turns stops it when nobody runs any more; core.admission and core.preemption start it."""
+    """core.turns stops it when no client runs any more; core.admission and core.preemption start it."""
 
     def __init__(self, turns: "Turns") -> None:
         self._turns = turns
         self.started = 0
         self.ends: int | None = None
-        """None while nobody runs."""
+        """None while no client runs."""
         self.quantum_ns = self._least_ns = 0
 
     def start(self, now: int) -> None:
@@ -38,7 +38,7 @@ class QuantumTimer:
             self.cap()
 
     def cap(self) -> None:
-        """Nobody has more at once than its share allows, but at least `_least_ns`, which gangs set."""
+        """A turn is at most as long as the share allows, but at least `_least_ns`, which gangs set."""
         longest_ns = self._turns.ranking.shares.longest_turn_ns(self._turns.running())
         self.quantum_ns = max(min(self.quantum_ns, longest_ns), self._least_ns)
         self.ends = self.started + self.quantum_ns

@@ -100,14 +100,14 @@ class GpuSnapshot(Record, frozen=True):
     waiting: int
     mode: ModeName
     quantum_ns: int
-    """Of the present running set; what it would be for an empty one if nobody runs."""
+    """Of the present running set; what it would be for an empty one if no client runs."""
     quantum_left_ns: int | None
     is_switching: bool
     index: int | None = None
     """NVML's, and in `name` the model; None: NVML does not know this GPU."""
     name: str = ""
     is_paused: bool = False
-    """The operator gives nobody a turn here."""
+    """The operator has paused the GPU: no client gets a turn here."""
     reserved_for: int | None = None
     """The waiting client that may not be passed, while a client behind it would fit."""
     move_cost_ns: int = 0

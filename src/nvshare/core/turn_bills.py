@@ -12,7 +12,7 @@ keeps others waiting. Each look (core.gpu_time) is divided:
 
 While memory moves in, work waits for it on the GPU and looks busy. A turn of a light client has as much to move as a
 turn of a heavy client. If moves were billed, the light client would have less than its share of the work. So they are
-billed to nobody.
+not billed.
 
 A client that reports no looks counts as busy while it holds a lock (core.gpu_time): its bill is the held time."""
 
@@ -126,7 +126,7 @@ class TurnBills:
 
     def turn_began(self, now: int, seat: Seat) -> None:
         seat.turn_bill_ns = self.bill_ns(now, seat)
-        if self._last_began != seat.client:  # Otherwise nobody has come in its place, and its memory is still there.
+        if self._last_began != seat.client:  # Otherwise no client has had a turn since, and its memory is still there.
             self._last_began, seat.credit_ns = seat.client, 0
 
     def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:

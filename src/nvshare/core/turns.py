@@ -124,7 +124,7 @@ class Turns:
             self.waits.resume(seat)
 
     def fell_silent(self, now: int, seat: Seat, out: list[Action]) -> None:
-        """The client counts as hung. A lock that nobody waits for it may keep."""
+        """The client counts as hung. It may keep a lock that no other client waits for."""
         if seat.follows:
             self.withdraw(now, seat)
         elif seat.state == "waiting":

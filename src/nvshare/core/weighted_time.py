@@ -1,14 +1,14 @@
-"""Policy fair, side by side: who has had more of a GPU than its weight says.
+"""Policy fair, side by side: which clients have had more of a GPU than their weights say.
 
-At each look (core.gpu_time) those compete who are busy, or held back because they are ahead:
+At each look (core.gpu_time) clients compete if they are busy, or held back because they are ahead:
 
-    due of a client  = Σ over the looks at which it competes: LOOK_NS * weight / Σ weights of all who compete then
+    due of a client  = Σ over the looks at which it competes: LOOK_NS * weight / Σ weights of all that compete then
     lead             = GPU time - due
-                       at least -MOST_CREDIT_NS, at most LONGEST_HOLD_NS * weight / Σ weights of all who compete
+                       at least -MOST_CREDIT_NS, at most LONGEST_HOLD_NS * weight / Σ weights of all that compete
 
 A client without work does not compete: it holds no other client back, and saves nothing up. If no client that may run
 is busy, those that are held back get all that is due. What is cut off must not leave all with a lead: then some client
-would always be held back. So the lowest lead of those who compete is never above 0."""
+would always be held back. So the lowest lead of the competing clients is never above 0."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -46,7 +46,7 @@ class WeightedTime:
         self._leads, _ = self.leads(chunk)
 
     def leads(self, chunk: Chunk) -> tuple[dict[int, int], int]:
-        """By client, if these looks are charged too; and the sum of the weights of those who compete at them."""
+        """By client, if these looks are charged too; and the sum of the weights of the clients that compete at them."""
         entries, parts = chunk.entries, chunk.parts(self.begin)
         skipped = max(0, self.begin - chunk.first)
         masks = [entry.competes(chunk.first, chunk.looks) >> skipped for entry in entries]

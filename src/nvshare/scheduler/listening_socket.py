@@ -121,8 +121,8 @@ def _bind(path: Path, mode: int) -> socket.socket:
 
 
 def _refuse_descriptors(listening: socket.socket) -> None:
-    """Nobody passes descriptors to us (SCM_RIGHTS). Whoever reads bytes without taking the descriptors beside them
-    closes those, and waits for as long as SO_LINGER of a passed socket says: one peer could stop the scheduler.
+    """Peers cannot pass descriptors to us (SCM_RIGHTS). If we read bytes without taking the descriptors beside them,
+    they are closed, and we wait for as long as SO_LINGER of a passed socket says: one peer could stop the scheduler.
     Accepted connections inherit this. Kernels before 6.16 do not have it (passed_descriptors)."""
     with contextlib.suppress(OSError):
         listening.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)

@@ -114,8 +114,8 @@ class Shutdown:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """An exception that nobody handled. The engine has reported those of the core. Any other has ended the callback
-        or the task that it was in; a connection that it was in is closed."""
+        """An unhandled exception. The engine has reported those of the core. Any other has ended the callback or the
+        task that it was in; a connection that it was in is closed."""
         error = cast("BaseException | None", context.get("exception"))
         if error is self._reported and error is not None:
             return

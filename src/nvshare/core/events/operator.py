@@ -50,7 +50,7 @@ class CoreLimitSet(Event, frozen=True):
 
 
 class PauseSet(Event, frozen=True):
-    """From now on a group gets no turns, or nobody gets one on a GPU; or they do again. One of the two is named."""
+    """From now on a group gets no turns, or no client gets one on a GPU; or they do again. One of the two is named."""
 
     on: bool
     group: str | None = None

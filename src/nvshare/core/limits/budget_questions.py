@@ -40,7 +40,7 @@ class Questions:
         self.open += 1
 
     def next_arrived(self) -> Question | None:
-        """One that nobody has looked at yet; `wait` or `close` it."""
+        """One that has not been decided yet; `wait` or `close` it."""
         while self._arrived:
             question = self._arrived.popleft()
             if question.is_open:

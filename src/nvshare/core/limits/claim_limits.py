@@ -68,7 +68,7 @@ class ClaimLimits:
         return {gpu: most for gpu, most in claimed.items() if most is not None and self.forbids(percent, most)}
 
     def bounded_core_limit(self, gpu: str, percent: int | None) -> int | None:
-        """What counts if somebody says so many percent, or None: nobody says anything."""
+        """What counts if a source names so many percent; None: no source names a limit."""
         claimed = self.core_limit_on(gpu)
         if claimed is not None and (percent is None or self.forbids(percent, claimed)):
             return claimed

@@ -7,8 +7,8 @@ WHOLE = 100
 
 
 def core_limit_named(group: Group) -> tuple[Source, int] | None:
-    """The source of the core limit that counts, and its percent, on the GPU on which it is highest; None: nobody says
-    anything."""
+    """The source of the core limit that counts, and its percent, on the GPU on which it is highest; None: no source
+    names one."""
     sources: tuple[tuple[Source, int | None], ...] = (
         ("annotation", group.core_limit),
         ("operator", group.order.core_limit),

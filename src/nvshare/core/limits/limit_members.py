@@ -107,7 +107,7 @@ class Shares:
         return min(asked) + self._recall_ns if asked else None
 
     def note_silence(self, now: int) -> None:
-        """Who was asked too long ago is not waited for any more."""
+        """Processes that were asked too long ago are not waited for any more."""
         for asked in (self.awaited, self.confirming):
             while asked:
                 share = next(iter(asked.values()))

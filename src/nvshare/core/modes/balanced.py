@@ -10,7 +10,7 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
                     it never had a turn:        quantum ≤ 12 * switch
                     it releases without work:   quantum ≤ 12 * (2 * switch - its usual pause), or as long as it
                                                 worked in its last turn if that is longer
-                At least 2 s, and twice what those who run had to bring in: half of a turn is work. Until a cost is
+                At least 2 s, and twice what running clients had to bring in: half of a turn is work. Until a cost is
                 known, at least least_ns. At most most_ns
     idle        loss = switch * the part of the quantum that was left when the pause began, because the switch comes at
                 the end of the quantum in any case. Until a cost is known, loss = switch.

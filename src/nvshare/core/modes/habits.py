@@ -204,7 +204,7 @@ class Habits:
         return max(0, seat.need - present - free)
 
     def _present(self, seat: Seat, capacity: int) -> tuple[int, int]:
-        """How much of a client's memory is on the card, and how much of the card is nobody's."""
+        """How much of a client's memory is on the card, and how much of the card is free."""
         room, present = capacity, 0
         for habit in reversed(self._recent.values()):
             if habit.seat is seat:

@@ -99,8 +99,8 @@ class Mode(TurnObserver, ABC):
 
     @abstractmethod
     def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
-        """For those who run, counted from when the first of them came in, while `head` is the first in the queue and so
-        many in the queue never had a turn."""
+        """Of the running clients, counted from the admission of the first of them. `head` is the first in the queue;
+        `newcomers` of the queue never had a turn."""
 
     def lag_ns(self, seat: Seat) -> int:
         return 0

@@ -173,7 +173,7 @@ class ConnectionAdmission:
             )
 
     def admit_gpus(self, account: Account, gpus: Iterable[str], known: int) -> None:
-        """Count a client's GPUs for its account, of `known` that there are by all. Without NVML nobody can tell which
+        """Count a client's GPUs for its account, of `known` that there are by all. Without NVML it is not known which
         of them exist, so each account may name as many as a machine can have, and all together a few times as many."""
         named = len(account.gpus.keys() | set(gpus))
         if named > MAX_GPUS:

@@ -33,7 +33,9 @@ def effect_of(node: Node, step: Step, names: Ids) -> str:
             return _core_limit(node, event, step, names)
         case ev.YieldAsked():
             told = [names.client(action.client) for action in step.actions if isinstance(action, DropLock)]
-            return f"{', '.join(told)} must give the lock back." if told else "Nobody waits for a lock that is held."
+            return (
+                f"{', '.join(told)} must give the lock back." if told else "No program waits for a lock that is held."
+            )
         case ev.PauseSet(on=True) | ev.WeightSet() | ev.PrioritySet() | ev.PolicySet():
             return f"{describe(step, names)[0]}{_concerned(step)}{_ignored(node, event)}."
         case ev.PauseSet():
@@ -78,7 +80,7 @@ def _clients(node: Node) -> str:
 
 def _limit(node: Node, event: ev.LimitSet, names: Ids, moved: int) -> str:
     group = node.groups.get(event.group)
-    if group is None:  # nobody has it any more
+    if group is None:  # no client has it any more
         return "The limit is removed."
     if event.limit is None:
         source, limit = group.named or ("", 0)

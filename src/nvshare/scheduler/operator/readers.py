@@ -28,7 +28,7 @@ MAX_LINES = 1000
 
 
 async def listen(path: Path, control: Control) -> tuple[ListeningSocket | None, asyncio.AbstractServer | None]:
-    """Serve readers at this path. The default path, which nobody asked for, is left out if it cannot be used."""
+    """Serve readers at this path. The default path is left out if it cannot be used, because it was not asked for."""
     try:
         listening = ListeningSocket(path, mode=0o666)
     except ConfigError as error:

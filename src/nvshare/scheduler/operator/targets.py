@@ -51,7 +51,7 @@ def client_named(node: Node, left: Mapping[int, str], target: str) -> int:
 
 
 def _readings(node: Node, target: str) -> Iterable[list[int]]:
-    """The clients that a text can mean, by each of its meanings; the first meaning that anybody has counts."""
+    """The clients that a text can mean, by each of its meanings; the first meaning that applies to a client counts."""
     clients = node.clients.values()
     yield [_client_id(target)] if _client_id(target) in node.clients else []
     yield [client.id for client in clients if client.name == target]
