@@ -8,6 +8,8 @@ import contextlib
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -19,7 +21,8 @@ from urllib.parse import urlsplit
 
 from nvshare import admin
 from nvshare.wire import messages as wire
-from support.client import GIB, WireClient, entry
+from nvshare.wire.codec import encode
+from support.client import GIB, WireClient, entry, registration
 from support.daemon import Daemon
 from support.waiting import wait_until
 
@@ -38,6 +41,21 @@ ABORTED = 32
 VIEWED = ("/metrics", "/api/v1/events", "/")
 LIE: dict[str, Any] = {"state": wire.ClaimState.UNSHARED, "swappable": 1 << 55, "contexts": 1}
 LIE_S = 0.2
+LIAR_UID, LIAR_COUNT = 61000, 50
+LIARS = """
+import os, socket, sys
+path, user, count, frames = sys.argv[1:]
+os.chdir(os.path.dirname(path))  # as root: the directories above may be private
+os.setgroups([])
+os.setresuid(*[int(user)] * 3)
+peers = [socket.socket(socket.AF_UNIX) for _ in range(int(count))]
+for peer in peers:
+    peer.connect(os.path.basename(path))
+    peer.sendall(bytes.fromhex(frames))
+    peer.recv(100)
+print('there', flush=True)
+sys.stdin.read()
+"""
 BEGINNING = len(b"HTTP/1.1 200")
 
 
@@ -251,19 +269,42 @@ def scrapes_of_a_loop(place: Path, seconds: float) -> Result:
         return judge(measured, health_checks_succeed=is_in_time, scrapes_are_whole=whole == scrapes)
 
 
+@contextlib.contextmanager
+def _liars(daemon: Daemon) -> Iterator[None]:
+    """Connections of another user, each of which states 2^50 bytes that cannot be moved."""
+    frames = encode(registration(entry(0))) + encode(wire.MemUpdate(0, 1, 0, 1 << 50))
+    command = [sys.executable, "-c", LIARS, daemon.socket, str(LIAR_UID), str(LIAR_COUNT), frames.hex()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as liars:
+        assert liars.stdin is not None
+        assert liars.stdout is not None
+        with liars.stdin:
+            assert liars.stdout.readline() == b"there\n"
+            yield
+
+
+def _overstating(daemon: Daemon) -> int:
+    return sum(client["unswappable_bytes"] > 0 for client in daemon.status()["gpus"][0]["clients"])
+
+
 def overstated_memory(place: Path, seconds: float) -> Result:
-    """12: an idle client that states 2^50 bytes that cannot be moved, and eight that fit together."""
+    """12: 50 idle connections of another user that state 2^50 bytes each, and eight clients that fit together beside
+    the quarter of the card that this may count for. They are also told that they may use the rest."""
+    if os.geteuid() != 0:
+        return NEEDS_ROOT
     with serving(place) as daemon, contextlib.ExitStack() as stack:
-        liar = stack.enter_context(daemon.client().register())
-        liar.send(wire.MemUpdate(0, 1, 0, 1 << 50))
         honest = [stack.enter_context(daemon.client().register()) for _ in range(8)]
+        stack.enter_context(_liars(daemon))
+        wait_until(lambda: _overstating(daemon) == LIAR_COUNT, "the liars are there")
+        card = daemon.status()["gpus"][0]
+        counted = card["unswappable_memory_bytes"] / card["total_memory"]
         together = 0
         for _ in until(min(seconds, 2)):
             locks = [client.take_lock(GIB) for client in honest]
             for client, lock in zip(honest, locks, strict=True):
                 client.release(lock)
             together += 1
-        return judge(f"{together} times all eight ran side by side", all_run=together > 0)
+        measured = f"{LIAR_COUNT} liars count as {100 * counted:.0f} % of the card; {together} times all eight ran"
+        return judge(measured, all_run_side_by_side=together > 0, lies_count_as_a_quarter=counted <= 0.25)
 
 
 LOADS: dict[str, tuple[str, Load]] = {

@@ -132,8 +132,7 @@ class NaiveGpu:
         if not self.lacking(seat):
             return 0
         clients = sum(self.lacking(other) > 0 for other in self.seats.values())
-        share = min(self.size // 2, max(self.size // 2 // clients, self.context))
-        return min(self.lacking(seat), share)
+        return min(self.lacking(seat), self.size // 2 // clients)
 
     def protected(self, seat: NaiveSeat) -> int:
         return min(self.lacking(seat), self.size // 2)
@@ -160,11 +159,16 @@ class NaiveGpu:
         return seat.memory.unswappable + seat.memory.contexts * self.context
 
     def fixed(self, seat: NaiveSeat) -> int:
-        reported = self.reported(seat)
+        """Each client is an account of its own here."""
+        reported = min(self.reported(seat), self.size)
+        bound = self.size if len(self.seats) < 2 else self.size // (2 * len(self.seats))
         if seat.used is None:
             share = max(self.size // len(self.seats), self.context)
-            return min(reported, share, self.size) + self.pinned(seat)
-        return min(reported, seat.used + max(0, reported - seat.highest), self.size) + self.pinned(seat)
+            return min(reported, share, bound) + self.pinned(seat)
+        growth = max(0, self.reported(seat) - seat.highest)
+        counted = min(reported, seat.used + growth)
+        backed = min(seat.used, counted)
+        return backed + min(counted - backed, bound) + self.pinned(seat)
 
     def check_thrash(self, now: int, seat: NaiveSeat, factor: int) -> None:
         """A client is sent back because those who run slow each other down."""

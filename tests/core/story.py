@@ -127,7 +127,7 @@ class Stage:
         flags = {"moves", "holds", "hears", "makes-room"} & set(words)
         for word in (word for word in words if word not in flags):
             key, is_option, value = word.partition("=")
-            if is_option and key in ("in", "own", "priority", "weight"):
+            if is_option and key in ("in", "own", "priority", "weight", "pid", "account"):
                 common[key] = value
             elif is_option or key == "unshared":
                 gpus[-1][1][key] = value
@@ -143,6 +143,8 @@ class Stage:
             own_limit=parse_size(common.get("own", "0")),
             priority=int(common.get("priority", "0")),
             weight=int(common.get("weight", "100")),
+            pid=int(common.get("pid", "0")),
+            account=common.get("account", ""),
             moves_memory="moves" in flags,
             holds_memory="holds" in flags,
             hears_starts="hears" in flags,

@@ -49,7 +49,7 @@ class Client:
 
     def new_seat(self) -> Seat:
         seat = Seat(self.id, self.priority, self.weight, group=self.group)
-        seat.account = self.account
+        seat.account, seat.pid = self.account, self.pid
         seat.siblings = self.seats
         seat.moves_memory = self.moves_memory
         seat.holds_memory = self.holds_memory

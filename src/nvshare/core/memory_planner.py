@@ -8,6 +8,9 @@
 client runs alone. The card reserve is for memory that is not counted: the driver's own memory, stacks of kernels,
 fragmentation. card reserve = min(size / 8, max(1 GiB, 5 %)), so that small (simulated) cards are usable.
 
+The unswappable memory of all clients is what is confirmed, and of what clients merely report a part that depends on
+their account (core.unbacked_memory).
+
 `running` clients are those in state staying or dropping (core.seat). `foreign` is the memory of processes that are not
 clients. The sums are kept up to date, so no question needs a scan of all clients. What follows from them is computed
 when one of them changes, because each step asks several times."""
@@ -16,6 +19,7 @@ from collections.abc import Iterable
 
 from nvshare.core.model import GIB, Memory, Settings
 from nvshare.core.seat import Seat
+from nvshare.core.unbacked_memory import UnbackedMemory
 
 
 def default_card_reserve(size: int) -> int:
@@ -39,7 +43,10 @@ class MemoryPlanner:
         self.link_bytes_per_s = 0
         """What a bulk move gets by what NVML tells of the link; 0: not known."""
         self.unswappable = 0
-        """Of all clients, their contexts included: what no switch moves."""
+        """Of all clients, their contexts included: what counts of what no switch moves."""
+        self._backed = 0
+        """The part of it that NVML has measured, or that is pinned."""
+        self._unbacked = UnbackedMemory()
         self.staying_bytes = 0
         """What the staying clients need."""
         self.dropping_bytes = 0
@@ -54,7 +61,6 @@ class MemoryPlanner:
         """How much of what all clients need cannot be on the card."""
         self._usable = 0
         """What the safe limit leaves for the running clients."""
-        self._contexts = 0
         self._reserve_percent = settings.reserve_percent
         self._card_reserve = settings.card_reserve
         self._size_is_measured = False
@@ -77,8 +83,8 @@ class MemoryPlanner:
 
     def room(self, seat: Seat) -> int:
         """What a client may use of the card in all, its contexts included."""
-        own = seat.memory.unswappable + seat.memory.contexts * self.context_bytes
-        return max(0, self.size - self.card_reserve - self.foreign - (self.unswappable - own))
+        others = self._backed - seat.backed + self._unbacked.of_others(seat)
+        return max(0, self.size - self.card_reserve - self.foreign - others)
 
     def must_wait(self, seat: Seat, stuck: int) -> bool:
         """True if a turn of this client would evict memory of others that the host cannot take. `stuck` stays on the
@@ -104,7 +110,8 @@ class MemoryPlanner:
         return self.needed <= self._usable
 
     def _derive(self) -> None:
-        """Called when the card, `unswappable`, `foreign` or `needed` has changed."""
+        """Called when the card, `foreign`, `needed`, or what is part of `unswappable` has changed."""
+        self.unswappable = self._backed + self._unbacked.counted
         self.capacity = self.size - self.unswappable - self.foreign
         self.away = max(0, self.needed - self.capacity)
         self._usable = self.safe_limit - self.unswappable - self.foreign
@@ -113,38 +120,56 @@ class MemoryPlanner:
 
     def set_size(self, size: int, *, measured: bool) -> None:
         """NVML's figure counts; without it the one that clients state (core.stated_sizes)."""
+        before = self.size
         if measured:
             self.size, self._size_is_measured = size, True
         elif not self._size_is_measured:
             self.size = size
+        if self.size != before:
+            self._unbacked.set_size(self.size)
         self.safe_limit = self.size * (100 - self._reserve_percent) // 100
         self._derive()
 
     def set_measured(self, foreign: int, context_bytes: int | None) -> None:
         self.foreign, self.is_known = foreign, True
         if context_bytes is not None:
-            self.unswappable += self._contexts * (context_bytes - self.context_bytes)
-            self.context_bytes = context_bytes
+            self.context_bytes = context_bytes  # core.memory_reports weighs all clients again
         self._derive()
 
     # The clients.
 
+    def joined(self, seat: Seat) -> None:
+        self._unbacked.joined(seat)
+        self._derive()
+
+    def left(self, seat: Seat) -> None:
+        """It has no memory any more."""
+        self._unbacked.left(seat)
+        self._derive()
+
     def resize(self, seat: Seat, memory: Memory, need: int) -> None:
-        before = seat.memory
+        """Call `weigh` if its unswappable memory has changed."""
         growth = need - seat.need
-        contexts = memory.contexts - before.contexts
         self.needed += growth
         if not seat.moves_memory:
             self.by_faults += growth
-        self.swappable += memory.swappable - before.swappable
-        self.unswappable += memory.unswappable - before.unswappable + contexts * self.context_bytes
-        self._contexts += contexts
+        self.swappable += memory.swappable - seat.memory.swappable
         if seat.state == "staying":
             self.staying_bytes += growth
         elif seat.state == "dropping":
             self.dropping_bytes += growth
         seat.memory, seat.need = memory, need
         self._derive()
+
+    def weigh(self, seat: Seat, measured: int) -> None:
+        """So much of its unswappable memory is measured. The rest, but for pinned memory, is what it says."""
+        fixed = seat.memory.unswappable + seat.memory.contexts * self.context_bytes
+        backed = min(fixed, measured + seat.pinned)
+        if backed != seat.backed or fixed - backed != seat.unbacked:
+            self._backed += backed - seat.backed
+            seat.backed = backed
+            self._unbacked.set(seat, fixed - backed)
+            self._derive()
 
     def pin(self, seat: Seat, pinned: int, protected: int) -> None:
         """So much of the client's unswappable memory is swappable memory that the host cannot take, and so much of that
@@ -182,15 +207,16 @@ class MemoryPlanner:
             expected.needed += seat.need
             expected.by_faults += seat.need * (not seat.moves_memory)
             expected.swappable += memory.swappable
-            expected._contexts += memory.contexts
             expected.pinned += seat.pinned
             expected.protected += seat.protected
-            expected.unswappable += memory.unswappable + memory.contexts * self.context_bytes
+            expected._backed += seat.backed
+            assert seat.backed + seat.unbacked == memory.unswappable + memory.contexts * self.context_bytes
             expected.staying_bytes += seat.need * (seat.state == "staying")
             expected.dropping_bytes += seat.need * (seat.state == "dropping")
-        sums = ("swappable", "needed", "by_faults", "unswappable", "pinned", "protected", "_contexts")
+        sums = ("swappable", "needed", "by_faults", "_backed", "pinned", "protected")
         for name in (*sums, "staying_bytes", "dropping_bytes"):
             assert getattr(self, name) == getattr(expected, name), name
+        assert self.unswappable == self._backed + self._unbacked.counted
         assert self.capacity == self.size - self.fixed_bytes
         assert self.away == max(0, self.needed - self.capacity)
         assert self._usable == self.safe_limit - self.fixed_bytes

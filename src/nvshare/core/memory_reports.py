@@ -2,17 +2,20 @@
 
     swappable       without what the client keeps on the host (core.live_shrink), at most the size of the card
     pinned          the part of it that the host cannot take counts as unswappable, at most
-                        size / (2 * clients with such memory), but one context counts in any case
+                        size / (2 * clients with such memory)
                     and at most the limit of the group
     unswappable     with contexts, at most
                         used + growth           if NVML has measured the process
                         size / clients          otherwise, but one context counts in any case, and the limit that
                                                 the group had at the time of the report is a bound too
+                    of all but `used`, at most the bound of its account counts (core.unbacked_memory)
 
 Unswappable memory counts whether its client runs or not: a client that overstates it takes room from all others. `used`
 is what NVML measured for the process. `growth` is what its client has reported since then beyond the highest report at
 any measurement. So a lie counts until the next measurement and never again, even if the client withdraws it before each
-measurement.
+measurement. A new connection of a measured process counts with what that process has: only what it reports beyond the
+highest report of the process is growth. New processes are a matter of their account: what nothing confirms of all its
+clients is bounded together.
 
 A client in memory mode checkpoint has nothing on the card while it has no lock: all its memory counts as swappable, its
 contexts too. If its lock was revoked it may still be there, and counts as unswappable too, until it has released that
@@ -25,8 +28,9 @@ lock or got another one.
 and what the host must take, depends on the memory itself.
 
 Without NVML a lie cannot be distinguished from a large program. A client then takes its share of the card from the
-others, as an honest client of that size would. If this bound is too low for an honest client, more clients run at once
-than fit: the driver evicts swappable memory, which costs time, and no allocation fails.
+others, as an honest client of that size would, within the bound of its account. If this bound is too low for an honest
+client, more clients run at once than fit: the driver evicts swappable memory, which costs time, and no allocation of
+swappable memory fails.
 
 NVML does not help for pinned memory: its figure for a process is compared with unswappable memory only. So all clients
 with pinned memory share half of the card, and even many liars leave the other half. Which clients must wait is decided
@@ -37,6 +41,7 @@ by the protected memory:
 It is not divided, but all of it together counts as at most half of the card (core.memory_planner)."""
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable
 
 from nvshare.core.memory_planner import MemoryPlanner
@@ -56,10 +61,17 @@ class MemoryReports:
         """(unswappable memory as reported, client) for clients that have any: those above a share are found at once."""
         self._by_lacking: list[tuple[int, int]] = []
         """The same of the memory that the host cannot take."""
+        self._connections: Counter[int] = Counter()
+        """How many clients each process has; in `_highest` the most that any of them had reported at a measurement."""
+        self._highest: dict[int, int] = {}
 
     def joined(self, seat: Seat, reported: Memory) -> None:
         self._seats[seat.client] = seat
+        self._memory.joined(seat)
         seat.resident = reported.swappable  # it was there before this daemon, or before its connection was lost
+        self._connections[seat.pid] += 1
+        if seat.pid in self._highest:
+            seat.measured = ProcessMemory(seat.client, 0, self._highest[seat.pid])
         if self._by_fixed:
             self._divide_card(len(self._seats) - 1)
         self.reported(seat, reported)
@@ -67,6 +79,11 @@ class MemoryReports:
     def left(self, seat: Seat) -> None:
         self.reported(seat, NO_MEMORY)
         del self._seats[seat.client]
+        self._memory.left(seat)
+        self._connections[seat.pid] -= 1
+        if not self._connections[seat.pid]:
+            del self._connections[seat.pid]
+            self._highest.pop(seat.pid, None)
         if self._by_fixed:
             self._divide_card(len(self._seats) + 1)
 
@@ -91,6 +108,8 @@ class MemoryReports:
             if seat is not None:
                 highest = max(process.reported, seat.measured.reported if seat.measured else 0)
                 seat.measured = ProcessMemory(process.client, process.used, highest)
+                if seat.pid:
+                    self._highest[seat.pid] = max(highest, self._highest.get(seat.pid, 0))
                 self._count(seat)
 
     def host_measured(self, seat: Seat, room: int) -> None:
@@ -131,8 +150,7 @@ class MemoryReports:
         return min(most, seat.limit) if seat.limit else most
 
     def _pinned_share(self, clients: int) -> int:
-        half = self._memory.size // 2
-        return min(half, max(half // max(1, clients), self._memory.context_bytes))
+        return self._memory.size // 2 // max(1, clients)
 
     def _on_card(self, seat: Seat) -> Memory:
         """What a client has on the card while it runs."""
@@ -170,6 +188,7 @@ class MemoryReports:
         self._memory.pin(seat, self._pinned(seat), self._protected(seat))
         if counted != seat.memory:
             self._set_counted(seat, counted)
+        self._memory.weigh(seat, seat.measured.used if seat.measured is not None else 0)
 
     def _set_lacking(self, seat: Seat) -> None:
         """What the host cannot take of it; what is kept there takes its part of the room."""

@@ -115,19 +115,19 @@ class Seat:
     """Whose it is: a pod, container or user (core.wait_queue)."""
 
     __slots__ = (
-        "account", "asked_out", "bill_ns", "billed_ns", "client", "credit_ns", "crowded_when_left", "distrusts",
-        "drop_deadline", "first_passed", "fixed", "follows", "gang", "gpu_ns", "group", "handicap", "hears_starts",
-        "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_suspended", "is_trusted",
-        "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran", "last_scheduled", "last_turns", "lent_from",
-        "lent_ns", "lent_until", "limit", "lock", "looks", "makes_room", "measured", "memory", "moved",
-        "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pinned", "priority", "protected",
-        "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until", "siblings",
-        "state", "tag", "ticket", "told_room", "told_wait", "turn_bill_ns", "turns", "waited_since", "waited_total",
-        "weight", "won_rank", "working_set",
+        "account", "asked_out", "backed", "bill_ns", "billed_ns", "client", "credit_ns", "crowded_when_left",
+        "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "gpu_ns", "group", "handicap",
+        "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_suspended",
+        "is_trusted", "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran", "last_scheduled", "last_turns",
+        "lent_from", "lent_ns", "lent_until", "limit", "lock", "looks", "makes_room", "measured", "memory", "moved",
+        "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pid", "pinned", "priority",
+        "protected", "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until",
+        "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turn_bill_ns", "turns", "unbacked",
+        "waited_since", "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
-        self.client, self.account = client, ""
+        self.client, self.account, self.pid = client, "", 0
         self.siblings: dict[str, Seat] = {}
         """All seats of this client by GPU, this one among them."""
         self.gang: Gang | None = None
@@ -139,6 +139,8 @@ class Seat:
         self.fixed = self.limit = 0
         """What it says it has of unswappable memory with contexts; its group's limit when that last changed."""
         self.measured: ProcessMemory | None = None
+        self.backed = self.unbacked = 0
+        """Of its unswappable memory that counts: what is measured or pinned, and what only it says."""
         self.host_room, self.lacking, self.pinned, self.protected = UNLIMITED, 0, 0, 0
         """How much of its memory the host can take and cannot; how much counts as unswappable, and is protected."""
         self.working_set, self.is_trusted, self.distrusts, self.need = None, True, 0, 0
