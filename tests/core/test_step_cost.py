@@ -179,6 +179,30 @@ def test_a_step_costs_the_same_after_a_day_without_a_message() -> None:
     assert release_after(86_400 * SECOND) <= MAX_RATIO * release_after(10 * SECOND)
 
 
+def capped_crowd(groups: int) -> Node:
+    """Clients that run together, each in a group of its own with a core limit."""
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.GpuFound("g0", 16 * GIB))
+    for client in range(1, groups + 1):
+        node.handle(SECOND, replace(registration(client, ("g0",)), group=f"run/{client}"))
+        node.handle(SECOND, ev.LockRequested(client, "g0", Memory(0)))
+        node.handle(SECOND, ev.CoreLimitWanted(client, 50))
+    node.handle(SECOND, replace(registration(groups + 1, ("g0",)), group="run/another", account="uid/2"))
+    return node
+
+
+def test_a_step_is_at_most_linear_in_the_groups_with_core_limits() -> None:
+    """Each of them is looked at, and no look at one visits all others."""
+
+    def another_asks(groups: int) -> int:
+        node = capped_crowd(groups)
+        request = ev.LockRequested(groups + 1, "g0", Memory(0))
+        return lines_of(lambda: node.handle(SECOND + 20 * MILLISECOND, request))
+
+    few, many = another_asks(20), another_asks(200)
+    assert many < 1.25 * (200 / 20) * few
+
+
 def test_a_step_that_looks_at_everybody_is_found() -> None:
     def look_at_all(members: int) -> None:
         for _ in range(members):

@@ -39,11 +39,13 @@ divided at once only if all have the same answer: a step after a silence of days
 class Chunk:
     """So many looks from `first` on: when each client counts as busy, and what it had of them."""
 
-    __slots__ = ("_parts", "counts", "entries", "first", "looks")
+    __slots__ = ("_parts", "_sums", "counts", "entries", "first", "looks")
 
     def __init__(self, entries: list[Looks], counts: list[int], parts: list[int], first: int, looks: int) -> None:
         self.entries, self.counts, self.first, self.looks = entries, counts, first, looks
         self._parts = parts
+        self._sums: dict[int, dict[str, tuple[int, int]]] = {}
+        """By `begin` and group, made when asked for. Each of many groups is asked about, so all are added at once."""
 
     def parts(self, begin: int, end: int = NEVER) -> list[int]:
         """What each client had, of the looks from `begin` to before `end`."""
@@ -54,11 +56,19 @@ class Chunk:
 
     def used(self, group: str, begin: int) -> tuple[int, int]:
         """What the clients of a group had together from look `begin` on, and the looks at which one was busy."""
-        used, busy = 0, 0
+        begin = max(begin, self.first)
+        sums = self._sums.get(begin)
+        if sums is None:
+            sums = self._sums[begin] = self._by_group(begin)
+        return sums.get(group, (0, 0))
+
+    def _by_group(self, begin: int) -> dict[str, tuple[int, int]]:
+        sums: dict[str, tuple[int, int]] = {}
+        skipped = ones(begin - self.first)
         for entry, count, part in zip(self.entries, self.counts, self.parts(begin), strict=True):
-            if entry.group == group:
-                used, busy = used + part, busy | count
-        return used, busy & ~ones(max(0, begin - self.first))
+            used, busy = sums.get(entry.group, (0, 0))
+            sums[entry.group] = used + part, busy | (count & ~skipped)
+        return sums
 
 
 class GpuTime:
