@@ -9,7 +9,7 @@ import resource
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 
 from nvshare.scheduler.clients.identity import Peer, group_of
 
@@ -33,6 +33,9 @@ MAX_GPUS = 128
 MAX_GPUS_OF_ALL = 512
 FEW_GPUS = 16
 """An account that names no more GPUs than this may always do so."""
+MAX_SEATS = 8192
+"""Of an account: pairs of a client and a GPU, as many as 1024 clients of eight GPUs have. A seat takes 1.6 KB, and 4.8 KB
+if each client is in a group of its own, so an account takes at most 40 MB of the scheduler's memory."""
 DESCRIPTORS_PER_CLIENT = 2
 """Its socket and its pidfd."""
 
@@ -172,7 +175,7 @@ class ConnectionAdmission:
                 f" {account.name}, which has {account.connections - 1}"
             )
 
-    def admit_gpus(self, account: Account, gpus: Iterable[str], known: int) -> None:
+    def admit_gpus(self, account: Account, gpus: Collection[str], known: int) -> None:
         """Count a client's GPUs for its account, of `known` that there are by all. Without NVML it is not known which
         of them exist, so each account may name as many as a machine can have, and all together a few times as many."""
         named = len(account.gpus.keys() | set(gpus))
@@ -180,6 +183,10 @@ class ConnectionAdmission:
             raise RefusedError(f"the programs of {account.name} name more than {MAX_GPUS} GPUs")
         if known >= MAX_GPUS_OF_ALL and named > FEW_GPUS:
             raise RefusedError(f"{known} GPUs are named already; {account.name} may name only {FEW_GPUS}")
+        if account.gpus.total() + len(gpus) > MAX_SEATS:
+            raise RefusedError(
+                f"the programs of {account.name} have {MAX_SEATS} places at GPUs already (clients × GPUs)"
+            )
         account.gpus.update(gpus)
 
     def release(self, connection: Hashable, peer: Peer | None) -> None:
