@@ -197,10 +197,10 @@ def test_a_node_in_this_mode_hands_over_to_a_client_that_visits() -> None:
     node.handle(0, ev.GpuFound("g", 10 * GIB))
     for client in (1, 2):
         node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g", 10 * GIB),)))
-    node.handle(0, ev.MemoryMoved(1, "g", to_host=False, moved=512 * MIB, took_ns=SECOND // 10))
     turns = node.gpus["g"].turns
     assert turns.timer.left(0) == 0, "nobody runs"
     node.handle(0, ev.LockRequested(1, "g", Memory(swappable=8 * GIB)))
+    node.handle(SECOND, ev.MemoryMoved(1, "g", to_host=False, moved=512 * MIB, took_ns=SECOND // 10))
     node.handle(SECOND, ev.LockRequested(2, "g", Memory(swappable=4 * GIB)))
     assert turns.timer.quantum_ns == pytest.approx(12 * 2 * 0.2 * SECOND)  # 2 GiB go for the newcomer
     assert turns.timer.left(0) == 1

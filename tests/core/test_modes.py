@@ -87,7 +87,8 @@ def test_the_guess_follows_who_moves_memory_and_ends_with_the_first_measured_mov
     found.append(move_s(node))
     node.handle(3, ev.ClientLeft(1))
     found.append(move_s(node))
-    node.handle(4, ev.MemoryMoved(2, "g", to_host=False, moved=GIB, took_ns=SECOND // 2))
+    node.handle(4, ev.LockRequested(2, "g", Memory(GIB)))
+    node.handle(SECOND, ev.MemoryMoved(2, "g", to_host=False, moved=GIB, took_ns=SECOND // 2))
     found.append(move_s(node))
     assert found == [0.2, 0.1, 0.2, 0.1, 0.5]
 

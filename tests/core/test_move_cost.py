@@ -4,8 +4,10 @@ from random import Random
 
 import pytest
 
-from nvshare.core.model import GIB, SECOND
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.modes.move_cost import FIRST_GUESS_S_PER_GIB, MAX_S_PER_GIB, MeasuredCost, MoveCost
+from nvshare.core.node import Node
 
 
 def per_gib(cost: MoveCost) -> float:
@@ -101,3 +103,32 @@ def test_without_a_link_and_samples_nothing_is_known() -> None:
 @pytest.mark.parametrize(("speed", "wanted"), [(1, MAX_S_PER_GIB), (GIB * 10_000, 0.01)])
 def test_a_link_of_any_speed_is_kept_within_bounds(speed: int, wanted: float) -> None:
     assert per_gib(MoveCost(lambda: speed)) == wanted
+
+
+def test_a_small_move_that_took_very_long_does_not_outweigh_large_ones() -> None:
+    cost = MeasuredCost()
+    cost.note(8 * GIB, 8 * SECOND // 10)
+    cost.note(GIB // 8, 10_000 * SECOND)
+    assert cost.ns_per_gib is not None
+    assert cost.ns_per_gib < SECOND // 4
+
+
+HAS = Memory(4 * GIB)
+LIES = {
+    "without a turn": (False, SECOND, ev.MemoryMoved(1, "g", to_host=False, moved=4 * GIB, took_ns=SECOND // 2)),
+    "more than it has": (True, SECOND, ev.MemoryMoved(1, "g", to_host=False, moved=1 << 56, took_ns=SECOND // 2)),
+    "for longer than its turn": (True, SECOND, ev.MemoryMoved(1, "g", False, 4 * GIB, (1 << 64) - 1)),
+    "to the host": (True, SECOND, ev.MemoryMoved(1, "g", to_host=True, moved=4 * GIB, took_ns=SECOND // 2)),
+}
+
+
+@pytest.mark.parametrize("which", LIES)
+@pytest.mark.parametrize("mode", ["balanced", "fixed"])
+def test_a_report_that_cannot_be_true_measures_nothing(which: str, mode: ModeName) -> None:
+    has_turn, now, event = LIES[which]
+    node = Node(Settings(quantum=QuantumRule(mode=mode)), epoch=1, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g", 16 * GIB))
+    node.handle(0, ev.ClientRegistered(1, "run/1", "x", "x", (Claim("g", 16 * GIB),), moves_memory=True))
+    node.handle(0, (ev.LockRequested if has_turn else ev.MemoryChanged)(1, "g", HAS))
+    node.handle(now, event)
+    assert not node.gpus["g"].turns.mode.is_cost_measured

@@ -207,6 +207,7 @@ def test_a_gpu_shows_what_a_move_costs_and_whether_that_is_measured(mode: ModeNa
     node.handle(0, ev.ClientRegistered(1, "g", "g", "n", (Claim("G", 16 * GIB),), moves_memory=True))
     (gpu,) = snapshot(node, 0).gpus
     assert (gpu.move_cost_ns, gpu.is_move_cost_measured) == (assumed_ns, False)
-    node.handle(1, ev.MemoryMoved(1, "G", False, 2 * GIB, SECOND // 2))
-    (gpu,) = snapshot(node, 1).gpus
+    node.handle(1, ev.LockRequested(1, "G", Memory(2 * GIB)))
+    node.handle(SECOND, ev.MemoryMoved(1, "G", False, 2 * GIB, SECOND // 2))
+    (gpu,) = snapshot(node, SECOND).gpus
     assert (gpu.move_cost_ns, gpu.is_move_cost_measured) == (SECOND // 4, True)

@@ -31,6 +31,7 @@ from nvshare.core.events import (
 from nvshare.core.host_memory import HostMemory
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import NEVER, QuantumRule, Settings
+from nvshare.core.moves import is_measurement
 from nvshare.core.notices import Notices
 from nvshare.core.preemption import Preemption
 from nvshare.core.seat import Seat
@@ -127,7 +128,8 @@ class Gpu:
         match event:
             case MemoryMoved():
                 seat.moved = seat.moved.plus(event.moved, event.took_ns, to_host=event.to_host)
-                self.turns.mode.memory_moved(event)
+                if is_measurement(now, seat, event):
+                    self.turns.mode.memory_moved(event)
                 if not event.to_host:
                     self.turns.ranking.shares.moved_in(now, seat, event.took_ns)
             case RoomMade():

@@ -15,12 +15,20 @@ from collections.abc import Iterable, Mapping
 
 from nvshare.core.actions import Action, MoveIn, MoveOut, TurnEnd
 from nvshare.core.card_room import CardRoom, movable
+from nvshare.core.events import MemoryMoved
 from nvshare.core.memory_planner import MemoryPlanner
 from nvshare.core.model import NEVER, UNLIMITED
 from nvshare.core.seat import Seat
 from nvshare.core.wait_queue import WaitQueue
 
 MARGIN = 128
+
+
+def is_measurement(now: int, seat: Seat, event: MemoryMoved) -> bool:
+    """Whether a report says what moves cost: memory that the client has, moved in during the turn that it has. A client
+    that reports more, or a longer time, is wrong or lies; all others would lose or keep their locks by its figure."""
+    is_its_memory = event.moved <= seat.memory.swappable + seat.pinned
+    return not event.to_host and bool(seat.lock) and is_its_memory and event.took_ns <= now - seat.held_since
 
 
 class Moves:

@@ -119,8 +119,7 @@ class Mode(TurnObserver, ABC):
         return [self._idle_preempt_time(seat, self._switch_ns(seat, head)) for seat in idle]
 
     def memory_moved(self, event: MemoryMoved) -> None:
-        if not event.to_host:
-            self._measured.note(event.moved, event.took_ns)
+        self._measured.note(event.moved, event.took_ns)
 
     @property
     def is_cost_measured(self) -> bool:

@@ -46,7 +46,8 @@ def bounded(seconds_per_gib: float) -> int:
 
 
 class MeasuredCost:
-    """The cost of one card as clients that move memory in bulk measured it; older moves count less."""
+    """The cost of one card as clients that move memory in bulk measured it; older moves count less. A move counts by
+    its bytes, so a small one that took very long does not outweigh large ones."""
 
     def __init__(self) -> None:
         self.ns_per_gib: int | None = None
@@ -56,7 +57,7 @@ class MeasuredCost:
         if moved_bytes < MIN_MEASURED:
             return
         self._moved = KEPT_MEASURED * self._moved + moved_bytes / GIB
-        self._took = KEPT_MEASURED * self._took + took_ns
+        self._took = KEPT_MEASURED * self._took + min(took_ns, MAX_S_PER_GIB * SECOND * moved_bytes / GIB)
         self.ns_per_gib = bounded(self._took / self._moved / SECOND)
 
 
