@@ -11,6 +11,7 @@ import pytest
 from nvshare import translation
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
+from nvshare.core.look_bits import LOOK_NS
 from nvshare.core.model import SECOND, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshot import snapshot
@@ -61,6 +62,7 @@ class Chaos:
         self.now = 1
         self.clients: dict[int, Receiver] = {}
         self.ids = 0
+        self.said: set[type[wire.Message]] = set()
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -155,9 +157,19 @@ class Chaos:
         if not receiver.gpus:
             return self.leaves()
         index = chance.randrange(len(receiver.gpus))
+        said = chance.choice(self.turn_messages(index, receiver) + self.other_messages(index))
+        (message,) = Decoder(wire.FROM_CLIENT).feed(encode(said))
+        self.said.add(type(message))
+        event_of: Any = translation.EVENTS[type(message)]
+        event: ev.Event = event_of(client, receiver.gpus[index], message)
+        return event
+
+    def turn_messages(self, index: int, receiver: Receiver) -> list[wire.Message]:
+        """About locks and memory."""
+        chance = self.chance
         memory = (chance.choice((0, 1, 65535)), chance.choice(SIZES), chance.choice(SIZES))
         serial = chance.choice(receiver.serials)
-        messages: list[wire.Message] = [
+        return [
             wire.ReqLock(index, *memory),
             wire.ReqLock(index, 0, chance.choice(SIZES[:5]), 0),
             wire.LockReleased(index, chance.random() < 0.5, chance.choice(receiver.locks)),
@@ -168,10 +180,27 @@ class Chaos:
             wire.BudgetAsk(index, chance.randrange(1 << 32), chance.choice(SIZES)),
             wire.BudgetReturn(index, serial, chance.choice((*SIZES, wire.UNLIMITED)), chance.choice(SIZES)),
         ]
-        (message,) = Decoder(wire.FROM_CLIENT).feed(encode(chance.choice(messages)))
-        event_of: Any = translation.EVENTS[type(message)]
-        event: ev.Event = event_of(client, receiver.gpus[index], message)
-        return event
+
+    def other_messages(self, index: int) -> list[wire.Message]:
+        """About what the memory is, how it moves, and what the GPU does."""
+        chance = self.chance
+        now = self.now // LOOK_NS
+        first = chance.choice((0, max(0, now - 300), now, now + 5, (1 << 64) - 1))
+        busy = [chance.choice((0, (1 << 64) - 1, chance.getrandbits(64))) for _ in range(4)]
+        took_ns = chance.choice((0, 1, SECOND // 1000, SECOND, (1 << 64) - 1))
+        return [
+            wire.Moved(index, chance.random() < 0.5, chance.choice(SIZES), took_ns),
+            wire.RoomMade(index, chance.choice(SIZES)),
+            wire.WorkingSet(index, chance.random() < 0.7, chance.choice(SIZES)),
+            wire.Slowed(index, chance.choice((0, 1, 4, 8, 1000, 65535))),
+            wire.OnHost(index, chance.choice(SIZES)),
+            wire.Mover(index, chance.choice((0, 1, 2, 9))),
+            wire.MemoryMode(index, chance.choice((0, 1, 2, 3, 77))),
+            wire.Collective(index),
+            wire.Drained(index),
+            wire.GpuTime(index, chance.choice((0, 1, 100, wire.LOOKS_MOST)), first, *busy),
+            wire.CoreLimit(index, chance.choice((0, 1, 5, 50, 99, 100))),
+        ]
 
     def operates(self) -> ev.Event:
         chance = self.chance
@@ -219,3 +248,9 @@ class Chaos:
 @pytest.mark.parametrize("seed", range(25))
 def test_nothing_that_clients_say_breaks_the_core(seed: int, policy: str) -> None:
     Chaos(seed, policy).run(250)
+
+
+def test_clients_say_all_that_the_wire_can_carry() -> None:
+    chaos = Chaos(1, "fair")
+    chaos.run(2000)
+    assert chaos.said == set(translation.EVENTS)
