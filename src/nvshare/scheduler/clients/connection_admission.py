@@ -34,8 +34,8 @@ MAX_GPUS_OF_ALL = 512
 FEW_GPUS = 16
 """An account that names no more GPUs than this may always do so."""
 MAX_SEATS = 8192
-"""Of an account: pairs of a client and a GPU, as many as 1024 clients of eight GPUs have. One takes 1.6 KB, or 4.8 KB if
-each client is in a group of its own, so an account takes at most 40 MB of the scheduler's memory."""
+"""Of an account: pairs of a client and a GPU, as many as 1024 clients of eight GPUs have. One takes 1.6 KB, or 4.8 KB
+if each client is in a group of its own, so an account takes at most 40 MB of the scheduler's memory."""
 DESCRIPTORS_PER_CLIENT = 2
 """Its socket and its pidfd."""
 
