@@ -22,7 +22,7 @@ from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send
 from nvshare.unix_socket import peer_credentials
 
 MAX_READERS = 32
-READINGS = (admin.GetStatus, admin.GetLimits, admin.GetReport, admin.GetEvents, admin.GetStory)
+READINGS = (admin.GetLimits, admin.GetReport, admin.GetEvents, admin.GetStory)
 MAX_LINES = 1000
 """A reader gets no more past events at once."""
 
@@ -71,6 +71,12 @@ class Readers:
         if isinstance(request, admin.GetEvents):
             bounded = replace(request, last=min(request.last, MAX_LINES))
             await self._control.send_events(bounded, reader, writer, account)
+        elif isinstance(request, admin.GetStatus):
+            status = await self._control.status(account)
+            began = time.monotonic_ns()
+            answer = admin.encode(status)
+            account.charge(began, time.monotonic_ns())
+            await send(writer, answer)
         elif isinstance(request, READINGS):
             began = time.monotonic_ns()
             answer = admin.encode(self._control.answer_to(request))

@@ -1,0 +1,39 @@
+"""The status of many clients is made in pieces, between which the scheduler does other work."""
+
+import asyncio
+
+import pytest
+
+from nvshare.core import events as ev
+from nvshare.core.model import GIB, Claim, Settings
+from nvshare.core.node import Node
+from nvshare.scheduler.clients.connection_admission import Account
+from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.observe.journal import Journal
+from nvshare.scheduler.operator import control
+from nvshare.scheduler.operator.control import Control
+
+CLIENTS = 20
+
+
+@pytest.mark.parametrize("account", [None, Account("uid/1")], ids=["operator", "reader"])
+def test_other_work_is_done_while_the_status_is_made(monkeypatch: pytest.MonkeyPatch, account: Account | None) -> None:
+    monkeypatch.setattr(control, "PIECE_NS", 0)
+
+    async def run() -> None:
+        engine = Engine(Node(Settings(), epoch=1), asyncio.get_running_loop())
+        for client in range(1, CLIENTS + 1):
+            engine.post(ev.ClientRegistered(client, "run/1", "x", "x", (Claim("g", 16 * GIB),)))
+        status = asyncio.create_task(Control(engine, Journal(100)).status(account))
+        pieces = 0
+        while not status.done():
+            await asyncio.sleep(0)
+            pieces += 1
+            if pieces == 2:
+                engine.post(ev.ClientLeft(CLIENTS))
+        assert pieces >= CLIENTS - 1
+        ids = [client.id for client in status.result().node.clients]
+        assert ids == list(range(1, CLIENTS)), "who left meanwhile is not shown"
+
+    asyncio.run(run())
+    assert account is None or account._owes_until > 0
