@@ -1,5 +1,6 @@
 """A gang: seats whose locks are granted and dropped together. core.gangs decides."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
@@ -79,3 +80,10 @@ class Gang:
 
     def waiting(self) -> dict[str, Seat]:
         return {uuid: seat for uuid, seat in self.seats.items() if seat.state == "waiting"}
+
+
+def one_less(counts: Counter[str], key: str) -> None:
+    """Of gangs, by what they have in common."""
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -31,7 +31,7 @@ from nvshare.core.actions import Action, LetOne
 from nvshare.core.client import Client
 from nvshare.core.collectives import Collectives
 from nvshare.core.departure import Departure, can_let
-from nvshare.core.gang import Gang
+from nvshare.core.gang import Gang, one_less
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import NEVER
 from nvshare.core.seat import Seat
@@ -126,7 +126,7 @@ class Gangs:
             return
         del gang.seats[uuid]
         seat.gang = None
-        _one_less(self._at, uuid)
+        one_less(self._at, uuid)
         self._stop_following(now, uuid, seat)
         self._touch_gpus((uuid, *gang.seats))
         if gang.departure is not None:
@@ -135,7 +135,7 @@ class Gangs:
             self.unlink(now, *next(iter(gang.seats.items())))
         elif not gang.seats:
             del self.all[gang.number]
-            _one_less(self._of_account, gang.account)
+            one_less(self._of_account, gang.account)
             if not self.all:  # Nothing is decided any more for gangs.
                 self.deadline = NEVER
                 self.leave_jobs(now, [])
@@ -295,9 +295,3 @@ class Gangs:
             gang.may_enter = bool(waiting) and all(self._gpus[uuid].may_let_in(seat) for uuid, seat in waiting.items())
             if gang.may_enter:
                 self._touch_gpus(waiting)
-
-
-def _one_less(counts: Counter[str], key: str) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]

@@ -17,7 +17,14 @@ from nvshare.cli.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_NVSHARE
 from nvshare.cli.options import SIZE, program_options
 from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.cleanup import entering
-from nvshare.cli.run.environment import CORE_LIMIT_VARIABLE, LIMIT_VARIABLE, WEIGHT_VARIABLE, ProgramSettings, on_simulated_gpu, shared
+from nvshare.cli.run.environment import (
+    CORE_LIMIT_VARIABLE,
+    LIMIT_VARIABLE,
+    WEIGHT_VARIABLE,
+    ProgramSettings,
+    on_simulated_gpu,
+    shared,
+)
 from nvshare.cli.run.native_files import library
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
 from nvshare.framework_settings import evictable_setting, unswappable_settings

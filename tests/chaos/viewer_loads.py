@@ -1,0 +1,119 @@
+"""Loads of viewers: HTTP requests and followers of events."""
+
+import contextlib
+import socket
+import struct
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from chaos.loads import MAX_WAIT_S, Load, Result, Victim, judge, serving, until
+from nvshare import admin
+from support.daemon import Daemon
+
+CROWD = 900
+ABORTED = 32
+VIEWED = ("/metrics", "/api/v1/events", "/")
+BEGINNING = len(b"HTTP/1.1 200")
+
+
+def is_healthy(daemon: Daemon) -> bool:
+    with urllib.request.urlopen(daemon.http + "/healthz", timeout=60) as page:
+        return bool(page.read() == b"ok\n")
+
+
+def reset(connection: socket.socket) -> None:
+    """Close it so that the other end gets an error, and what was not read is thrown away."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def request(daemon: Daemon, path: str, host: str = "127.0.0.1") -> socket.socket:
+    """A request of this host whose answer nobody has read yet."""
+    address = urlsplit(daemon.http)
+    connection = socket.create_connection((address.hostname, address.port or 0), timeout=60, source_address=(host, 0))
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return connection
+
+
+def aborted_requests(place: Path, seconds: float) -> Result:
+    """1: scrapes, streams and pages, ABORTED at a time, whose first bytes are read and the rest is not."""
+    with serving(place) as daemon, contextlib.ExitStack() as stack:
+        for _ in range(CROWD):
+            stack.enter_context(daemon.client().register())
+        answers = dict.fromkeys(VIEWED, 0)
+        with Victim(daemon) as victim:
+            for _ in until(seconds):
+                paths = [VIEWED[number % len(VIEWED)] for number in range(ABORTED)]
+                open_ones = [request(daemon, path) for path in paths]
+                for path, one in zip(paths, open_ones, strict=True):
+                    answers[path] += one.recv(BEGINNING) == b"HTTP/1.1 200"
+                    reset(one)
+        served = ", ".join(f"{count} of {path}" for path, count in answers.items())
+        return judge(
+            f"aborted beside {CROWD} clients: {served}; {victim}",
+            health_checks_succeed=is_healthy(daemon),
+            the_other_client_waits_briefly=victim.longest_s < MAX_WAIT_S,
+            all_kinds_were_served=all(answers.values()),
+        )
+
+
+def aborted_followers(place: Path, seconds: float) -> Result:
+    """1: `nvsharectl events -f` that is closed with data unread."""
+    with serving(place) as daemon, Victim(daemon) as victim:
+        for count in until(seconds):
+            operator = socket.socket(socket.AF_UNIX)
+            operator.connect(daemon.operator_socket)
+            operator.sendall(admin.encode(admin.GetEvents(last=count % 100, follow=True)))
+            operator.close()
+        return judge(
+            f"{count + 1} followers aborted, {victim}",
+            health_checks_succeed=is_healthy(daemon),
+            the_other_client_waits_briefly=victim.longest_s < MAX_WAIT_S,
+        )
+
+
+def crowded_health(place: Path, seconds: float) -> Result:
+    """9: 64 connections that stay open, and health checks."""
+    with serving(place) as daemon, contextlib.ExitStack() as stack:
+        longest = 0.0
+        for count in until(seconds):
+            for _ in range(64 if count == 0 else 1):
+                address = urlsplit(daemon.http)
+                open_one = socket.create_connection((address.hostname, address.port or 0), timeout=60)
+                stack.callback(open_one.close)
+            began = time.monotonic()
+            healthy = is_healthy(daemon)
+            longest = max(longest, time.monotonic() - began)
+        measured = f"{count + 1} checks beside {64 + count} connections, longest {1000 * longest:.0f} ms"
+        return judge(measured, health_checks_succeed=healthy and longest < MAX_WAIT_S)
+
+
+def scrapes_of_a_loop(place: Path, seconds: float) -> Result:
+    """9b: 32 connections of one host that ask for the metrics again and again; health checks and scrapes of another."""
+    with serving(place, "--max-clients-per-group=400") as daemon, contextlib.ExitStack() as stack:
+        for number in range(300):
+            stack.enter_context(daemon.client().register(name=f"a client with a long name {number}".encode()))
+        longest, healthy, scrapes, whole = 0.0, True, 0, 0
+        for _ in until(seconds):
+            loop = [request(daemon, "/metrics", host="127.0.0.2") for _ in range(32)]
+            began = time.monotonic()
+            healthy = healthy and is_healthy(daemon)
+            scrapes += 1
+            with urllib.request.urlopen(daemon.http + "/metrics", timeout=60) as page:
+                whole += b"nvshare_gpu_running_clients" in page.read()
+            longest = max(longest, time.monotonic() - began)
+            for connection in loop:
+                reset(connection)
+        measured = f"{scrapes} checks and scrapes, {whole} of them whole, longest {1000 * longest:.0f} ms"
+        is_in_time = healthy and longest < MAX_WAIT_S
+        return judge(measured, health_checks_succeed=is_in_time, scrapes_are_whole=whole == scrapes)
+
+
+LOADS: dict[str, tuple[str, Load]] = {
+    "1": ("HTTP requests aborted", aborted_requests),
+    "1b": ("events -f aborted", aborted_followers),
+    "9": ("health with 64 connections", crowded_health),
+    "9b": ("scrapes without end", scrapes_of_a_loop),
+}
