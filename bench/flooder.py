@@ -18,12 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.daemon import GIB, BenchClient
+from nvshare import admin
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import encode
 
 NOBODY = 65534
 RUN = b"flood" + bytes(11)
 FRAMES = 200
+READERS = 16
+VICTIMS_GPU = 7
 STOPPED_S = 0.1
 BIG = 12 * GIB
 """More than half of the card."""
@@ -40,16 +43,23 @@ def flooding() -> None:
 
 
 def send_for_ever(
-    path: Path, clients: int, frames: list[bytes], *, own_limit: int = 0, piece: int | None = None
+    path: Path,
+    clients: int,
+    frames: list[bytes],
+    *,
+    own_limit: int = 0,
+    piece: int | None = None,
+    has_groups: bool = False,
 ) -> None:
     """Registered clients, all of which send these frames again and again and read what they are sent; with `piece`,
-    so many bytes at a time, and none before each."""
+    so many bytes at a time, and none before each. `has_groups`: each is in a run of its own, at the victim's GPU."""
     words = b"".join(frames)
     poll = select.poll()
     sockets: dict[int, socket.socket] = {}
     rest: dict[int, bytes] = {}
-    for _ in range(clients):
-        peer = BenchClient(path, RUN, own_limit=own_limit)
+    for number in range(clients):
+        run, gpu = (number.to_bytes(16, "big"), VICTIMS_GPU) if has_groups else (RUN, 1)
+        peer = BenchClient(path, run, gpu=gpu, own_limit=own_limit)
         peer.hear(wire.SchedOn)
         peer.socket.setblocking(False)
         sockets[peer.socket.fileno()] = peer.socket
@@ -201,12 +211,34 @@ def scrape_for_ever(port: int, readers: int) -> None:
     threading.Event().wait()
 
 
+def read_for_ever(path: Path, clients: int) -> None:
+    """Clients that do nothing, and readers of the status, which any user may read."""
+    peers = [BenchClient(path, RUN) for _ in range(clients)]
+    for one in peers:
+        one.hear(wire.SchedOn)
+
+    def read() -> None:
+        while True:
+            with socket.socket(socket.AF_UNIX) as peer, contextlib.suppress(OSError):
+                peer.connect(str(path.parent / "r" / "r.sock"))
+                while True:
+                    peer.sendall(admin.encode(admin.GetStatus()))
+                    while not peer.recv(1 << 16).endswith(b"\n"):
+                        pass
+
+    for _ in range(READERS):
+        threading.Thread(target=read, daemon=True).start()
+    flooding()
+    threading.Event().wait()
+
+
 def main() -> None:
     path, kind, clients, port = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     become_nobody()
     registration = BenchClient.registration(RUN)
     updates = [encode(wire.MemUpdate(0, 1, number * GIB // FRAMES, 0)) for number in range(FRAMES)]
     questions = [encode(wire.BudgetAsk(0, number, GIB)) for number in range(1, FRAMES)]
+    core_limits = [encode(wire.ReqLock(0, 0, 0, 0)), encode(wire.CoreLimit(0, 50)), encode(wire.CoreLimit(0, 40))]
     kinds: dict[str, Callable[[], None]] = {
         "memory updates": lambda: send_for_ever(path, clients, updates),
         "lock requests": lambda: send_for_ever(path, clients, [encode(wire.ReqLock(0, 1, GIB, 0))]),
@@ -222,6 +254,8 @@ def main() -> None:
         "half frames": lambda: stay_for_ever(path, registration + registration[:9], clients),
         "descriptors": lambda: pass_for_ever(path),
         "scrapes": lambda: scrape_for_ever(port, clients),
+        "core limits of many groups": lambda: send_for_ever(path, clients, core_limits, has_groups=True),
+        "status reads": lambda: read_for_ever(path, clients),
         "host memory": lambda: take_turns_for_ever(path, clients),
     }
     kinds[kind]()

@@ -49,6 +49,8 @@ FLOODS = {
     "stopped senders": 200,
     "descriptors": 1,
     "scrapes": 32,
+    "core limits of many groups": 200,
+    "status reads": 900,
     "host memory": 900,
 }
 """How many clients or connections at a time take part in it."""
@@ -74,6 +76,8 @@ def rows() -> Iterator[dict[str, Any]]:
                 f"127.0.0.1:{port}",
                 "--log-level",
                 "error",
+                "--reader-socket",
+                str(place / "r" / "r.sock"),
                 *OPTIONS.get(kind, ()),
             )
             with scheduler(place, *options) as daemon:

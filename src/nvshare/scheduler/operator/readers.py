@@ -52,6 +52,8 @@ class Readers:
         self._control = control
         self._connections = ConnectionLimit(MAX_READERS, closes_oldest=True)
         self._accounts: dict[int, Account] = {}
+        self._one_at_a_time = asyncio.Lock()
+        """Of those who read the status: otherwise a piece for each of them is made before clients are served."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One reader's connection, request by request."""
@@ -72,10 +74,12 @@ class Readers:
             bounded = replace(request, last=min(request.last, MAX_LINES))
             await self._control.send_events(bounded, reader, writer, account)
         elif isinstance(request, admin.GetStatus):
-            status = await self._control.status(account)
-            began = time.monotonic_ns()
-            answer = admin.encode(status)
-            account.charge(began, time.monotonic_ns())
+            async with self._one_at_a_time:
+                await asyncio.sleep(account.delay_ns(time.monotonic_ns()) / 1e9)
+                status = await self._control.status(account)
+                began = time.monotonic_ns()
+                answer = admin.encode(status)
+                account.charge(began, time.monotonic_ns())
             await send(writer, answer)
         elif isinstance(request, READINGS):
             began = time.monotonic_ns()
