@@ -7,14 +7,14 @@ from random import Random
 import pytest
 from bench.floods import verdict
 
-from chaos import loads, other_loads, program_loads, viewer_loads
+from chaos import loads, memory_loads, other_loads, program_loads, viewer_loads
 from chaos.absence_loads import hang_scheduler, start_without
 from chaos.gang_loads import LEAST_SHARE, three_on_two
 from chaos.loads import Result, judge
 from chaos.program_loads import _p99_ms, judge_floods
 from support import daemon
 
-LOADS = {**loads.LOADS, **viewer_loads.LOADS, **program_loads.LOADS, **other_loads.LOADS}
+LOADS = {**loads.LOADS, **viewer_loads.LOADS, **program_loads.LOADS, **other_loads.LOADS, **memory_loads.LOADS}
 
 
 @pytest.mark.parametrize("row", ["1b", "12", "13c", "13d", "17"])
