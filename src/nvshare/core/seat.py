@@ -111,6 +111,9 @@ class Seat:
     lock. `room_asked`: how much it was asked to move out since its last turn. `room_due`: until when its answer is
     waited for; 0 if none is. `room_until`: until when it waits for others to make room; 0 if it does not
     (core.card_room)."""
+    backed: int
+    unbacked: int
+    """Of its unswappable memory that counts: what is measured or pinned, and what only it says."""
     account: str
     """Whose it is: a pod, container or user (core.wait_queue)."""
 
@@ -136,11 +139,9 @@ class Seat:
         self.group, self.priority, self.weight = group, priority, weight
         self.reported = self.memory = NO_MEMORY
         """What the client says, and in `memory` what counts of it (core.memory_reports)."""
-        self.fixed = self.limit = 0
+        self.fixed = self.limit = self.backed = self.unbacked = 0
         """What it says it has of unswappable memory with contexts; its group's limit when that last changed."""
         self.measured: ProcessMemory | None = None
-        self.backed = self.unbacked = 0
-        """Of its unswappable memory that counts: what is measured or pinned, and what only it says."""
         self.host_room, self.lacking, self.pinned, self.protected = UNLIMITED, 0, 0, 0
         """How much of its memory the host can take and cannot; how much counts as unswappable, and is protected."""
         self.working_set, self.is_trusted, self.distrusts, self.need = None, True, 0, 0
