@@ -227,9 +227,7 @@ class Gpu:
         if turns.ranking.shares.are_kept:
             turns.ranking.shares.queue_changed(now, is_waited_for=bool(turns.queue.order))
         report_due = self.notices.tell(now, admitted, out)
-        if report_due < due:
-            due = report_due
-        self.deadline = due
+        self.deadline = report_due if report_due < due else due
         return admitted
 
     def _next_turn_change(self, due: int) -> int:
@@ -247,8 +245,8 @@ class Gpu:
         ends, waits = turns.timer.ends, turns.waits
         if ends is None or ends >= due or (waits.is_switching and not waits.is_early) or waits.is_held:
             return due
-        head = turns.queue.first()
-        if head is None or head.gang is not None:  # For a gang core.gangs knows the time.
+        head = self._lone_first()
+        if head is None:
             return due
         waits_for_room = self.memory.protected and self.memory.fits(head.need)
         return due if waits_for_room else ends
