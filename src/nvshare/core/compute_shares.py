@@ -65,14 +65,18 @@ class ComputeShares:
         self._note_activity()
 
     def set_limit(self, now: int, group: Group, percent: int) -> None:
-        """0: none."""
-        self._looked = -LEAST_STEP_NS, None
+        """0: none. Debts are checked within LEAST_STEP_NS: a client that changes its limit again and again causes no
+        more checks."""
+        cap = self._caps.get(group.key)
+        if cap is not None and cap.percent == percent:
+            cap.group = group
+            return
         if not percent:
             self._retire(now, group)
             return
-        if group.key not in self._caps and not self._has_clients(group):
+        if cap is None and not self._has_clients(group):
             return  # Others have its limit, because they share a claim.
-        cap = self._caps.get(group.key) or self._dormant.pop(group.key, None)
+        cap = cap or self._dormant.pop(group.key, None)
         if cap is None:
             self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
         else:

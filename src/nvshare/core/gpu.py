@@ -227,7 +227,7 @@ class Gpu:
         if turns.ranking.shares.are_kept:
             turns.ranking.shares.queue_changed(now, is_waited_for=bool(turns.queue.order))
         report_due = self.notices.tell(now, admitted, out)
-        self.deadline = report_due if report_due < due else due
+        self.deadline = min(due, report_due)
         return admitted
 
     def _next_turn_change(self, due: int) -> int:
