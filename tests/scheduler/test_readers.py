@@ -1,7 +1,11 @@
 """The socket for reading: every user may look, and nobody may change anything."""
 
+import contextlib
 import os
+import socket
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +17,15 @@ from nvshare.cli import operator_client
 from support.daemon import Daemon, call_ctl
 
 NOBODY = 65534
+CROWD = """
+import os, socket, sys
+os.setuid(int(sys.argv[2]))
+peers = [socket.socket(socket.AF_UNIX) for _ in range(100)]
+for peer in peers:
+    peer.connect(sys.argv[1])
+print("there", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -97,10 +110,28 @@ def test_the_socket_is_open_and_gone_after_the_end(read_daemon: Daemon) -> None:
 
 
 def test_many_readers_do_not_lock_out_the_next(read_daemon: Daemon) -> None:
-    import contextlib
-    import socket
-
     with contextlib.ExitStack() as stack:
         for _ in range(50):
             stack.enter_context(socket.socket(socket.AF_UNIX)).connect(reader_socket(read_daemon))
         assert operator_client.ask_for(admin.Status, reader_socket(read_daemon), admin.GetStatus()).version
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_connections_of_one_user_end_none_of_another(read_daemon: Daemon) -> None:
+    path = reader_socket(read_daemon)
+    with socket.socket(socket.AF_UNIX) as mine:
+        mine.settimeout(60)
+        mine.connect(path)
+        mine.sendall(admin.encode(admin.GetStatus()))
+        assert mine.recv(1 << 16)
+        crowd = subprocess.Popen(
+            [sys.executable, "-c", CROWD, path, str(NOBODY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        with crowd:
+            assert crowd.stdout is not None
+            assert crowd.stdout.readline() == b"there\n"
+            operator_client.ask_for(admin.Status, path, admin.GetStatus())  # All of them are accepted by then.
+            mine.sendall(admin.encode(admin.GetStatus()))
+            assert mine.recv(1 << 16)
+            assert crowd.stdin is not None
+            crowd.stdin.close()

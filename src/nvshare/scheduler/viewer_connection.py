@@ -6,10 +6,13 @@ failure of the core does end it: the engine itself reports it, whatever posted t
 
 import asyncio
 import contextlib
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from typing import cast
 
 from nvshare.scheduler.observe.log import log
+from nvshare.unix_socket import peer_credentials
 
 READ_TIMEOUT_S = 10.0
 """How long a peer may take to read what was sent to it."""
@@ -23,14 +26,14 @@ class FullError(Exception):
 
 class ConnectionLimit:
     """A bounded number of connections of one kind. One more is refused; or, with `closes_oldest`, the oldest one of the
-    host that has the most is closed: slow peers cannot lock out a fast one, and a host that connects again and again
-    cannot abort the connections of another host."""
+    host, or user, that has the most is closed: slow peers cannot lock out a fast one, and one that connects again and
+    again cannot abort the connections of others."""
 
     def __init__(self, maximum: int, *, closes_oldest: bool = False) -> None:
         self._maximum = maximum
         self._closes_oldest = closes_oldest
         self._held: dict[asyncio.StreamWriter, str] = {}
-        """The host of each connection, oldest first."""
+        """The host or user of each connection, oldest first."""
 
     @contextlib.contextmanager
     def hold(self, writer: asyncio.StreamWriter) -> Iterator[None]:
@@ -41,22 +44,24 @@ class ConnectionLimit:
             oldest = self._oldest_of_most()
             del self._held[oldest]
             oldest.transport.abort()
-        self._held[writer] = _host_of(writer)
+        self._held[writer] = _owner_of(writer)
         try:
             yield
         finally:
             self._held.pop(writer, None)
 
     def _oldest_of_most(self) -> asyncio.StreamWriter:
-        hosts = Counter(self._held.values())
-        most = max(hosts.values())
-        return next(writer for writer, host in self._held.items() if hosts[host] == most)
+        owners = Counter(self._held.values())
+        most = max(owners.values())
+        return next(writer for writer, owner in self._held.items() if owners[owner] == most)
 
 
-def _host_of(writer: asyncio.StreamWriter) -> str:
-    """The address of the peer; all peers of a unix socket are one host."""
+def _owner_of(writer: asyncio.StreamWriter) -> str:
+    """The address of the peer; at a unix socket its user."""
     peer = writer.get_extra_info("peername")
-    return str(peer[0]) if isinstance(peer, tuple) else ""
+    if isinstance(peer, tuple):
+        return str(peer[0])
+    return f"uid {peer_credentials(cast('socket.socket', writer.get_extra_info('socket'))).uid}"
 
 
 def guarded(handler: Handler, kind: str) -> Handler:

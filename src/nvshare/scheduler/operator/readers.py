@@ -45,41 +45,54 @@ async def listen(path: Path, control: Control) -> tuple[ListeningSocket | None, 
     return listening, await asyncio.get_running_loop().create_unix_server(make, sock=listening.socket)
 
 
+class User:
+    """The connections of one user wait for each other, and not those of other users for them."""
+
+    def __init__(self, uid: int) -> None:
+        self.account = Account(f"uid/{uid}")
+        self.reads_status = asyncio.Lock()
+
+    async def pay(self) -> None:
+        """Wait until the user owes nothing."""
+        await asyncio.sleep(self.account.delay_ns(time.monotonic_ns()) / 1e9)
+
+
 class Readers:
     """Serves the socket for reading."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._connections = ConnectionLimit(MAX_READERS, closes_oldest=True)
-        self._accounts: dict[int, Account] = {}
+        self._users: dict[int, User] = {}
         self._one_at_a_time = asyncio.Lock()
         """Of those who read the status: otherwise a piece for each of them is made before clients are served."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One reader's connection, request by request."""
-        account = self._account(peer_credentials(cast("socket.socket", writer.get_extra_info("socket"))).uid)
+        user = self._user(peer_credentials(cast("socket.socket", writer.get_extra_info("socket"))).uid)
         with self._connections.hold(writer):
             try:
                 while line := await reader.readline():
-                    await asyncio.sleep(account.delay_ns(time.monotonic_ns()) / 1e9)
-                    await self._answer(line, reader, writer, account)
+                    await user.pay()
+                    await self._answer(line, reader, writer, user)
             except (ValueError, asyncio.LimitOverrunError):
                 pass  # A line that is too long.
 
     async def _answer(
-        self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, account: Account
+        self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: User
     ) -> None:
-        request = self._control.request_of(line)
+        request, account = self._control.request_of(line), user.account
         if isinstance(request, admin.GetEvents):
             bounded = replace(request, last=min(request.last, MAX_LINES))
             await self._control.send_events(bounded, reader, writer, account)
         elif isinstance(request, admin.GetStatus):
-            async with self._one_at_a_time:
-                await asyncio.sleep(account.delay_ns(time.monotonic_ns()) / 1e9)
-                status = await self._control.status(account)
-                began = time.monotonic_ns()
-                answer = admin.encode(status)
-                account.charge(began, time.monotonic_ns())
+            async with user.reads_status:
+                await user.pay()
+                async with self._one_at_a_time:
+                    status = await self._control.status(account)
+                    began = time.monotonic_ns()
+                    answer = admin.encode(status)
+                    account.charge(began, time.monotonic_ns())
             await send(writer, answer)
         elif isinstance(request, READINGS):
             began = time.monotonic_ns()
@@ -92,9 +105,9 @@ class Readers:
             reason = "every user may look, but only root and the scheduler's own user may change something; try sudo"
             await send(writer, admin.encode(admin.Failed(reason)))
 
-    def _account(self, uid: int) -> Account:
-        """Accounts that owe nothing are forgotten when there are many."""
-        if len(self._accounts) > MAX_READERS:
+    def _user(self, uid: int) -> User:
+        """Users who owe nothing are forgotten when there are many."""
+        if len(self._users) > MAX_READERS:
             now = time.monotonic_ns()
-            self._accounts = {user: one for user, one in self._accounts.items() if one.delay_ns(now)}
-        return self._accounts.setdefault(uid, Account(f"uid/{uid}"))
+            self._users = {one: user for one, user in self._users.items() if user.account.delay_ns(now)}
+        return self._users.setdefault(uid, User(uid))
