@@ -71,3 +71,31 @@ def test_a_group_has_no_more_processes_that_use_collectives_than_a_machine_has_g
     for client in list(node.clients):
         node.handle(SECOND, ev.ClientLeft(client))
     assert node.clients == {}
+
+
+def test_a_job_that_dissolves_while_it_leaves_frees_its_gpus_though_another_gang_is_elsewhere() -> None:
+    """The other gang uses none of its GPUs. B is known to its clients only, and forgotten with the last of them."""
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    for client, gpus in {1: "A", 2: "B", 3: "A", 8: "CD", 9: "CD"}.items():
+        join(node, client, tuple(gpus), "job" if client < 3 else str(client))
+    for gpu in "CD":
+        node.handle(SECOND, ev.LockRequested(8, gpu, Memory(15 * GIB)))
+    ask(node, 9, ("C",))
+    node.handle(SECOND, ev.LockReleased(8, "D", node.clients[8].seats["D"].lock, False))
+    ask(node, 9, ("D",))
+    assert len(node.gangs.all) == 1
+    for client, gpu in ((1, "A"), (2, "B")):
+        node.handle(SECOND, ev.CollectivesUsed(client))
+        ask(node, client, (gpu,))
+    ask(node, 3, ("A",))
+    assert len(node.gangs.all) == 2
+    now = node.next_deadline() or 0
+    while node.clients[1].seats["A"].state != "dropping":
+        node.handle(now, ev.AlarmRang())
+        now = node.next_deadline() or 0
+    node.handle(now, ev.LockReleased(1, "A", node.clients[1].seats["A"].lock, True))
+    node.handle(now, ev.ClientLeft(1))
+    assert node.clients[3].seats["A"].lock, "nobody else is at A"
+    node.handle(now, ev.ClientLeft(2))
+    assert "B" not in node.gpus
+    node.handle(now, ev.LockReleased(8, "C", node.clients[8].seats["C"].lock, False))

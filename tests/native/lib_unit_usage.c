@@ -69,7 +69,7 @@ static void *hold_memory(void *nothing)
             nvs_usage_held(&usage, BASE, 1, true);
             nvs_usage_moved(&usage, BASE, 1, true);
         }
-        nvs_usage_unwatch(&usage, watch, BASE, is_there);
+        nvs_usage_unwatch(&usage, watch, BASE, is_there, NVS_MARK_AWAY | NVS_MARK_HELD);
     }
     return nothing;
 }
@@ -103,8 +103,8 @@ static void a_watch_ends_with_its_own_allocation_only(void)
     unsigned one = nvs_usage_watch(&usage, BASE), other = nvs_usage_watch(&usage, OTHER);
     nvs_usage_held(&usage, BASE, 1, true);
     nvs_usage_freed(&usage, OTHER, NVS_CHUNK_BYTES);
-    CHECK(nvs_usage_unwatch(&usage, other, OTHER, 1));
-    CHECK(!nvs_usage_unwatch(&usage, one, BASE, 1));
+    CHECK(nvs_usage_unwatch(&usage, other, OTHER, 1, NVS_MARK_AWAY));
+    CHECK(!nvs_usage_unwatch(&usage, one, BASE, 1, NVS_MARK_AWAY));
     CHECK(nvs_usage_at(&usage, BASE) & NVS_MARK_HELD);
     nvs_usage_freed(&usage, BASE, NVS_CHUNK_BYTES);
     EQUAL(usage.watches, 0);

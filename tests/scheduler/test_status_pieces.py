@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from nvshare import admin
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
@@ -24,7 +25,7 @@ def test_other_work_is_done_while_the_status_is_made(monkeypatch: pytest.MonkeyP
         engine = Engine(Node(Settings(), epoch=1), asyncio.get_running_loop())
         for client in range(1, CLIENTS + 1):
             engine.post(ev.ClientRegistered(client, "run/1", "x", "x", (Claim("g", 16 * GIB),)))
-        status = asyncio.create_task(Control(engine, Journal(100)).status(account))
+        status = asyncio.create_task(Control(engine, Journal(100)).answer_to(admin.GetStatus(), account))
         pieces = 0
         while not status.done():
             await asyncio.sleep(0)
@@ -32,7 +33,9 @@ def test_other_work_is_done_while_the_status_is_made(monkeypatch: pytest.MonkeyP
             if pieces == 2:
                 engine.post(ev.ClientLeft(CLIENTS))
         assert pieces >= CLIENTS - 1
-        ids = [client.id for client in status.result().node.clients]
+        answer = status.result()
+        assert isinstance(answer, admin.Status)
+        ids = [client.id for client in answer.node.clients]
         assert ids == list(range(1, CLIENTS)), "who left meanwhile is not shown"
 
     asyncio.run(run())

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/options.h"
@@ -53,8 +54,11 @@ static bool begin(int64_t end)
     return true;
 }
 
+/* A child that was forked meanwhile has a copy of the socket: without shutdown the scheduler would take the connection for open. */
 static void finish(void)
 {
+    if (nvs_fd_is_ours(&connection.fd))
+        shutdown(connection.fd.fd, SHUT_RDWR);
     nvs_link_close(&connection);
     atomic_store(&asker, 0);
     nvs_futex_wake_all(&asker);
@@ -158,10 +162,11 @@ bool nvs_limit_query(const char *text, uint64_t card, unsigned long long *total,
     if (!read_uuid(text, uuid, &kind) || !begin(end))
         return false;
     struct answer *answer = answer_for(uuid);
-    bool is_known = answer < answers + answer_count && now < answer->until_ns;
+    bool is_known = answer < answers + answer_count && now < answer->until_ns && memcmp(answer->uuid, uuid, sizeof uuid) == 0;
     if (!is_known && now >= silent_until_ns) {
+        bool has_time = end - nvs_now_ns() > LONGEST_NS / 2; /* another thread's question may have taken most of it */
         is_known = ask(uuid, kind, card, answer, end);
-        silent_until_ns = is_known ? 0 : nvs_now_ns() + SILENT_NS;
+        silent_until_ns = !is_known && has_time ? nvs_now_ns() + SILENT_NS : 0;
         answer_count += is_known && answer == answers + answer_count;
     }
     if (is_known) {

@@ -110,6 +110,7 @@ static void perform(int64_t now, bool is_helper)
         publish();
         perform_one(&effect, now);
     }
+    publish(); /* also if there was nothing to do: the answer to a registration may have no effect */
     if (!is_helper)
         nvs_work_close_gates();
 }

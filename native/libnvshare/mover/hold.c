@@ -140,7 +140,8 @@ static CUresult advance(struct hold *hold, CUdevice gpu, bool is_open)
         bool is_there = nvs_mover_has(slice);
         if (is_there)
             hold->is_back ? let_go(hold, slice, gpu, is_open) : keep(hold, slice, gpu);
-        if (nvs_usage_unwatch(&nvs_evidence, watch, slice->address, is_there ? slice->bytes : 0) && is_there && !hold->is_back)
+        uint64_t flagged = is_there ? slice->bytes : 0;
+        if (nvs_usage_unwatch(&nvs_evidence, watch, slice->address, flagged, NVS_MARK_AWAY | NVS_MARK_HELD) && is_there && !hold->is_back)
             take_advice_back(slice, gpu);
     }
     CUresult result = nvs_real.cuEventRecord(hold->event, hold->stream);

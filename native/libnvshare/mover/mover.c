@@ -112,7 +112,7 @@ void nvs_mover_stop(struct nvs_gpu *gpu)
 static void lose_flights(struct mover *mover)
 {
     for (; mover->flying; mover->flying--) {
-        nvs_usage_unwatch(&nvs_evidence, mover->flights[mover->first].watch, 0, 0);
+        nvs_usage_unwatch(&nvs_evidence, mover->flights[mover->first].watch, 0, 0, 0);
         mover->first = (mover->first + 1) % IN_FLIGHT;
     }
 }
@@ -179,7 +179,7 @@ static CUresult submit(struct mover *mover, CUdevice gpu)
     flight->watch = nvs_usage_watch(&nvs_evidence, slice->base);
     CUresult result = nvs_mover_has(slice) ? fly(mover, gpu, slice, flight) : CUDA_SUCCESS;
     if (mover->flying == before)
-        nvs_usage_unwatch(&nvs_evidence, flight->watch, 0, 0);
+        nvs_usage_unwatch(&nvs_evidence, flight->watch, 0, 0, 0);
     return result;
 }
 
@@ -195,7 +195,7 @@ static void land(struct mover *mover)
         mover->first = (mover->first + 1) % IN_FLIGHT;
         mover->flying--;
         if (result != CUDA_SUCCESS || nvs_real.cuEventElapsedTime(&ms, flight->begin, flight->end) != CUDA_SUCCESS) {
-            nvs_usage_unwatch(&nvs_evidence, flight->watch, 0, 0);
+            nvs_usage_unwatch(&nvs_evidence, flight->watch, 0, 0, 0);
             continue;
         }
         double submit_ms = (double)flight->submit_ns / NVS_MS;
@@ -206,7 +206,7 @@ static void land(struct mover *mover)
         if (mover->to_host && mover->left_bytes != NVS_MAX_BYTES)
             mover->left_bytes -= flight->bytes < mover->left_bytes ? flight->bytes : mover->left_bytes;
         nvs_usage_moved(&nvs_evidence, flight->address, flight->bytes, mover->to_host);
-        nvs_usage_unwatch(&nvs_evidence, flight->watch, flight->address, flight->bytes);
+        nvs_usage_unwatch(&nvs_evidence, flight->watch, flight->address, flight->bytes, NVS_MARK_AWAY);
     }
 }
 
@@ -285,4 +285,8 @@ int64_t nvs_mover_tick(struct nvs_gpu *gpu, int64_t now, struct nvs_moved *moved
     return mover->is_moving ? now : INT64_MAX;
 }
 
-void nvs_mover_forked(void) { memset(movers, 0, sizeof movers); /* the parent's streams and pages: left where they are */ }
+void nvs_mover_forked(void)
+{
+    memset(movers, 0, sizeof movers); /* the parent's streams and pages: left where they are */
+    nvs_usage_forked(&nvs_evidence);
+}

@@ -80,7 +80,8 @@ static void end_watches(struct nvs_usage *usage, uint64_t base)
 {
     for (unsigned i = 0; i < NVS_WATCHES; i++) {
         uint64_t seen = base;
-        if (atomic_compare_exchange_strong_explicit(&usage->watched[i], &seen, FREED, memory_order_release, memory_order_relaxed))
+        if (atomic_load_explicit(&usage->watched[i], memory_order_relaxed) == base /* cheap: most are not ours */
+            && atomic_compare_exchange_strong_explicit(&usage->watched[i], &seen, FREED, memory_order_release, memory_order_relaxed))
             atomic_fetch_sub_explicit(&usage->watches, 1, memory_order_relaxed);
     }
 }
@@ -136,29 +137,36 @@ void nvs_usage_held(struct nvs_usage *usage, uint64_t address, uint64_t bytes, b
     flag(usage, address, bytes, NVS_MARK_HELD, is_held);
 }
 
+/* Counted first: a thread that frees this allocation subtracts, and with a watch that does not count yet the count of another would go. */
 unsigned nvs_usage_watch(struct nvs_usage *usage, uint64_t base)
 {
+    atomic_fetch_add_explicit(&usage->watches, 1, memory_order_relaxed);
     for (unsigned i = 0; i < NVS_WATCHES; i++) {
         uint64_t none = 0;
-        if (!atomic_compare_exchange_strong_explicit(&usage->watched[i], &none, base, memory_order_relaxed, memory_order_relaxed))
-            continue;
-        atomic_fetch_add_explicit(&usage->watches, 1, memory_order_relaxed);
-        return i;
+        if (atomic_compare_exchange_strong_explicit(&usage->watched[i], &none, base, memory_order_relaxed, memory_order_relaxed))
+            return i;
     }
+    atomic_fetch_sub_explicit(&usage->watches, 1, memory_order_relaxed);
     return NVS_WATCHES;
 }
 
-/* A new allocation at this address has no such flag yet: only the helper sets them. */
-bool nvs_usage_unwatch(struct nvs_usage *usage, unsigned watch, uint64_t address, uint64_t bytes)
+bool nvs_usage_unwatch(struct nvs_usage *usage, unsigned watch, uint64_t address, uint64_t bytes, unsigned flags)
 {
     if (watch >= NVS_WATCHES)
         return false;
     bool is_freed = atomic_exchange_explicit(&usage->watched[watch], 0, memory_order_relaxed) == FREED;
     if (is_freed)
-        flag(usage, address, bytes, NVS_MARK_AWAY | NVS_MARK_HELD, false);
+        flag(usage, address, bytes, (uint16_t)flags, false);
     else
         atomic_fetch_sub_explicit(&usage->watches, 1, memory_order_relaxed);
     return is_freed;
+}
+
+void nvs_usage_forked(struct nvs_usage *usage)
+{
+    atomic_store(&usage->watches, 0);
+    for (unsigned i = 0; i < NVS_WATCHES; i++)
+        atomic_store(&usage->watched[i], 0);
 }
 
 unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address)

@@ -59,11 +59,14 @@ void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, 
 void nvs_usage_held(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool is_held);
 
 /* The helper flags memory that another thread may free meanwhile, and whose address may then be another allocation's. So it watches the
- * allocation before it looks whether it still exists, and unwatches it after the flags are set: AWAY and HELD are taken back if it was
- * freed in between. Returns the watch; NVS_WATCHES if there are too many, and then flags stay. For the helper. */
+ * allocation before it looks whether it still exists, and unwatches it after the flags are set: these are taken back if it was freed in
+ * between. Returns the watch; NVS_WATCHES if there are too many, and then flags stay. For the helper. */
 unsigned nvs_usage_watch(struct nvs_usage *usage, uint64_t base);
-/* True if it was freed. 0 bytes: nothing was flagged. */
-bool nvs_usage_unwatch(struct nvs_usage *usage, unsigned watch, uint64_t address, uint64_t bytes);
+/* True if it was freed. `flags`: those that were set. A new allocation at this address may have another one already, from a later order.
+ * 0 bytes: nothing was flagged. */
+bool nvs_usage_unwatch(struct nvs_usage *usage, unsigned watch, uint64_t address, uint64_t bytes, unsigned flags);
+/* In a child of fork: the parent's helper watches, and nobody here. */
+void nvs_usage_forked(struct nvs_usage *usage);
 
 /* The mark of the chunk at this address. */
 unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address);

@@ -132,6 +132,7 @@ bool nvs_passage_leave(unsigned stub, CUresult result, uintptr_t first, uintptr_
     if (--self.depth)
         return false;
     if (!self.is_counted) { /* made again, perhaps, by a process that cannot be suspended any more: what it prepaid is charged no longer */
+        NVS_NO_CANCELLATION; /* nvs_passage_enter did not hold it off: the account's lock */
         self.has_tried_again = false;
         give_prepaid_back();
         return false;

@@ -80,15 +80,25 @@ class ComputeShares:
         if cap is None:
             self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
         else:
-            if group.key not in self._caps:  # What it owes is looked at before it gets a lock.
-                self._turns.held_back.hold_group(group.key)
-                cap.is_over = True
-                cap.begin = now // LOOK_NS + 1  # Not what its clients used without a limit.
             self._turns.gpu_time.divide(now)
-            cap.set_percent(self._turns.gpu_time.pending(now), percent)
+            pending = self._turns.gpu_time.pending(now)
             cap.group = group  # The group may have been forgotten meanwhile.
-            self._caps[group.key] = cap
+            if group.key in self._caps:
+                cap.set_percent(pending, percent)
+            else:
+                self._revive(now, cap, pending, percent)
         self._note_activity()
+
+    def _revive(self, now: int, cap: CoreCap, pending: Chunk, percent: int) -> None:
+        """The group is held back at once if it still owes something."""
+        cap.begin = now // LOOK_NS + 1  # Not what its clients used without a limit.
+        cap.set_percent(pending, percent)
+        self._caps[cap.group.key] = cap
+        debt = cap.debt_ns(pending)
+        cap.is_over = debt > 0
+        if cap.is_over:
+            self._turns.held_back.hold_group(cap.group.key)
+            cap.free_at = now + cap.repaid_ns(debt)
 
     def held_back_ns(self, now: int, seat: Seat) -> int | None:
         """After which time a client goes on that is blocked by its core limit; None: it is not."""
@@ -149,8 +159,7 @@ class ComputeShares:
     def _those_concerned(self) -> object:
         turns = self._turns
         nobody_works = len(turns.idle) >= len(turns.staying)
-        held_back = len(turns.held_back.ahead), len(turns.held_back.over), len(turns.blocked)
-        return len(turns.staying), held_back, len(self._caps), nobody_works, turns.ranking.shares
+        return len(turns.staying), len(turns.held_back.ahead), len(turns.blocked), nobody_works, turns.ranking.shares
 
     def _look(self, now: int, out: list[Action]) -> None:
         gpu_time = self._turns.gpu_time

@@ -61,7 +61,7 @@ class Gangs:
 
     def are_concerned(self, now: int, touched: Iterable[str]) -> bool:
         """Whether something may follow for a gang from a step that has touched these GPUs."""
-        return self.deadline <= now or not self._at.keys().isdisjoint(touched)
+        return self.deadline <= now or not (self._at.keys() | self._held).isdisjoint(touched)
 
     def look_at(self, now: int, client: Client) -> bool:
         """At the end of a step in which the client began to wait; true if a gang has a new member."""

@@ -245,8 +245,8 @@ class Gpu:
         ends, waits = turns.timer.ends, turns.waits
         if ends is None or ends >= due or (waits.is_switching and not waits.is_early) or waits.is_held:
             return due
-        head = self._lone_first()
-        if head is None:
+        head = turns.queue.first()
+        if head is None or head.gang is not None:  # For a gang core.gangs knows the time.
             return due
         waits_for_room = self.memory.protected and self.memory.fits(head.need)
         return due if waits_for_room else ends

@@ -171,7 +171,7 @@ class Engine:
         """The clients, each as it is when it is read; one that has left by then is skipped. Call `outline` first."""
         gpus = outlook(self.node, self._clock())
         for client in list(self.node.clients.values()):
-            if client.id in self.node.clients:
+            if self.node.clients.get(client.id) is client:  # A new client may have its number.
                 yield client_snapshot(self.node, client, self._clock(), gpus)
 
     def wall(self, now: int) -> float:

@@ -61,8 +61,8 @@ class Control:
         self._followers = ConnectionLimit(MAX_FOLLOWERS)
         self._answers: dict[type[admin.Request], Callable[..., admin.Answer]] = {
             admin.SetQuantum: self._set_quantum,
-            admin.SetMode: self._set_mode,
-            admin.SetScheduling: self._set_scheduling,
+            admin.SetMode: lambda request: self._post(ev.ModeSet(request.mode, self._gpu(request.gpu))),
+            admin.SetScheduling: lambda request: self._post(ev.SchedulingSwitched(request.on)),
             admin.SetLimit: self._set_limit,
             admin.SetPolicy: lambda request: self._post(ev.PolicySet(request.policy)),
             admin.SetWeight: self._set_weight,
@@ -70,9 +70,8 @@ class Control:
             admin.SetCoreLimit: self._set_core_limit,
             admin.SetPause: self._set_pause,
             admin.YieldTurn: self._yield_turn,
-            admin.GetLimits: self._limits,
+            admin.GetLimits: lambda request: admin.Limits(limits(self._engine.node)),
             admin.GetReport: self._report,
-            admin.GetStory: self._story,
         }
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -101,10 +100,9 @@ class Control:
         request = self.request_of(line)
         if isinstance(request, admin.GetEvents):
             await self.send_events(request, reader, writer)
-        elif isinstance(request, admin.GetStatus):
-            await send(writer, admin.encode(await self.status()))
         else:
-            await send(writer, admin.encode(request if isinstance(request, admin.Failed) else self.answer_to(request)))
+            answer = request if isinstance(request, admin.Failed) else await self.answer_to(request)
+            await send(writer, admin.encode(answer))
 
     def request_of(self, line: bytes) -> admin.AnyRequest | admin.Failed:
         """The request in a line; Failed if there is none."""
@@ -113,28 +111,34 @@ class Control:
         except admin.AdminError as error:
             return admin.Failed(str(error))
 
-    def answer_to(self, request: admin.Request) -> admin.Answer:
-        """The answer to every request but GetEvents and GetStatus."""
+    async def answer_to(self, request: admin.Request, account: Account | None = None) -> admin.Answer:
+        """The answer to every request but GetEvents. What shows all clients is made in pieces, between which the
+        scheduler does other work. The time is charged to `account`."""
+        began = time.monotonic_ns()
         try:
-            return self._answers[type(request)](request)
+            match request:
+                case admin.GetStatus():
+                    return await self._status(account)
+                case admin.GetStory():
+                    return await self._story(request, account)
+                case _:
+                    answer = self._answers[type(request)](request)
+                    _charge(account, began)
+                    return answer
         except TargetError as error:
             return admin.Failed(str(error))
 
-    async def status(self, account: Account | None = None) -> admin.Status:
-        """The state, made in pieces between which the scheduler does other work. The time is charged to `account`."""
+    async def _status(self, account: Account | None) -> admin.Status:
         began = time.monotonic_ns()
         now, outline = self._engine.now(), self._engine.outline()
         clients: list[ClientSnapshot] = []
         for client in self._engine.clients():
             clients.append(client)
-            ended = time.monotonic_ns()
-            if ended - began > PIECE_NS:
-                if account is not None:
-                    account.charge(began, ended)
+            if time.monotonic_ns() - began > PIECE_NS:
+                _charge(account, began)
                 await asyncio.sleep(0)
                 began = time.monotonic_ns()
-        if account is not None:
-            account.charge(began, time.monotonic_ns())
+        _charge(account, began)
         shown = replace(outline, clients=tuple(clients))
         return admin.Status(__version__, self._started, self._engine.wall(now), shown, self._host)
 
@@ -142,12 +146,6 @@ class Control:
         if not 1 <= request.seconds <= MAX_QUANTUM_S:
             return admin.Failed(f"the quantum must be between 1 and {MAX_QUANTUM_S} seconds")
         return self._post(ev.QuantumSet(request.seconds * SECOND, self._gpu(request.gpu)))
-
-    def _set_mode(self, request: admin.SetMode) -> admin.Answer:
-        return self._post(ev.ModeSet(request.mode, self._gpu(request.gpu)))
-
-    def _set_scheduling(self, request: admin.SetScheduling) -> admin.Answer:
-        return self._post(ev.SchedulingSwitched(request.on))
 
     def _set_limit(self, request: admin.SetLimit) -> admin.Answer:
         if request.limit is not None and not 0 <= request.limit <= MAX_BYTES:
@@ -181,9 +179,6 @@ class Control:
         client = None if request.client is None else client_named(self._engine.node, {}, request.client)
         return self._post(ev.YieldAsked(client, self._gpu(request.gpu)))
 
-    def _limits(self, request: admin.GetLimits) -> admin.Answer:
-        return admin.Limits(limits(self._engine.node))
-
     def _report(self, request: admin.GetReport) -> admin.Answer:
         now = self._engine.now()
         end = self._engine.wall(now)
@@ -199,10 +194,11 @@ class Control:
         )
         return admin.Report(begin, end, request.by, rows)
 
-    def _story(self, request: admin.GetStory) -> admin.Answer:
+    async def _story(self, request: admin.GetStory, account: Account | None) -> admin.Story:
         client = client_named(self._engine.node, self._journal.programs, request.client)
+        node = (await self._status(account)).node
         lines = [line for step in self._journal.story(client) for line in self._lines(step)]
-        summary = summary_of(self._engine.snapshot(), client, self._journal.programs.get(client, ""))
+        summary = summary_of(node, client, self._journal.programs.get(client, ""))
         return admin.Story(summary, tuple(lines if request.last is None else _newest(lines, request.last)))
 
     def _gpu(self, target: str | None) -> str | None:
@@ -296,3 +292,8 @@ def _newest(lines: list[admin.StepLine], count: int) -> list[admin.StepLine]:
 
 def _is_allowed(connection: socket.socket) -> bool:
     return is_operator(peer_credentials(connection).uid)
+
+
+def _charge(account: Account | None, began_ns: int) -> None:
+    if account is not None:
+        account.charge(began_ns, time.monotonic_ns())

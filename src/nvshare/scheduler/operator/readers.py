@@ -22,7 +22,7 @@ from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send
 from nvshare.unix_socket import peer_credentials
 
 MAX_READERS = 32
-READINGS = (admin.GetLimits, admin.GetReport, admin.GetEvents, admin.GetStory)
+READINGS = (admin.GetStatus, admin.GetStory, admin.GetLimits, admin.GetReport)
 MAX_LINES = 1000
 """A reader gets no more past events at once."""
 
@@ -50,7 +50,7 @@ class User:
 
     def __init__(self, uid: int) -> None:
         self.account = Account(f"uid/{uid}")
-        self.reads_status = asyncio.Lock()
+        self.reads = asyncio.Lock()
 
     async def pay(self) -> None:
         """Wait until the user owes nothing."""
@@ -65,7 +65,7 @@ class Readers:
         self._connections = ConnectionLimit(MAX_READERS, closes_oldest=True)
         self._users: dict[int, User] = {}
         self._one_at_a_time = asyncio.Lock()
-        """Of those who read the status: otherwise a piece for each of them is made before clients are served."""
+        """Of those who read: otherwise a piece for each of them is made before clients are served."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One reader's connection, request by request."""
@@ -73,7 +73,6 @@ class Readers:
         with self._connections.hold(writer):
             try:
                 while line := await reader.readline():
-                    await user.pay()
                     await self._answer(line, reader, writer, user)
             except (ValueError, asyncio.LimitOverrunError):
                 pass  # A line that is too long.
@@ -85,25 +84,28 @@ class Readers:
         if isinstance(request, admin.GetEvents):
             bounded = replace(request, last=min(request.last, MAX_LINES))
             await self._control.send_events(bounded, reader, writer, account)
-        elif isinstance(request, admin.GetStatus):
-            async with user.reads_status:
-                await user.pay()
-                async with self._one_at_a_time:
-                    status = await self._control.status(account)
-                    began = time.monotonic_ns()
-                    answer = admin.encode(status)
-                    account.charge(began, time.monotonic_ns())
-            await send(writer, answer)
         elif isinstance(request, READINGS):
-            began = time.monotonic_ns()
-            answer = admin.encode(self._control.answer_to(request))
-            account.charge(began, time.monotonic_ns())
-            await send(writer, answer)
+            answer = await self._read(request, writer, user)
+            if answer:
+                await send(writer, answer)
         elif isinstance(request, admin.Failed):
             await send(writer, admin.encode(request))
         else:
             reason = "every user may look, but only root and the scheduler's own user may change something; try sudo"
             await send(writer, admin.encode(admin.Failed(reason)))
+
+    async def _read(self, request: admin.Request, writer: asyncio.StreamWriter, user: User) -> bytes:
+        """The answer; empty if the connection was closed while it waited: others of the same user were before it."""
+        async with user.reads:
+            await user.pay()
+            if writer.is_closing():
+                return b""
+            async with self._one_at_a_time:
+                answer = await self._control.answer_to(request, user.account)
+                began = time.monotonic_ns()
+                encoded = admin.encode(answer)
+                user.account.charge(began, time.monotonic_ns())
+                return encoded
 
     def _user(self, uid: int) -> User:
         """Users who owe nothing are forgotten when there are many."""
