@@ -53,9 +53,10 @@ def test_the_wide_status_shows_what_moved_and_whether_its_cost_is_measured() -> 
     made.handle(0, ev.GpuFound(CARDS[0], 40 * GIB, 0, "NVIDIA A100-SXM4-40GB"))
     made.handle(0, ev.ClientRegistered(1, "run/1", "run 1", "one", (Claim(CARDS[0], 40 * GIB),), pid=1))
     assert "5.37GB/s assumed" in status_table(status(snapshot(made, 0)), is_wide=True)
-    made.handle(1, ev.MemoryMoved(1, CARDS[0], False, 2 * GIB, SECOND // 5))
-    made.handle(2, ev.MemoryMoved(1, CARDS[0], True, 3 * GIB, SECOND))
-    wide = status_table(status(snapshot(made, 3)), is_wide=True)
+    made.handle(0, ev.LockRequested(1, CARDS[0], Memory(4 * GIB)))
+    made.handle(SECOND, ev.MemoryMoved(1, CARDS[0], False, 2 * GIB, SECOND // 5))
+    made.handle(SECOND, ev.MemoryMoved(1, CARDS[0], True, 3 * GIB, SECOND))
+    wide = status_table(status(snapshot(made, SECOND)), is_wide=True)
     assert "10.7GB/s measured" in wide
     assert "2.00Gi 10.7GB/s 3.00Gi" in " ".join(wide.split())
     assert "MOVES" not in status_table(status(snapshot(made, 3)), is_wide=False)

@@ -3,8 +3,8 @@
 It knows no sums, heaps or deadlines: everything is counted again each time, over all clients. Whatever it asserts must
 hold for every order of events, however the peers behave.
 
-Two ranks it cannot work out, and takes from the core: that of who was outranked, and the lag of modes that learn, of
-which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
+Three ranks it takes from the core: that of policy fair (see core.naive_billing), that of who was outranked, and the lag
+of modes that learn, of which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
 from core import gangs, held, naive_priorities, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat

@@ -256,20 +256,3 @@ def test_leads_are_not_looked_at_for_every_event() -> None:
 
     costs = [lines_of(lambda it=look: toggle(it)) for look in range(40)]  # type: ignore[misc]
     assert sum(costs) / len(costs) < max(costs) / 4
-
-
-@pytest.mark.parametrize("percents", [(50, 40), (50, 0)], ids=["another", "none"])
-def test_debts_are_not_looked_at_for_every_change_of_a_limit(percents: tuple[int, int]) -> None:
-    """One of many clients changes its own limit again and again within a millisecond each."""
-    node = Node(Settings(), epoch=1)
-    node.handle(0, ev.GpuFound("g0", 16 * GIB))
-    for client in range(1, 101):
-        node.handle(0, replace(registration(client, ("g0",)), group=f"run/{client}"))
-        node.handle(0, ev.LockRequested(client, "g0", Memory(0)))
-        node.handle(0, ev.CoreLimitWanted(client, 50))
-
-    def change(number: int) -> None:
-        node.handle(SECOND + number * MILLISECOND, ev.CoreLimitWanted(1, percents[number % 2]))
-
-    costs = [lines_of(lambda it=number: change(it)) for number in range(40)]  # type: ignore[misc]
-    assert sum(costs) / len(costs) < max(costs) / 4

@@ -146,16 +146,3 @@ def test_the_sums_are_those_of_the_formula() -> None:
             assert seat.backed <= (0 if seat.measured is None else seat.measured.used)
         bound = CARD if len(by_account) == 1 else CARD // (2 * len(by_account))
         assert node.gpus["g"].memory.unswappable == backed + sum(min(it, bound) for it in by_account.values())
-
-
-def test_a_process_that_registers_again_keeps_what_nvml_measured_when_its_old_connection_ends() -> None:
-    node = machine()
-    join(node, 1, "uid/1", pid=7)
-    join(node, 9, "uid/2", pid=9)
-    node.handle(SECOND, ev.MemoryChanged(1, "g", Memory(0, 7 * GIB, 1)))
-    node.handle(SECOND, ev.MemoryMeasured("g", 0, processes=(ProcessMemory(1, 7 * GIB, 7 * GIB),)))
-    join(node, 2, "uid/1", pid=7)
-    node.handle(SECOND, ev.MemoryChanged(2, "g", Memory(0, 7 * GIB, 1)))
-    node.handle(SECOND, ev.ClientLeft(1))
-    assert node.clients[2].seats["g"].measured == ProcessMemory(2, 7 * GIB, 7 * GIB)
-    assert node.gpus["g"].memory.unswappable >= 7 * GIB

@@ -103,8 +103,7 @@ static void perform_one(const struct nvs_effect *effect, int64_t now)
  * the GPUs to the helper, except that it closes gates. */
 static void perform(int64_t now, bool is_helper)
 {
-    struct nvs_effect effect;
-    while (nvs_effects_next(&nvs_helper_client, is_helper, &effect)) {
+    for (struct nvs_effect effect; nvs_effects_next(&nvs_helper_client, is_helper, &effect);) {
         if (effect.kind == NVS_EFFECT_UNANSWERED) /* before is_connected falls: the scheduler is there or expected */
             nvs_asks_lost();
         publish();

@@ -65,40 +65,26 @@ class ComputeShares:
         self._note_activity()
 
     def set_limit(self, now: int, group: Group, percent: int) -> None:
-        """0: none. Debts are checked within LEAST_STEP_NS: a client that changes its limit again and again causes no
-        more checks."""
-        cap = self._caps.get(group.key)
-        if cap is not None and cap.percent == percent:
-            cap.group = group
-            return
+        """0: none."""
+        self._looked = -LEAST_STEP_NS, None
         if not percent:
             self._retire(now, group)
             return
-        if cap is None and not self._has_clients(group):
+        if group.key not in self._caps and not self._has_clients(group):
             return  # Others have its limit, because they share a claim.
-        cap = cap or self._dormant.pop(group.key, None)
+        cap = self._caps.get(group.key) or self._dormant.pop(group.key, None)
         if cap is None:
             self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
         else:
+            if group.key not in self._caps:  # What it owes is looked at before it gets a lock.
+                self._turns.held_back.hold_group(group.key)
+                cap.is_over = True
+                cap.begin = now // LOOK_NS + 1  # Not what its clients used without a limit.
             self._turns.gpu_time.divide(now)
-            pending = self._turns.gpu_time.pending(now)
+            cap.set_percent(self._turns.gpu_time.pending(now), percent)
             cap.group = group  # The group may have been forgotten meanwhile.
-            if group.key in self._caps:
-                cap.set_percent(pending, percent)
-            else:
-                self._revive(now, cap, pending, percent)
+            self._caps[group.key] = cap
         self._note_activity()
-
-    def _revive(self, now: int, cap: CoreCap, pending: Chunk, percent: int) -> None:
-        """The group is held back at once if it still owes something."""
-        cap.begin = now // LOOK_NS + 1  # Not what its clients used without a limit.
-        cap.set_percent(pending, percent)
-        self._caps[cap.group.key] = cap
-        debt = cap.debt_ns(pending)
-        cap.is_over = debt > 0
-        if cap.is_over:
-            self._turns.held_back.hold_group(cap.group.key)
-            cap.free_at = now + cap.repaid_ns(debt)
 
     def held_back_ns(self, now: int, seat: Seat) -> int | None:
         """After which time a client goes on that is blocked by its core limit; None: it is not."""
@@ -159,7 +145,8 @@ class ComputeShares:
     def _those_concerned(self) -> object:
         turns = self._turns
         nobody_works = len(turns.idle) >= len(turns.staying)
-        return len(turns.staying), len(turns.held_back.ahead), len(turns.blocked), nobody_works, turns.ranking.shares
+        held_back = len(turns.held_back.ahead), len(turns.held_back.over), len(turns.blocked)
+        return len(turns.staying), held_back, len(self._caps), nobody_works, turns.ranking.shares
 
     def _look(self, now: int, out: list[Action]) -> None:
         gpu_time = self._turns.gpu_time

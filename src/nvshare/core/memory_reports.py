@@ -41,6 +41,7 @@ by the protected memory:
 It is not divided, but all of it together counts as at most half of the card (core.memory_planner)."""
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable
 
 from nvshare.core.memory_planner import MemoryPlanner
@@ -60,15 +61,15 @@ class MemoryReports:
         """(unswappable memory as reported, client) for clients that have any: those above a share are found at once."""
         self._by_lacking: list[tuple[int, int]] = []
         """The same of the memory that the host cannot take."""
-        self._connections: dict[int, dict[int, Seat]] = {}
-        """The clients of each process; in `_highest` the most that any of them had reported at a measurement."""
+        self._connections: Counter[int] = Counter()
+        """How many clients each process has; in `_highest` the most that any of them had reported at a measurement."""
         self._highest: dict[int, int] = {}
 
     def joined(self, seat: Seat, reported: Memory) -> None:
         self._seats[seat.client] = seat
         self._memory.joined(seat)
         seat.resident = reported.swappable  # it was there before this daemon, or before its connection was lost
-        self._connections.setdefault(seat.pid, {})[seat.client] = seat
+        self._connections[seat.pid] += 1
         if seat.pid in self._highest:
             seat.measured = ProcessMemory(seat.client, 0, self._highest[seat.pid])
         if self._by_fixed:
@@ -79,24 +80,12 @@ class MemoryReports:
         self.reported(seat, NO_MEMORY)
         del self._seats[seat.client]
         self._memory.left(seat)
-        others = self._connections[seat.pid]
-        del others[seat.client]
-        if not others:
+        self._connections[seat.pid] -= 1
+        if not self._connections[seat.pid]:
             del self._connections[seat.pid]
             self._highest.pop(seat.pid, None)
-        elif seat.measured is not None:
-            self._hand_over(seat.measured, next(iter(others.values())))
         if self._by_fixed:
             self._divide_card(len(self._seats) + 1)
-
-    def _hand_over(self, measured: ProcessMemory, other: Seat) -> None:
-        """Of a process that has registered again before its old connection ended: its memory is still there."""
-        used, highest = measured.used, measured.reported
-        if other.measured is not None:
-            used, highest = max(used, other.measured.used), max(highest, other.measured.reported)
-        other.measured = ProcessMemory(other.client, used, highest)
-        self._set_fixed(other)
-        self._count(other)
 
     def reported(self, seat: Seat, reported: Memory) -> None:
         before = seat.reported

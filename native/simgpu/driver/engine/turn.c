@@ -3,7 +3,10 @@
  * turn until another process wants it, so a process that is alone has no cost.
  *
  * A holder may die or be stopped. Waiting processes look again every LOOK_NS: a dead holder is removed,
- * one that has not moved for STUCK_NS is passed over, as a real card preempts. */
+ * one that has not moved for STUCK_NS is passed over, as a real card preempts.
+ *
+ * Others are woken after the card's lock is released: a process that is stopped while it holds the lock stops the card, and whoever is
+ * woken may be the one that stops it. */
 #include "driver/engine/engine.h"
 
 #define LOOK_NS 20000000ull
@@ -45,6 +48,7 @@ bool sim_turn_try(struct sim_engine *engine, uint64_t now)
     struct sim_slot *own = &card->slots[engine->slot];
     if (sim_turn_is_mine(engine))
         return true;
+    struct sim_slot *holder = NULL;
     sim_card_lock(card);
     bool granted = card->turn_holder == engine->slot + 1 || holder_is_gone(engine, now);
     if (granted) {
@@ -53,14 +57,16 @@ bool sim_turn_try(struct sim_engine *engine, uint64_t now)
         own->waiting = 1;
         own->ticket = ++card->turn_tickets;
         if (atomic_fetch_add(&card->turn_waiters, 1) == 0)
-            sim_slot_wake(&card->slots[card->turn_holder - 1]); /* it may be sleeping beyond the end of its slice */
+            holder = &card->slots[card->turn_holder - 1]; /* it may be sleeping beyond the end of its slice */
     }
     sim_card_unlock(card);
+    if (holder)
+        sim_slot_wake(holder);
     return granted;
 }
 
-/* The lock is held. */
-static void hand_over(struct sim_card *card, uint64_t now)
+/* The lock is held. Returns who is to be woken, or NULL. */
+static struct sim_slot *hand_over(struct sim_card *card, uint64_t now)
 {
     struct sim_slot *next = NULL;
     for (uint32_t i = 0; i < card->slots_high; i++) {
@@ -69,27 +75,30 @@ static void hand_over(struct sim_card *card, uint64_t now)
             next = slot;
     }
     if (next == NULL)
-        return;
+        return NULL;
     next->waiting = 0;
     atomic_fetch_sub(&card->turn_waiters, 1);
     card->turn_holder = (uint32_t)(next - card->slots) + 1;
     card->turn_busy = 1;
     card->turn_since_ns = card->turn_free_ns = now;
-    sim_slot_wake(next);
+    return next;
 }
 
 void sim_turn_pass(struct sim_engine *engine, uint64_t now)
 {
+    struct sim_slot *next = NULL;
     sim_card_lock(engine->state);
     if (engine->state->turn_holder == engine->slot + 1)
-        hand_over(engine->state, now);
+        next = hand_over(engine->state, now);
     sim_card_unlock(engine->state);
+    if (next)
+        sim_slot_wake(next);
 }
 
 void sim_turn_idle(struct sim_engine *engine, uint64_t now)
 {
     struct sim_card *card = engine->state;
-    struct sim_slot *own = &card->slots[engine->slot];
+    struct sim_slot *own = &card->slots[engine->slot], *next = NULL;
     if (!sim_turn_is_mine(engine) && !own->waiting)
         return;
     sim_card_lock(card);
@@ -101,7 +110,9 @@ void sim_turn_idle(struct sim_engine *engine, uint64_t now)
         card->turn_busy = 0;
         if (card->turn_free_ns < engine->compute_free_ns)
             card->turn_free_ns = engine->compute_free_ns;
-        hand_over(card, now);
+        next = hand_over(card, now);
     }
     sim_card_unlock(card);
+    if (next)
+        sim_slot_wake(next);
 }

@@ -16,8 +16,8 @@ from nvshare.scheduler.clients.identity import Peer, group_of
 MOST_DESCRIPTORS = 65_536
 """Of this process, unless more clients may connect than these suffice for; as in the systemd unit. A pod cannot state
 such a limit, and container runtimes give a million or no limit at all."""
-RESERVED_DESCRIPTORS = 200
-"""Reserved for operators (at most 32), readers (32), HTTP (80) and OWN_DESCRIPTORS when clients use all others."""
+RESERVED_DESCRIPTORS = 192
+"""Reserved for operators (at most 32), readers (32), HTTP (72) and OWN_DESCRIPTORS when clients use all others."""
 OWN_DESCRIPTORS = 56
 """Standard streams, event loop, listening sockets, locks, journal, NVML's devices, connections to the API server."""
 CHARGE_FACTOR = 2

@@ -21,7 +21,7 @@ import h11
 from nvshare.config import ConfigError
 from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, guarded, send
 
-MAX_ASKING = 32
+MAX_ASKING = 24
 """Connections whose request has not come yet. One more closes the oldest of them."""
 MAX_RESERVED = 8
 """Answers that are being sent, to health checks and to scrapes each. One more closes the oldest of the host that has
