@@ -61,7 +61,7 @@ nvshare.native_directory.NATIVE = Path(sys.argv[1])
 from nvshare.schedsim.worlds import faults
 if "patient" in sys.argv:  # only worlds that are slow and whose scheduler never hangs
     del faults.FAULTS[faults._hang_daemon]
-for seed in range(200):
+for seed in range(int(sys.argv[3]), 200):
     if "patient" not in sys.argv or faults.World(seed).pace == 100:
         faults.play(seed, 500)
 """
@@ -71,7 +71,7 @@ for seed in range(200):
 def broken_machine(tmp_path: Path) -> BrokenMachine:
     """Worlds with a client machine in which something is replaced; what they find."""
 
-    def play_broken(file: str, *changes: tuple[str, str], worlds: str = "all") -> str:
+    def play_broken(file: str, *changes: tuple[str, str], worlds: str = "all", first: int = 0) -> str:
         sources = tmp_path / "libnvshare"
         shutil.copytree(LIBRARY / "client", sources / "client")
         shutil.copy(LIBRARY / "wire.h", sources)
@@ -85,7 +85,7 @@ def broken_machine(tmp_path: Path) -> BrokenMachine:
         words: list[str | Path] = ["cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-I", sources, "-o", built, *parts]
         subprocess.run(words, check=True)
         done = subprocess.run(
-            [sys.executable, "-c", PLAY, tmp_path, worlds], capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", PLAY, tmp_path, worlds, str(first)], capture_output=True, text=True, timeout=300
         )
         assert done.returncode, "nothing was found"
         return done.stderr
@@ -177,7 +177,7 @@ def test_worlds_fail_while_memory_moves(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_machine_that_keeps_what_it_never_claimed_is_found_out(broken_machine: BrokenMachine) -> None:
     """As libnvshare's once did."""
-    found = broken_machine("turn.c", ("first && !turn->claimed_nothing ?", "first ?"))
+    found = broken_machine("turn.c", ("first && !turn->claimed_nothing ?", "first ?"), first=3)
     assert "UNSHARED" in found
 
 
