@@ -22,6 +22,11 @@ def remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
+def is_removed(directory: Path) -> bool:
+    remove(directory)
+    return not directory.exists()
+
+
 @pytest.mark.parametrize("how", [clear, remove], ids=["cleared", "removed"])
 def test_a_removed_socket_is_made_again_and_nobody_is_lost(daemon: Daemon, how: Callable[[Path], None]) -> None:
     path = Path(daemon.socket)
@@ -61,6 +66,6 @@ def test_a_mount_whose_source_was_removed_ends_the_scheduler(tmp_path: Path) -> 
     (place / "run").mkdir(parents=True)
     wrapper = ("unshare", "--mount", "bash", "-c", MOUNT, str(source), str(place / "run"))
     with Daemon(place, wrapper=wrapper) as daemon:
-        remove(source)
+        wait_until(lambda: is_removed(source), "the directory is gone, however quick the scheduler is")
         assert daemon.process.wait(60) == 70
         daemon.log.wait_for("was removed: ending")
