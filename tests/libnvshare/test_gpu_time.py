@@ -87,7 +87,7 @@ def busy_seconds(trace: ProcessTrace) -> float:
 
 ALONE = {
     "always busy": "2000 50 0 0",
-    "short kernels and pauses": "8000 1 8000 1",
+    "short kernels and pauses": "16000 1 16000 1",
     "long kernels and pauses": "60000 1 60000 1",
     "bursts of a second": "10000 100 1000000 0",
     "graphs": "1000 10 10000 1 graph",
