@@ -17,8 +17,9 @@ from nvshare.simgpu.trace import Kind, ProcessTrace, merge
 from support.waiting import wait_until
 
 WITHIN = 0.10
-"""3 % are wanted, and `-s` prints the differences. A machine that shares its processors runs the card and the library late
-by turns, so the same code was measured at +1.8 and at +5.5 %. A library that a sanitizer instruments looks later too."""
+"""3 % are wanted, and `-s` prints the differences. A machine that shares its processors runs the card and the library
+late by turns, so the same code was measured at +1.8 and at +5.5 %. A library that a sanitizer instruments looks later
+too."""
 SECONDS = 10
 SETTLED_S = 1.5
 """Looks are divided up half a second later."""
