@@ -73,6 +73,7 @@ class Readers:
         with self._connections.hold(writer):
             try:
                 while line := await reader.readline():
+                    await user.pay()
                     await self._answer(line, reader, writer, user)
             except (ValueError, asyncio.LimitOverrunError):
                 pass  # A line that is too long.
