@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from nvshare.core.limit_snapshot import LimitSnapshot
 from nvshare.core.model import ModeName
-from nvshare.core.snapshot import Snapshot
+from nvshare.core.snapshots.limit_snapshot import LimitSnapshot
+from nvshare.core.snapshots.snapshot import Snapshot
 
 MAX_LINE = 1 << 16
 """A request is never longer; answers may be."""

@@ -4,8 +4,8 @@
      "gpus": [{"uuid", "index", "name", ..., "clients": [{"id", "name", "state", ...}]}],
      "claims": [{"label", "uid", "gpu", "limit_bytes", "used_bytes", "pods"}]}
 
-The values are those of core.snapshot under names with units: sizes end in `_bytes`, durations in `_seconds`, times are
-seconds since 1970, ids are strings. Six names are older than this rule and stay: memory_allocated, is_running,
+The values are those of core.snapshots.snapshot under names with units: sizes end in `_bytes`, durations in `_seconds`,
+times are seconds since 1970, ids are strings. Six names are older than this rule: memory_allocated, is_running,
 last_scheduled_time, total_memory, available_memory, running_memory_usage. A new field does not change the version; a
 field that is removed, or that means something else, does. `nvsharectl schema` prints the JSON Schema."""
 
@@ -18,12 +18,12 @@ from nvshare.admin import Report, ReportRow, Status, StepLine, client_name
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
-from nvshare.core.claim_snapshot import ClaimSnapshot
 from nvshare.core.events import Event
-from nvshare.core.group_use import GroupPercents, group_percents
-from nvshare.core.limit_snapshot import LimitSnapshot
 from nvshare.core.model import SECOND
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
+from nvshare.core.snapshots.claim_snapshot import ClaimSnapshot
+from nvshare.core.snapshots.group_use import GroupPercents, group_percents
+from nvshare.core.snapshots.limit_snapshot import LimitSnapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.record import Record
 
 SCHEMA_VERSION = 1

@@ -13,8 +13,8 @@ from nvshare.core.limits.budget_questions import Question
 from nvshare.core.limits.limit_members import Share
 from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.model import MIB
-from nvshare.core.seat import Seat
-from nvshare.core.turns import Turns
+from nvshare.core.turns.seat import Seat
+from nvshare.core.turns.turns import Turns
 from nvshare.scheduler.main import main
 
 

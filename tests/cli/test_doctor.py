@@ -15,7 +15,7 @@ from nvshare.cli.doctor.finding import Finding
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 from nvshare.simgpu.config import SimGpu
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"

@@ -17,11 +17,11 @@ from nvshare.cli.ctl.text_table import table
 from nvshare.cli.ctl.users import user_name
 from nvshare.cli.nvshare import cli as front
 from nvshare.core import events as ev
-from nvshare.core.claim_snapshot import ClaimSnapshot
-from nvshare.core.limit_snapshot import LimitSnapshot
 from nvshare.core.model import GIB, SECOND, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import Snapshot, snapshot
+from nvshare.core.snapshots.claim_snapshot import ClaimSnapshot
+from nvshare.core.snapshots.limit_snapshot import LimitSnapshot
+from nvshare.core.snapshots.snapshot import Snapshot, snapshot
 from support.daemon import Daemon, call_ctl
 
 Front = Callable[..., subprocess.CompletedProcess[str]]

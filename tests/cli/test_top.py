@@ -15,7 +15,7 @@ from nvshare.cli.ctl.keyboard import key_of
 from nvshare.cli.ctl.render import client_table
 from nvshare.cli.ctl.top_rows import next_sort, plain_lines
 from nvshare.cli.ctl.top_view import HELP, View, screen, shown_rows
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
 from support.terminal import Terminal
 from web.players import Player
 

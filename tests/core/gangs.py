@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from core import naive_priorities, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import actions as ac
-from nvshare.core.gang import Gang
+from nvshare.core.gangs.gang import Gang
 from nvshare.core.node import Node
-from nvshare.core.seat import Seat
-from nvshare.core.turns import Turns
+from nvshare.core.turns.seat import Seat
+from nvshare.core.turns.turns import Turns
 
 if TYPE_CHECKING:
     from core.naive import Naive

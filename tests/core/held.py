@@ -1,5 +1,5 @@
-"""What the naive account knows of memory that is kept on the host (core.live_shrink): it counts as far as the client
-was asked to keep it."""
+"""What the naive account knows of memory that is kept on the host (core.memory.live_shrink): it counts as far as the
+client was asked to keep it."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING

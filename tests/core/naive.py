@@ -14,7 +14,7 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.turns import Turns
+from nvshare.core.turns.turns import Turns
 
 _UNKNOWN = 1 << 200
 LEARNING = ("adaptive", "balanced")

@@ -12,11 +12,11 @@ from core.naive_orders import NaiveOrders
 from core.naive_use import NaiveUse, Span
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.fair_shares import FairShares
+from nvshare.core.compute.fair_shares import FairShares
+from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.gpu import Gpu
-from nvshare.core.look_bits import LOOK_NS
 from nvshare.core.model import Settings
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 Change = Literal["from rest", "again", "resumed", "stopped"]
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from core.naive_use import Span, Use
-from nvshare.core.fair_shares import FairShares
-from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.compute.fair_shares import FairShares
+from nvshare.core.compute.look_bits import LOOK_NS
+from nvshare.core.compute.turn_bills import RECENT_LOOKS
 from nvshare.core.model import GIB, SECOND
-from nvshare.core.seat import Seat
-from nvshare.core.turn_bills import RECENT_LOOKS
+from nvshare.core.turns.seat import Seat
 
 MOST_NS = 900 * SECOND
 MOVE_NS_PER_GIB = SECOND // 2

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from core.naive_use import Span
-from nvshare.core.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
-from nvshare.core.gpu_time import LEAST_LOOKS, REPORT_LOOKS
-from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.compute.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
+from nvshare.core.compute.gpu_time import LEAST_LOOKS, REPORT_LOOKS
+from nvshare.core.compute.look_bits import LOOK_NS
 
 UNREPORTED_NS = (REPORT_LOOKS + LEAST_LOOKS) * LOOK_NS
 BLOCKS_NS = 200 * LOOK_NS

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from core import naive_room
 from nvshare.core import actions as ac
 from nvshare.core.model import NO_MEMORY, SECOND, Memory, ModeName, Settings
-from nvshare.core.turns import Turns
+from nvshare.core.turns.turns import Turns
 
 
 @dataclass

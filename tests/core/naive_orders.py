@@ -3,7 +3,7 @@
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import events as ev
 from nvshare.core.model import SECOND, ModeName, Settings
-from nvshare.core.turns import Turns
+from nvshare.core.turns.turns import Turns
 
 PRIORITY_STEP_NS = 30 * SECOND
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core.model import GIB
 from nvshare.core.node import Node
-from nvshare.core.seat import Seat
-from nvshare.core.turns import Turns
+from nvshare.core.turns.seat import Seat
+from nvshare.core.turns.turns import Turns
 
 
 def check_drop(now: int, uuid: str, client: int, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""What the account knows of the room on the card (core.card_room): who can have how much there, and who still moves."""
+"""What the account knows of the room on the card (core.memory.card_room): who can have how much, who still moves."""
 
 from typing import TYPE_CHECKING
 

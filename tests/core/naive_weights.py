@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from core.naive_use import Span, Use
-from nvshare.core.gpu_time import LEAST_LOOKS
-from nvshare.core.look_bits import LOOK_NS
-from nvshare.core.weighted_time import LONGEST_HOLD_NS, MOST_CREDIT_NS, MOST_LEAD_NS
+from nvshare.core.compute.gpu_time import LEAST_LOOKS
+from nvshare.core.compute.look_bits import LOOK_NS
+from nvshare.core.compute.weighted_time import LONGEST_HOLD_NS, MOST_CREDIT_NS, MOST_LEAD_NS
 
 UNSURE_NS = 5 * LOOK_NS
 """By how much the core's lead may differ: it rounds in other places."""

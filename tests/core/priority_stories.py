@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nvshare.core import events as ev
-from nvshare.core.gang import Gang
+from nvshare.core.gangs.gang import Gang
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
-from nvshare.core.preemption import Preemption
+from nvshare.core.queue.preemption import Preemption
 
 SETTINGS = Settings(policy="priority", quantum=QuantumRule(mode="fixed", fixed_ns=300 * SECOND))
 EPOCH = 1

@@ -20,7 +20,7 @@ from nvshare.core import events as ev
 from nvshare.core.actions import GiveLock, TellCapacity
 from nvshare.core.model import Claim, HostRoom, Memory, MemoryMode, ProcessMemory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import SeatState, snapshot
+from nvshare.core.snapshots.snapshot import SeatState, snapshot
 
 NOTHING = "nothing happens"
 _MAX_ALARMS = 1000

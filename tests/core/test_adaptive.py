@@ -4,11 +4,11 @@ import pytest
 
 from nvshare.core import events as ev
 from nvshare.core.actions import Action, DropLock, GiveLock, TellContended
-from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.modes.adaptive import Adaptive
 from nvshare.core.node import Node
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 CAPACITY = 10 * GIB
 RULE = QuantumRule(mode="adaptive")

@@ -4,11 +4,11 @@ import pytest
 
 from nvshare.core import events as ev
 from nvshare.core.actions import DropLock, GiveLock
-from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, MIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.modes.balanced import Balanced
 from nvshare.core.node import Node
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 CAPACITY = 16 * GIB
 EARLIER_NS = 3600 * SECOND

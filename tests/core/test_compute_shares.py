@@ -5,10 +5,10 @@ import pytest
 from core.busy_gpu import TICK_MS, BusyGpu
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.compute_shares import LEAST_PRUNED
+from nvshare.core.compute.compute_shares import LEAST_PRUNED
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 
 FAIR = Settings(policy="fair")
 TURNS = Settings(quantum=QuantumRule(mode="fixed", fixed_ns=2 * SECOND))

@@ -8,10 +8,10 @@ import pytest
 from core.pods_and_claims import claim_prepared, pod_changed
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
+from nvshare.core.compute.recent_use import RecentUse
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.recent_use import RecentUse
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 
 
 def limits(node: Node) -> list[int]:

@@ -2,9 +2,9 @@
 
 from core.pods_and_claims import claim_prepared, pod_changed
 from nvshare.core import events as ev
-from nvshare.core.limit_snapshot import LimitSnapshot, limits
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
+from nvshare.core.snapshots.limit_snapshot import LimitSnapshot, limits
 
 
 def named(node: Node) -> list[tuple[str, str | None, int]]:

@@ -2,8 +2,8 @@
 
 from core.test_step_cost import lines_of
 from nvshare.core import events as ev
-from nvshare.core.collectives import MAX_OF_GROUP
-from nvshare.core.gangs import MAX_OF_ACCOUNT
+from nvshare.core.gangs.collectives import MAX_OF_GROUP
+from nvshare.core.gangs.gangs import MAX_OF_ACCOUNT
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 

@@ -5,11 +5,11 @@ from msgspec.structs import replace
 
 from core.busy_gpu import BusyGpu
 from nvshare.core import events as ev
-from nvshare.core.group_use import group_percents
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.policies import POLICIES, weights_ignored
-from nvshare.core.snapshot import snapshot
+from nvshare.core.queue.policies import POLICIES, weights_ignored
+from nvshare.core.snapshots.group_use import group_percents
+from nvshare.core.snapshots.snapshot import snapshot
 
 FAIR = Settings(policy="fair")
 

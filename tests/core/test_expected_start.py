@@ -2,9 +2,9 @@
 
 from nvshare.core import events as ev
 from nvshare.core.actions import DropLock, GiveLock
-from nvshare.core.expected_start import MOST, expected_starts
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
+from nvshare.core.queue.expected_start import MOST, expected_starts
 
 FIXED = Settings(quantum=QuantumRule(mode="fixed", fixed_ns=30 * SECOND))
 

@@ -1,8 +1,8 @@
 """The account of GPU time: who was busy at which look, and who is charged for it."""
 
-from nvshare.core.gpu_time import MOST_LOOKS, REPORT_LOOKS, GpuTime
-from nvshare.core.look_bits import LOOK_NS, MOST_APART
-from nvshare.core.seat import Seat
+from nvshare.core.compute.gpu_time import MOST_LOOKS, REPORT_LOOKS, GpuTime
+from nvshare.core.compute.look_bits import LOOK_NS, MOST_APART
+from nvshare.core.turns.seat import Seat
 
 LATER = 10 * REPORT_LOOKS
 

@@ -4,7 +4,7 @@ import pytest
 
 from nvshare.core.model import GIB, SECOND, Memory
 from nvshare.core.modes.habits import FIRST_GUESS_DUTY, Habit, Habits
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 CAPACITY = 10 * GIB
 

@@ -2,7 +2,7 @@
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.live_shrink import MAX_PER_STEP
+from nvshare.core.memory.live_shrink import MAX_PER_STEP
 from nvshare.core.model import GIB, MIB, Claim, Memory, Settings
 from nvshare.core.node import Node
 

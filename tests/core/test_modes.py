@@ -3,12 +3,12 @@
 import pytest
 
 from nvshare.core import events as ev
-from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.modes import MODES, make_mode
 from nvshare.core.modes.mode import Mode
 from nvshare.core.node import Node
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 
 def mode(name: ModeName, **parameters: int) -> Mode:

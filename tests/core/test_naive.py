@@ -10,20 +10,20 @@ from core.happenings import HAPPENINGS
 from core.world import World
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core import weighted_time
-from nvshare.core.card_room import CardRoom
-from nvshare.core.compute_shares import ComputeShares
-from nvshare.core.core_cap import CoreCap
-from nvshare.core.gangs import Gangs
+from nvshare.core.compute import weighted_time
+from nvshare.core.compute.compute_shares import ComputeShares
+from nvshare.core.compute.core_cap import CoreCap
+from nvshare.core.compute.gpu_time import Chunk, GpuTime
+from nvshare.core.compute.looks import Looks
+from nvshare.core.gangs.gangs import Gangs
 from nvshare.core.gpu import Gpu
-from nvshare.core.gpu_time import Chunk, GpuTime
-from nvshare.core.looks import Looks
+from nvshare.core.memory.card_room import CardRoom
 from nvshare.core.modes.adaptive import Adaptive
 from nvshare.core.node import Node
-from nvshare.core.notices import Notices
-from nvshare.core.preemption import Preemption
-from nvshare.core.seat import Seat
-from nvshare.core.turns import Turns
+from nvshare.core.queue.notices import Notices
+from nvshare.core.queue.preemption import Preemption
+from nvshare.core.turns.seat import Seat
+from nvshare.core.turns.turns import Turns
 
 
 def found(seeds: range, steps: int = 600) -> str:

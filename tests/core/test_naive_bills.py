@@ -7,10 +7,10 @@ import pytest
 
 from core.naive import Naive
 from core.test_naive import found
-from nvshare.core import fair_shares, turn_bills
-from nvshare.core.fair_shares import FairShares
-from nvshare.core.seat import Seat
-from nvshare.core.turn_bills import TurnBills
+from nvshare.core.compute import fair_shares, turn_bills
+from nvshare.core.compute.fair_shares import FairShares
+from nvshare.core.compute.turn_bills import TurnBills
+from nvshare.core.turns.seat import Seat
 
 
 def ignore_weights(real: Callable[..., None]) -> Callable[..., None]:

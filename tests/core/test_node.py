@@ -14,7 +14,7 @@ from nvshare.core.limits.budget_questions import MAX_QUESTIONS, MAX_QUESTIONS_OF
 from nvshare.core.limits.groups import MAX_KEPT
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 
 RECALL = Settings().recall_ns
 

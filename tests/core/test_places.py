@@ -6,7 +6,7 @@ from nvshare.core import events as ev
 from nvshare.core.actions import GiveLock
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.wait_queue import PLACES
+from nvshare.core.queue.wait_queue import PLACES
 
 QUANTUM_NS, GRACE_NS = 5 * SECOND, 2 * SECOND
 TURN_NS = QUANTUM_NS + GRACE_NS

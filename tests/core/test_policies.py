@@ -6,11 +6,11 @@ import pytest
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.fair_shares import LEAST_TURN_NS
+from nvshare.core.compute.fair_shares import LEAST_TURN_NS
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.policies import POLICIES
-from nvshare.core.seat import Seat
+from nvshare.core.queue.policies import POLICIES
+from nvshare.core.turns.seat import Seat
 
 QUANTUM_S = 10
 HUGE = Memory(swappable=9 * GIB)

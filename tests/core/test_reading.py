@@ -8,7 +8,7 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 
 REPORT_MS = 251
 SMALL, BIG = Memory(10_000_000), Memory(9 * GIB)
@@ -69,7 +69,7 @@ def steps(clients: int, reads_every_ms: int | None) -> list[object]:
 
 @pytest.mark.parametrize("clients", [4, 40])
 def test_no_decision_depends_on_who_reads_the_state(clients: int) -> None:
-    """Of 40, more are busy than are divided up look by look (core.look_bits.MOST_APART)."""
+    """Of 40, more are busy than are divided up look by look (core.compute.look_bits.MOST_APART)."""
     undisturbed = steps(clients, None)
     assert steps(clients, 17) == undisturbed
     assert steps(clients, 97) == undisturbed

@@ -7,8 +7,8 @@ import pytest
 
 from core.happenings import HAPPENINGS
 from core.world import World
-from nvshare.core import turns
-from nvshare.core.seat import TRANSITIONS, Cause, Seat, State
+from nvshare.core.turns import turns
+from nvshare.core.turns.seat import TRANSITIONS, Cause, Seat, State
 
 STATES: set[State] = set(get_args(State))
 

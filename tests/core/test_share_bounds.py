@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 from nvshare.core import events as ev
-from nvshare.core.core_cap import MOST_AHEAD_NS
-from nvshare.core.gangs import Gangs
+from nvshare.core.compute.core_cap import MOST_AHEAD_NS
+from nvshare.core.gangs.gangs import Gangs
 from nvshare.core.model import GIB, SECOND, Settings
 from nvshare.core.node import Node
 

@@ -6,12 +6,12 @@ import pytest
 
 from core.busy_gpu import BusyGpu
 from nvshare.core import events as ev
-from nvshare.core.look_bits import LOOK_NS, MOST_APART
+from nvshare.core.compute.look_bits import LOOK_NS, MOST_APART
+from nvshare.core.compute.weighted_time import dues
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.orders import MOST_OWED
-from nvshare.core.snapshot import snapshot
-from nvshare.core.weighted_time import dues
+from nvshare.core.snapshots.snapshot import snapshot
 
 FAIR = Settings(policy="fair")
 

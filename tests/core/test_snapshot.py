@@ -5,13 +5,13 @@ from unittest.mock import ANY
 import pytest
 
 from nvshare.core import events as ev
-from nvshare.core.claim_snapshot import ClaimSnapshot
-from nvshare.core.expected_start import expected_starts
-from nvshare.core.limit_snapshot import LimitSnapshot, limits
-from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import (
+from nvshare.core.queue.expected_start import expected_starts
+from nvshare.core.snapshots.claim_snapshot import ClaimSnapshot
+from nvshare.core.snapshots.limit_snapshot import LimitSnapshot, limits
+from nvshare.core.snapshots.snapshot import (
     ClientSnapshot,
     GpuSnapshot,
     SeatSnapshot,
@@ -20,7 +20,7 @@ from nvshare.core.snapshot import (
     outlook,
     snapshot,
 )
-from nvshare.core.turns import Turns
+from nvshare.core.turns.turns import Turns
 
 
 def at(seconds: int) -> int:
@@ -82,7 +82,7 @@ def test_the_expected_starts_of_a_gpu_are_worked_out_once_for_all_its_clients(mo
         asked.append(turns.uuid)
         return expected_starts(turns, memory, now)
 
-    monkeypatch.setattr("nvshare.core.snapshot.expected_starts", counted)
+    monkeypatch.setattr("nvshare.core.snapshots.snapshot.expected_starts", counted)
     seats = [seat for client in snapshot(node, 0).clients for seat in client.seats]
     assert sum(seat.expected_start_ns is not None for seat in seats) == 8
     assert asked == ["g0", "g1"]

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
+from nvshare.core.compute.look_bits import MOST_APART
 from nvshare.core.limits.shared_limit import MAX_PER_STEP
-from nvshare.core.look_bits import MOST_APART
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, Claim, HostRoom, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 
@@ -79,7 +79,7 @@ PINNED_CROWDS: dict[str, Callable[[int], Node]] = {
     "blocked by the holder's memory": lambda n: pinned_crowd(n, 1),
     "whose memory the host cannot take": lambda n: pinned_crowd(n, n),
 }
-"""Each step asks of each client that waits whether it is blocked (core.host_memory)."""
+"""Each step asks of each client that waits whether it is blocked (core.queue.blocking)."""
 
 STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
     ("is there", lambda client, gpu, lock: ev.ClientHeard(client)),

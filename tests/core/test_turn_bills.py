@@ -8,7 +8,7 @@ import pytest
 from core.busy_gpu import BusyGpu
 from core.test_step_cost import lines_of
 from nvshare.core import events as ev
-from nvshare.core.fair_shares import FairShares
+from nvshare.core.compute.fair_shares import FairShares
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 

@@ -1,4 +1,4 @@
-"""What an account can take from others with unswappable memory that it only says it has (core.unbacked_memory)."""
+"""What an account can take from others with unswappable memory that it only claims (core.memory.unbacked_memory)."""
 
 from random import Random
 

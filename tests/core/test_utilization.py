@@ -1,13 +1,13 @@
 """NVML's utilisation beside what clients account for in the same seconds."""
 
 from nvshare.core import events as ev
-from nvshare.core.gpu_time import GpuTime
-from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.compute.gpu_time import GpuTime
+from nvshare.core.compute.look_bits import LOOK_NS
+from nvshare.core.compute.utilization import LONGEST_NS, Utilization
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.seat import Seat
-from nvshare.core.snapshot import snapshot
-from nvshare.core.utilization import LONGEST_NS, Utilization
+from nvshare.core.snapshots.snapshot import snapshot
+from nvshare.core.turns.seat import Seat
 
 ALL = (1 << 200) - 1
 

@@ -16,7 +16,7 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, HostRoom, Memory, ProcessMemory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 
 GPUS = [f"GPU-{UUID(int=number)}" for number in (1, 2)]
 CARD = 10 * GIB

@@ -12,7 +12,7 @@ from nvshare.config import OPTIONS
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 from nvshare.journal import ACTIONS, EVENTS, DaemonStart, Step, line_of
 from nvshare.kube import annotations
 from nvshare.wire.messages import FROM_SCHEDULER, PROTOCOL_VERSION

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from nvshare.core.gangs import Gangs
+from nvshare.core.gangs.gangs import Gangs
 from nvshare.core.model import GIB, SECOND, QuantumRule, Settings
 from nvshare.schedsim.card import CardModel
 from nvshare.schedsim.jobs import Job

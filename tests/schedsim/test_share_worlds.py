@@ -9,17 +9,17 @@ import pytest
 from core import priority_stories
 from nvshare.client_machine.looks import LookReport
 from nvshare.core import events as ev
-from nvshare.core import fair_shares, gpu_time
-from nvshare.core.core_cap import CoreCap
-from nvshare.core.gpu_time import GpuTime
-from nvshare.core.look_bits import LOOK_NS
-from nvshare.core.looks import Looks
+from nvshare.core.compute import fair_shares, gpu_time
+from nvshare.core.compute.core_cap import CoreCap
+from nvshare.core.compute.gpu_time import GpuTime
+from nvshare.core.compute.look_bits import LOOK_NS
+from nvshare.core.compute.looks import Looks
+from nvshare.core.compute.turn_bills import TurnBills
+from nvshare.core.compute.weighted_time import WeightedTime
 from nvshare.core.model import SECOND
 from nvshare.core.node import Node
-from nvshare.core.preemption import Preemption
-from nvshare.core.seat import Seat
-from nvshare.core.turn_bills import TurnBills
-from nvshare.core.weighted_time import WeightedTime
+from nvshare.core.queue.preemption import Preemption
+from nvshare.core.turns.seat import Seat
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
 from nvshare.schedsim.worlds.looker import Looker
 from nvshare.schedsim.worlds.process import Process

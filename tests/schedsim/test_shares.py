@@ -3,7 +3,7 @@
 import pytest
 
 from nvshare.core.model import GIB, ModeName, QuantumRule, Settings
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 from nvshare.schedsim.card import CardModel
 from nvshare.schedsim.jobs import Job
 from nvshare.schedsim.machine import Machine

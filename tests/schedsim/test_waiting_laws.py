@@ -4,11 +4,11 @@ import pytest
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.admission import Admission
 from nvshare.core.model import SECOND
 from nvshare.core.node import Node
-from nvshare.core.preemption import Preemption
-from nvshare.core.seat import Seat
+from nvshare.core.queue.admission import Admission
+from nvshare.core.queue.preemption import Preemption
+from nvshare.core.turns.seat import Seat
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
 from nvshare.schedsim.worlds.week import Week
 from nvshare.schedsim.worlds.world import LONG_QUANTUM_NS

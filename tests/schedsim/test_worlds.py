@@ -19,7 +19,7 @@ from nvshare.core.limits.limit_members import Share
 from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.core.model import GIB, MIB, SECOND
 from nvshare.core.node import Node
-from nvshare.core.preemption import Preemption
+from nvshare.core.queue.preemption import Preemption
 from nvshare.schedsim.worlds import faults
 from nvshare.schedsim.worlds.daemon import Daemon
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play

@@ -19,7 +19,7 @@ from support.client import WireClient, entry, registration
 
 
 def test_a_mistake_of_ours_ends_it_with_a_line_and_code_70_and_clients_are_free(tmp_path: Path) -> None:
-    mistake = "import nvshare.core.turns as t; t.Turns.work_finished = lambda self, now, seat: 1 // 0"
+    mistake = "import nvshare.core.turns.turns as t; t.Turns.work_finished = lambda self, now, seat: 1 // 0"
     process, log = serve(tmp_path, mistake)
     with WireClient(f"{tmp_path}/run/s.sock").register() as client:
         client.take_lock()

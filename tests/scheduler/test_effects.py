@@ -3,7 +3,7 @@
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.observe.names import Names
 from nvshare.scheduler.operator.effects import effect_of

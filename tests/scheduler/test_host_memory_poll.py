@@ -11,7 +11,7 @@ from kube.fake_apiserver import FakeApiServer, pod
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log

@@ -11,10 +11,10 @@ import pytest
 from nvshare import translation
 from nvshare.core import events as ev
 from nvshare.core.actions import Action
-from nvshare.core.look_bits import LOOK_NS
+from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.model import SECOND, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.clients.identity import Peer, registrant_of
 from nvshare.scheduler.observe.step_text import clients_of, describe

@@ -12,7 +12,7 @@ from nvshare.core.actions import EndTurn
 from nvshare.core.events import AlarmRang, GpuFound, UtilizationMeasured
 from nvshare.core.model import SECOND, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import Snapshot, snapshot
+from nvshare.core.snapshots.snapshot import Snapshot, snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.observe.metrics import BOUNDS_S, MAX_GPUS, Metrics

@@ -9,7 +9,7 @@ from nvshare.core.events import ClientLeft, ClientRegistered, CoreLimitSet, Limi
 from nvshare.core.limits.groups import Order
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import snapshot
+from nvshare.core.snapshots.snapshot import snapshot
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.operator.remembered_limits import RememberedLimits

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
-from nvshare.core.snapshot import Snapshot, snapshot
+from nvshare.core.snapshots.snapshot import Snapshot, snapshot
 from nvshare.scheduler.observe.names import gpu_described
 from nvshare.scheduler.observe.story import summary_of
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from nvshare import admin
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, SeatState, Snapshot
 from nvshare.scheduler.http import page as served
 from nvshare.status_document import Steps, status_document, steps_document
 

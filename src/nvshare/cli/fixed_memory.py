@@ -1,7 +1,7 @@
 """Which programs have memory that cannot be evicted because of how they allocate, or that leaves as a whole. Pure."""
 
 from nvshare.core.model import GIB
-from nvshare.core.snapshot import ClientSnapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot
 
 SUSPENSIONS = {
     "checkpoint": "native memory, suspended between its turns (memory mode checkpoint)",

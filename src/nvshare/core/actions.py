@@ -39,8 +39,8 @@ class GiveLock(Action, frozen=True):
 
 class DropLock(Action, frozen=True):
     """Cause `claim`: the client registered with a lock that it cannot have now. `silent`: it counts as hung.
-    `thrash`: the running clients slow each other down (core.thrashing). `share`: it has used enough of the GPU's time
-    (core.compute_shares)."""
+    `thrash`: the running clients slow each other down (memory.thrashing). `share`: it has used enough of the GPU's time
+    (compute.compute_shares)."""
 
     client: int
     gpu: str
@@ -76,8 +76,8 @@ class TellContended(Action, frozen=True):
 class ReportLongWait(Action, frozen=True):
     """Tell a client and the observers that it has waited long, and who holds the GPU. Place 0: it is in no queue,
     because its turn would evict memory of `holder` that the host cannot take. `is_paused`, `is_held_back`: it is in no
-    queue because it is paused, or has used its share of GPU time (core.compute_shares); its place would be behind the
-    last."""
+    queue because it is paused, or has used its share of GPU time (compute.compute_shares); its place would be behind
+    the last."""
 
     client: int
     gpu: str

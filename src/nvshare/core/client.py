@@ -6,7 +6,7 @@ from nvshare.core.events import ClientRegistered
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import MemoryMode
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 
 class Client:

@@ -2,8 +2,8 @@
 
 from typing import get_args
 
-from nvshare.core.seat import Seat, State
-from nvshare.core.turns import Turns
+from nvshare.core.turns.seat import Seat, State
+from nvshare.core.turns.turns import Turns
 
 
 def check(turns: Turns, unheard: set[int]) -> None:

@@ -14,8 +14,8 @@ The parts are connected here; each uses only the public interface of the others.
 from collections.abc import Iterator
 
 from nvshare.core.actions import Action
-from nvshare.core.admission import Admission
-from nvshare.core.compute_shares import ComputeShares
+from nvshare.core.compute.compute_shares import ComputeShares
+from nvshare.core.compute.utilization import Utilization
 from nvshare.core.consistency import check
 from nvshare.core.events import (
     GpuFound,
@@ -28,17 +28,17 @@ from nvshare.core.events import (
     WorkResumed,
     WorkSlowed,
 )
-from nvshare.core.host_memory import HostMemory
-from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory.memory_planner import MemoryPlanner
+from nvshare.core.memory.moves import is_measurement
+from nvshare.core.memory.stated_sizes import StatedSizes
+from nvshare.core.memory.thrashing import Thrashing
 from nvshare.core.model import NEVER, QuantumRule, Settings
-from nvshare.core.moves import is_measurement
-from nvshare.core.notices import Notices
-from nvshare.core.preemption import Preemption
-from nvshare.core.seat import Seat
-from nvshare.core.stated_sizes import StatedSizes
-from nvshare.core.thrashing import Thrashing
-from nvshare.core.turns import Turns
-from nvshare.core.utilization import Utilization
+from nvshare.core.queue.admission import Admission
+from nvshare.core.queue.blocking import Blocking
+from nvshare.core.queue.notices import Notices
+from nvshare.core.queue.preemption import Preemption
+from nvshare.core.turns.seat import Seat
+from nvshare.core.turns.turns import Turns
 
 REPORTS = (MemoryMoved, RoomMade, WorkingSetReported, WorkSlowed)
 
@@ -72,7 +72,7 @@ class Gpu:
         self._preemption = Preemption(self.turns, self.memory)
         self._admission = Admission(settings, self.turns, self.memory)
         self._thrashing = Thrashing(settings, self.turns, self.memory)
-        self._host_memory = HostMemory(self.turns, self.memory)
+        self._blocking = Blocking(self.turns, self.memory)
         self.shares = ComputeShares(self.turns, self.memory)
         self.notices = Notices(settings, self.turns, self.memory, self._admission)
 
@@ -197,7 +197,7 @@ class Gpu:
 
     def _hold_back(self, now: int, out: list[Action]) -> None:
         """Which clients wait in no queue, and which of the holders among them must release the lock."""
-        if self._host_memory.decide(now, out):
+        if self._blocking.decide(now, out):
             self.is_reordered = True
         if self.turns.held_back.over:
             self.shares.preempt(now, out)
@@ -262,7 +262,7 @@ class Gpu:
         return self._admission.has_room(seat)
 
     def may_let_in(self, seat: Seat) -> bool:
-        """There is room, and no client before it: since room was made, one may wait again (core.host_memory)."""
+        """There is room, and no client before it: since room was made, one may wait again (queue.blocking)."""
         return self.turns.queue.first() is seat and self.has_room(seat)
 
     def switch_time(self, now: int, seat: Seat) -> int:
@@ -274,7 +274,7 @@ class Gpu:
         return turns.timer.ends
 
     def may_block(self, seat: Seat) -> bool:
-        """It may be taken out of the queue in this step (core.host_memory)."""
+        """It may be taken out of the queue in this step (queue.blocking)."""
         if self.turns.held_back.has_had_enough(seat):
             return True
         return bool(self.memory.protected) and self.memory.must_wait(seat, self.turns.moves.room.stuck()(seat))

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from nvshare.core.actions import Action
 from nvshare.core.client import Client
-from nvshare.core.gangs import Gangs
+from nvshare.core.gangs.gangs import Gangs
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import MemoryMode
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 
 class GpuDecisions:

@@ -40,7 +40,7 @@ class Settings(Record, frozen=True):
     policy: str = "priority"
     reserve_percent: int = 10
     card_reserve: int | None = None
-    """Bytes of each GPU that no program may allocate; None: core.memory_planner decides by the size of the GPU."""
+    """Bytes of each GPU that no program may allocate; None: memory.memory_planner decides by the size of the GPU."""
     grace_ns: int = 10 * SECOND
     settle_ns: int = 2 * SECOND
     recall_ns: int = 200 * MILLISECOND
@@ -52,7 +52,7 @@ class Settings(Record, frozen=True):
     cheap_switch_ns: int = 50 * MILLISECOND
     """A switch that costs less is made as soon as the holder is idle."""
     live_shrink: bool = True
-    """Memory in use above a lowered limit moves to the host (core.live_shrink)."""
+    """Memory in use above a lowered limit moves to the host (memory.live_shrink)."""
     is_claim_binding: bool = True
     """No annotation and no operator raises a limit above the pod's ResourceClaim."""
 

@@ -18,11 +18,11 @@ from nvshare.core.gpu import REPORTS, Gpu
 from nvshare.core.gpu_decisions import GpuDecisions
 from nvshare.core.limits.groups import Group
 from nvshare.core.limits.memory_limits import MemoryLimits
-from nvshare.core.live_shrink import LiveShrink
-from nvshare.core.lock_numbers import lock_numbers
+from nvshare.core.memory.live_shrink import LiveShrink
 from nvshare.core.model import NEVER, Claim, Settings
 from nvshare.core.orders import Orders
-from nvshare.core.seat import Seat
+from nvshare.core.turns.lock_numbers import lock_numbers
+from nvshare.core.turns.seat import Seat
 
 
 class Node:

@@ -2,11 +2,11 @@
 of a GPU; and that holders release their locks now.
 
 Weight, priority, core limit and pause of a group are stored in the group (core.limits.groups), so they also apply to
-its later processes. A pod's annotations are orders too, and have precedence over the operator's. core.held_back stores
-which clients of a GPU are paused; core.host_memory takes them out of the queue, with their rank, and holders among
+its later processes. A pod's annotations are orders too, and have precedence over the operator's. compute.held_back
+stores which clients of a GPU are paused; queue.blocking takes them out of the queue, with their rank, and holders among
 them drop their locks.
 
-A rank is an arrival time, shifted by a bounded amount (core.policies). A new priority or policy also changes the ranks
+A rank is an arrival time, shifted by a bounded amount (queue.policies). A new priority or policy also changes the ranks
 of waiting clients, to the value that they would have if the order had been in force when they arrived. So the bound on
 waiting holds, with the longest horizon of the policies that were in force."""
 
@@ -18,14 +18,14 @@ from msgspec.structs import replace
 from nvshare.core import events as ev
 from nvshare.core.actions import Action, NoteOrder, Refuse
 from nvshare.core.client import Client
-from nvshare.core.gangs import Gangs
+from nvshare.core.gangs.gangs import Gangs
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.group_names import POD_PREFIX
 from nvshare.core.limits.groups import Group
 from nvshare.core.limits.memory_limits import MemoryLimits, apply_priorities
 from nvshare.core.model import QuantumRule, Settings
-from nvshare.core.policies import POLICIES
-from nvshare.core.seat import Seat
+from nvshare.core.queue.policies import POLICIES
+from nvshare.core.turns.seat import Seat
 
 MOST_OWED = 64
 """The number of GPUs unknown to NVML for which the debts of groups without clients are remembered."""

@@ -13,7 +13,7 @@ import msgspec
 
 from nvshare.claim_file import PreparedClaim, PreparedDevice
 from nvshare.core.model import MAX_WEIGHT
-from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
+from nvshare.core.queue.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.dra.devices import DRIVER, MEMORY, SharedGpu
 from nvshare.percentage import MAX_PERCENT, MIN_PERCENT
 from nvshare.quantity import QuantityError, parse_bytes

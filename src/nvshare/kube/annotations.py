@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from nvshare.core.model import MAX_WEIGHT as MAX_WEIGHT
-from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
+from nvshare.core.queue.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.percentage import parse_percent
 from nvshare.quantity import parse_bytes
 from nvshare.record import Record

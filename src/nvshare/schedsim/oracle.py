@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import SECOND, Settings
 from nvshare.core.modes.mode import Left, Mode
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 from nvshare.record import Record
 from nvshare.schedsim.machine import Machine, Outcome
 from nvshare.schedsim.mixes import Mix, Outcomes

@@ -1,10 +1,10 @@
-"""How wrong the expected starts are (core.expected_start): each one that was told is compared with what happened."""
+"""How wrong the expected starts are (core.queue.expected_start): each is compared with what happened."""
 
 from collections.abc import Iterable
 
 from nvshare.core.actions import Action, GiveLock, QueueClient
-from nvshare.core.expected_start import expected_starts
 from nvshare.core.model import SECOND
+from nvshare.core.queue.expected_start import expected_starts
 from nvshare.record import Record
 from nvshare.schedsim.machine import Machine
 from nvshare.schedsim.mixes import Contender, random_mix

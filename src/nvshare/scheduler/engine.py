@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nvshare.core import actions as ac
-from nvshare.core.claim_snapshot import claims
 from nvshare.core.events import AlarmRang, Event, GpuTimeAsked, GpuTimeReported, UtilizationMeasured
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
-from nvshare.core.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, outlook, snapshot
+from nvshare.core.snapshots.claim_snapshot import claims
+from nvshare.core.snapshots.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, outlook, snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.observe.log import log
 from nvshare.translation import FRAMES, Receiver

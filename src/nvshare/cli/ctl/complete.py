@@ -6,7 +6,7 @@ from click.shell_completion import CompletionItem
 from nvshare import admin
 from nvshare.cli import operator_client
 from nvshare.cli.ctl.users import user_name
-from nvshare.core.snapshot import Snapshot
+from nvshare.core.snapshots.snapshot import Snapshot
 
 TIMEOUT_S = 1.0
 

@@ -7,7 +7,7 @@ import click
 from nvshare import admin
 from nvshare.cli.ctl import complete
 from nvshare.cli.options import Percent
-from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY, POLICIES
+from nvshare.core.queue.policies import MAX_PRIORITY, MIN_PRIORITY, POLICIES
 from nvshare.kube.annotations import MAX_WEIGHT
 
 if TYPE_CHECKING:

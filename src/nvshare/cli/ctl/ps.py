@@ -10,7 +10,7 @@ from nvshare.cli.ctl import complete, render
 from nvshare.cli.ctl.users import only_user
 from nvshare.cli.errors import EXIT_FAILED, CommandError
 from nvshare.cli.group import terminal_width
-from nvshare.core.group_use import group_percents
+from nvshare.core.snapshots.group_use import group_percents
 from nvshare.status_document import client_document
 
 

@@ -13,7 +13,7 @@ from nvshare.cli.ctl.text_table import shortened, table, width_of
 from nvshare.cli.ctl.users import user_name
 from nvshare.core.limits.group_names import POD_PREFIX
 from nvshare.core.model import GIB, MIB, SECOND
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
 
 SHORT_UUID = 12

@@ -1,7 +1,7 @@
 """What clients and groups got of a GPU's time, beside what they may have or are due. Pure."""
 
-from nvshare.core.group_use import group_percents
-from nvshare.core.snapshot import ClientSnapshot, SeatSnapshot, Snapshot
+from nvshare.core.snapshots.group_use import group_percents
+from nvshare.core.snapshots.snapshot import ClientSnapshot, SeatSnapshot, Snapshot
 
 
 class ShareCells:

@@ -9,7 +9,7 @@ from nvshare import admin
 from nvshare.cli.ctl.render import duration, gpu_short, in_order, size
 from nvshare.cli.ctl.share_cells import ShareCells, due_cell
 from nvshare.cli.ctl.users import user_name
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.printable import printable
 from nvshare.record import Record
 

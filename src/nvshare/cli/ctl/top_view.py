@@ -10,7 +10,7 @@ from nvshare import admin
 from nvshare.cli.ctl.render import accounted, duration, rate, size
 from nvshare.cli.ctl.top_rows import Row, gpu_title, rows, table
 from nvshare.core.model import GIB, SECOND
-from nvshare.core.snapshot import GpuSnapshot
+from nvshare.core.snapshots.snapshot import GpuSnapshot
 from nvshare.printable import printable
 from nvshare.record import Record
 

@@ -5,7 +5,7 @@ import pwd
 
 from msgspec.structs import replace
 
-from nvshare.core.snapshot import Snapshot
+from nvshare.core.snapshots.snapshot import Snapshot
 
 
 def user_name(uid: int | None) -> str:

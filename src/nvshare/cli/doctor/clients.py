@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nvshare.cli.doctor.finding import Finding
 from nvshare.cli.fixed_memory import fixed_memory
 from nvshare.core.model import GIB
-from nvshare.core.snapshot import ClientSnapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot
 
 
 def check_client(client: ClientSnapshot) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from nvshare.config import (
     OPERATOR_SOCKET_VARIABLE,
     READER_SOCKET_VARIABLE,
 )
-from nvshare.core.policies import weights_ignored
+from nvshare.core.queue.policies import weights_ignored
 
 TIMEOUT_S = 2.0
 

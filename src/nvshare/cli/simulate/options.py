@@ -9,7 +9,7 @@ import msgspec
 
 from nvshare.cli.options import SIZE
 from nvshare.core.model import SECOND, ModeName, QuantumRule, Settings
-from nvshare.core.policies import POLICIES
+from nvshare.core.queue.policies import POLICIES
 from nvshare.record import Record
 from nvshare.schedsim import thesis
 

@@ -42,7 +42,7 @@ class UtilizationMeasured(Event, frozen=True):
 
 class GpuTimeAsked(Event, frozen=True):
     """A reader is about to read the state, and the clients' GPU time should be that of now. It is an event because it
-    changes the core: when GPU time is divided among clients makes a difference (core.gpu_time)."""
+    changes the core: when GPU time is divided among clients makes a difference (compute.gpu_time)."""
 
 
 class HostMemoryMeasured(Event, frozen=True):

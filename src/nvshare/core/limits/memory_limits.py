@@ -26,14 +26,14 @@ class MemoryLimits:
         self.groups = Groups(expects_pods=expects_pods, is_claim_binding=settings.is_claim_binding)
         self._sharing = ClaimSharing(self.groups.by_key, self._merged, self._capped)
         self.note_merged: Callable[[SharedLimit, SharedLimit], None]
-        """Is told which shared limit has taken over which; core.live_shrink sets it."""
+        """Is told which shared limit has taken over which; memory.live_shrink sets it."""
         self._clients = clients
         self._recall_ns = settings.recall_ns
         self._is_paranoid = is_paranoid
         self.shrinks = settings.live_shrink
         """Whether a lowered limit moves memory in use, unless a pod says otherwise (Group.shrinks)."""
         self.over: dict[SharedLimit, None] = {}
-        """Those whose members use, or used, more than the limit; core.live_shrink decides on them."""
+        """Those whose members use, or used, more than the limit; memory.live_shrink decides on them."""
         self.touched: dict[SharedLimit, None] = {}
         """Those to decide on in this step."""
         self.alarms: Alarms[SharedLimit] = Alarms()

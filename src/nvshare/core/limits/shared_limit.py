@@ -24,7 +24,7 @@ for. A process that sends nothing for the recall time (200 ms) is silent: a stop
 Its budget is counted, because it may be in use, and no question waits for it until it answers. A process that sends
 other messages is waited for, but no question waits longer than four recall times. After a restart of the daemon
 nothing is granted until all have had time to register; the recall time begins then. This file takes no memory that is
-in use; core.live_shrink moves it to the host. While the sum of the budgets exceeds the limit, no budget grows.
+in use; memory.live_shrink moves it to the host. While the sum of the budgets exceeds the limit, no budget grows.
 
 Cost. A step does at most MAX_PER_STEP things (recalls, limits told, answers); the rest is done in the next step, which
 `deadline` requests at once. docs/decisions/0002 gives the reasons."""

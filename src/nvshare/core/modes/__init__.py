@@ -2,10 +2,10 @@
 
 A mode decides for one GPU: the quantum, when an idle holder loses its lock, by how much a client's rank is later than
 its policy says (the lag), which client leaves first, and how long a wait can be. What is *not* here: which clients fit
-(core.memory_planner), the order of the queue (core.policies), and the actions (core.preemption, core.admission,
-core.notices)."""
+(memory.memory_planner), the order of the queue (queue.policies), and the actions (queue.preemption, queue.admission,
+queue.notices)."""
 
-from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import ModeName, QuantumRule, Settings
 from nvshare.core.modes.adaptive import Adaptive
 from nvshare.core.modes.auto import Auto

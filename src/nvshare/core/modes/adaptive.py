@@ -21,7 +21,7 @@ from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.habits import FIRST_GUESS_DUTY
 from nvshare.core.modes.learning import Learning
 from nvshare.core.modes.mode import Left
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 QUANTUM_TO_MOVE = 125
 NEWCOMERS_NS = 1000 * SECOND

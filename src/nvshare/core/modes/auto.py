@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.mode import Mode
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 
 class Auto(Mode):

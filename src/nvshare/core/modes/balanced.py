@@ -26,7 +26,7 @@ from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.habits import FIRST_GUESS_DUTY
 from nvshare.core.modes.learning import Learning
 from nvshare.core.modes.mode import Left
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 TURN_TO_MOVE = 25
 """Between clients that always have work, moving takes about 4 % of the time."""

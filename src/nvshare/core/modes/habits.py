@@ -19,7 +19,7 @@ together, so habits are known before a client waits."""
 
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.move_cost import LinkSpeed, MoveCost, unknown
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 MIN_MOVED = GIB // 4
 """Smaller moves say nothing about the cost."""

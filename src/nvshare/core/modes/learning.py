@@ -1,11 +1,11 @@
 """The common part of the modes `adaptive` and `balanced`: they know clients' habits and the cost of moves."""
 
 from nvshare.core.events import MemoryMoved
-from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, QuantumRule, Settings
 from nvshare.core.modes.habits import Habits
 from nvshare.core.modes.mode import Mode
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 
 class Learning(Mode):

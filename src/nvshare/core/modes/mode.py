@@ -13,7 +13,7 @@
 after another is behind it. Each of the others has at most one turn before it, and a switch takes at most the grace
 time. Each growth of memory during a switch may send one more client to the queue, and adds at most one grace time.
 
-Clients of smaller accounts pass a client of an account with more than PLACES waiting clients (core.wait_queue). For it
+Clients of smaller accounts pass a client of an account with more than PLACES waiting clients (queue.wait_queue). For it
 n = ⌈j / PLACES⌉ * (PLACES + clients of the other accounts that may pass), where j is its place in its account.
 
 With gangs (core.gangs) n is the number of clients of the node, and the other terms are the largest of all its GPUs. A
@@ -23,10 +23,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 
 from nvshare.core.events import MemoryMoved
-from nvshare.core.memory_planner import MemoryPlanner
+from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, QuantumRule, Settings
 from nvshare.core.modes.move_cost import MeasuredCost
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 
 Left = Callable[[int], float]
 """The part of the present quantum that is left at a time."""

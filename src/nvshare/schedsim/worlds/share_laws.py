@@ -15,16 +15,16 @@ long locks are held, and by how much the scheduler is late.
 from collections import Counter
 
 from nvshare.core import events as ev
-from nvshare.core.compute_shares import held_back_by
-from nvshare.core.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
-from nvshare.core.fair_shares import MAX_LEAD_NS
+from nvshare.core.compute.compute_shares import held_back_by
+from nvshare.core.compute.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
+from nvshare.core.compute.fair_shares import MAX_LEAD_NS
+from nvshare.core.compute.gpu_time import REPORT_LOOKS
+from nvshare.core.compute.look_bits import LOOK_NS
+from nvshare.core.compute.weighted_time import LONGEST_HOLD_NS
 from nvshare.core.gpu import Gpu
-from nvshare.core.gpu_time import REPORT_LOOKS
-from nvshare.core.look_bits import LOOK_NS
 from nvshare.core.model import SECOND
 from nvshare.core.node import Node
-from nvshare.core.seat import Seat
-from nvshare.core.weighted_time import LONGEST_HOLD_NS
+from nvshare.core.turns.seat import Seat
 
 UNKNOWN_NS = (REPORT_LOOKS + 100) * LOOK_NS
 """After this time at most, the GPU time of a client is counted."""

@@ -20,8 +20,8 @@ from itertools import islice
 import msgspec
 
 from nvshare import __version__, admin
-from nvshare.core.group_use import GroupPercents, group_percents
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot
+from nvshare.core.snapshots.group_use import GroupPercents, group_percents
+from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal

@@ -9,7 +9,7 @@ from itertools import islice
 
 from nvshare.admin import client_name
 from nvshare.core.model import SECOND
-from nvshare.core.snapshot import ClientSnapshot, SeatSnapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot, SeatSnapshot
 from nvshare.record import Record
 
 ROWS_PER_PIECE = 200

@@ -16,7 +16,7 @@ from nvshare import __version__
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import SECOND
-from nvshare.core.snapshot import ClientSnapshot, Snapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot, Snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.observe.client_series import client_series

@@ -10,7 +10,7 @@ from nvshare.admin import client_name
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB
-from nvshare.core.snapshot import GpuSnapshot
+from nvshare.core.snapshots.snapshot import GpuSnapshot
 
 SHORT_UUID = 12
 

@@ -2,8 +2,8 @@
 
 from nvshare.admin import client_name
 from nvshare.core.model import DEFAULT_WEIGHT, GIB, MILLISECOND, SECOND
-from nvshare.core.policies import weights_ignored
-from nvshare.core.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
+from nvshare.core.queue.policies import weights_ignored
+from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.scheduler.observe.names import called, gpu_called
 
 MOST_NAMED = 3

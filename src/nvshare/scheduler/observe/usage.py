@@ -19,7 +19,7 @@ import msgspec
 from nvshare.core import events as ev
 from nvshare.core.client import Client
 from nvshare.core.model import SECOND, Claim
-from nvshare.core.seat import Seat
+from nvshare.core.turns.seat import Seat
 from nvshare.journal import Step
 
 HOUR_S = 3600

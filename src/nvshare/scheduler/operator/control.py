@@ -15,10 +15,10 @@ from nvshare.admin import client_name
 from nvshare.config import MAX_QUANTUM_S
 from nvshare.core import events as ev
 from nvshare.core.actions import Refuse
-from nvshare.core.limit_snapshot import limits
 from nvshare.core.model import SECOND
-from nvshare.core.policies import MAX_PRIORITY, MIN_PRIORITY
-from nvshare.core.snapshot import ClientSnapshot
+from nvshare.core.queue.policies import MAX_PRIORITY, MIN_PRIORITY
+from nvshare.core.snapshots.limit_snapshot import limits
+from nvshare.core.snapshots.snapshot import ClientSnapshot
 from nvshare.journal import Step
 from nvshare.kube.annotations import MAX_WEIGHT
 from nvshare.percentage import MAX_PERCENT, MIN_PERCENT

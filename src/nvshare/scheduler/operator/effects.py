@@ -8,8 +8,8 @@ from nvshare.core.limits.core_sources import core_limit_named
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.node import Node
-from nvshare.core.policies import weights_ignored
-from nvshare.core.snapshot import client_snapshot
+from nvshare.core.queue.policies import weights_ignored
+from nvshare.core.snapshots.snapshot import client_snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.observe.names import Ids
 from nvshare.scheduler.observe.step_text import describe

@@ -15,11 +15,11 @@ from typing import Any
 from nvshare.admin import client_name
 from nvshare.core.actions import ReportLongWait
 from nvshare.core.events import ClaimPrepared, PodChanged, PodsListed, PolicySet
-from nvshare.core.expected_start import expected_starts
 from nvshare.core.limits.group_names import POD_PREFIX
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import SECOND
-from nvshare.core.policies import weights_ignored
+from nvshare.core.queue.expected_start import expected_starts
+from nvshare.core.queue.policies import weights_ignored
 from nvshare.journal import Step
 from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT, RESOURCE, SPEC_CORE_LIMIT, SPEC_LIMIT, WEIGHT, Complaint
 from nvshare.kube.client import Api, Server, in_cluster
