@@ -195,7 +195,7 @@ FRAMES: dict[type[ac.Action], FrameOf] = {
     ),
     ac.RecallBudget: lambda a, to: _budget_recall(to.index_of[a.gpu], a.serial, a.keep),
     ac.TellCapacity: lambda a, to: _capacity(to.index_of[a.gpu], a.room, a.context_bytes),
-    ac.AdmitClient: lambda a, to: _sched[a.scheduling](0, wire.PROTOCOL_VERSION, a.client),
+    ac.AcceptClient: lambda a, to: _sched[a.scheduling](0, wire.PROTOCOL_VERSION, a.client),
     ac.SwitchScheduling: lambda a, to: _sched[a.on](0, wire.PROTOCOL_VERSION, a.client),
     ac.TellExpectedStart: lambda a, to: _expected_start(to.index_of[a.gpu], a.within_ns // 1_000_000),
     ac.ReportLongWait: lambda a, to: _long_wait(

@@ -23,7 +23,7 @@ def test_a_story_with_a_wrong_result_does_not_pass(tmp_path: Path) -> None:
     path.write_text("card g0 10Gi\n----\nnothing happens\n\nA joins g0\n----\nA waits for g0 at place 1\n")
     written, played = story.run(path)
     assert written != played
-    assert played.endswith("A is admitted\n")
+    assert played.endswith("A is accepted\n")
 
 
 def test_a_line_that_nobody_understands_is_an_error(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def _contended(t: Teller, a: ac.TellContended) -> str:
 
 
 _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
-    ac.AdmitClient: lambda t, a: f"{t.who(a)} is admitted" + ("" if a.scheduling else ", scheduling is off"),
+    ac.AcceptClient: lambda t, a: f"{t.who(a)} is accepted" + ("" if a.scheduling else ", scheduling is off"),
     ac.SwitchScheduling: lambda t, a: f"{t.who(a)} is told that scheduling is {'on' if a.on else 'off'}",
     ac.GiveLock: _give_lock,
     ac.DropLock: lambda t, a: f"{t.who(a)} must drop {a.gpu} {t.lock(a.lock)}: {a.cause}",

@@ -30,7 +30,7 @@ class Surroundings:
         self.releases: list[tuple[int, str]] = []
         self.gate = NvshareGate(self, self)
         self.gate.start()
-        self.gate.hear(ac.AdmitClient(1, True))
+        self.gate.hear(ac.AcceptClient(1, True))
 
     def post(self, event: ev.Event) -> None:
         if isinstance(event, ev.LockReleased):

@@ -4,7 +4,7 @@ import json
 import time
 from pathlib import Path
 
-from nvshare.core.actions import AdmitClient, GiveLock
+from nvshare.core.actions import AcceptClient, GiveLock
 from nvshare.core.events import AlarmRang, ClientLeft, ClientRegistered, LockRequested
 from nvshare.core.model import NO_MEMORY, Claim
 from nvshare.journal import Step, read
@@ -37,7 +37,7 @@ def test_a_story_is_every_step_that_a_client_had_a_part_in() -> None:
 
 def test_steps_about_many_things_count_for_as_many() -> None:
     claims = tuple(Claim(f"g{number}", GIB) for number in range(64))
-    big = Step(1, 0.0, ClientRegistered(1, "run/x", "x", "x", claims), (AdmitClient(1, True),))
+    big = Step(1, 0.0, ClientRegistered(1, "run/x", "x", "x", claims), (AcceptClient(1, True),))
     journal = Journal(1000)
     for _ in range(1000):
         journal.observe(big)

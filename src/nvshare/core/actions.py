@@ -15,7 +15,7 @@ class Action(Record, frozen=True):
 # To clients.
 
 
-class AdmitClient(Action, frozen=True):
+class AcceptClient(Action, frozen=True):
     """Answer a registration."""
 
     client: int

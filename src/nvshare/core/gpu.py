@@ -133,7 +133,7 @@ class Gpu:
                 if not event.to_host:
                     self.turns.ranking.shares.moved_in(now, seat, event.took_ns)
             case RoomMade():
-                self.turns.moves.room.answered(seat, event.left)
+                self.turns.moves.card_room.answered(seat, event.left)
             case WorkingSetReported():
                 self.turns.reports.working_set_reported(seat, event.used)
             case _:
@@ -239,7 +239,7 @@ class Gpu:
         if self.shares.is_active and self.shares.deadline < due:
             due = self.shares.deadline
         if self.memory.protected and turns.queue.order:
-            due = min(due, turns.moves.room.deadline)
+            due = min(due, turns.moves.card_room.deadline)
         if turns.dropping:
             due = min(due, next(iter(turns.dropping.values())).drop_deadline)
         ends, waits = turns.timer.ends, turns.waits
@@ -277,7 +277,7 @@ class Gpu:
         """It may be taken out of the queue in this step (queue.blocking)."""
         if self.turns.held_back.has_had_enough(seat):
             return True
-        return bool(self.memory.protected) and self.memory.must_wait(seat, self.turns.moves.room.stuck()(seat))
+        return bool(self.memory.protected) and self.memory.must_wait(seat, self.turns.moves.card_room.stuck()(seat))
 
     def available_time(self, now: int, seat: Seat, *, outranks: bool) -> int:
         """As `switch_time`, but earlier if idle holders, or outranked ones if it `outranks`, make room for it."""
@@ -289,7 +289,7 @@ class Gpu:
     def make_way(self, now: int, seat: Seat, out: list[Action], *, is_due: bool) -> None:
         """Preempt idle holders if they are enough, otherwise begin a switch: of outranked holders, unless it is due."""
         turns = self.turns
-        turns.moves.room.ask(now, seat, out)
+        turns.moves.card_room.ask(now, seat, out)
         if self._admission.fits(seat):
             return
         self._preemption.preempt_idle(now, seat, out)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nvshare.core import events as ev
-from nvshare.core.actions import Action, AdmitClient, SwitchScheduling
+from nvshare.core.actions import AcceptClient, Action, SwitchScheduling
 from nvshare.core.client import Client
 from nvshare.core.gpu import REPORTS, Gpu
 from nvshare.core.gpu_decisions import GpuDecisions
@@ -141,12 +141,12 @@ class Node:
     # Decide and check.
 
     def _answer_registration(self, now: int, client: Client, out: list[Action]) -> None:
-        """A client that is admitted knows its limits and capacity: they are sent before the answer, locks after it."""
+        """A client that is accepted knows its limits and capacity: they are sent before the answer, locks after it."""
         limits: list[Action] = []
         for uuid, seat in client.seats.items():
             self.gpus[uuid].notices.tell_capacity(seat, limits)
         self._limits.decide_on_group(now, client.group, limits, is_settling=self.is_settling)
-        out[:0] = [*limits, AdmitClient(client.id, self.is_scheduling)]
+        out[:0] = [*limits, AcceptClient(client.id, self.is_scheduling)]
         self._registering = None
 
     def _end_settling(self) -> None:

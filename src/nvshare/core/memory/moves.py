@@ -37,7 +37,7 @@ class Moves:
     def __init__(self, uuid: str, memory: MemoryPlanner, seats: dict[int, Seat], grace_ns: int) -> None:
         self._uuid = uuid
         self._memory = memory
-        self.room = CardRoom(uuid, seats, memory, grace_ns)
+        self.card_room = CardRoom(uuid, seats, memory, grace_ns)
         self._crowded_steps = 0
         """Steps in which not all fitted."""
 
@@ -57,7 +57,7 @@ class Moves:
         if self._memory.away:
             need = min(first.need if first is not None else NEVER, self._memory.away + self._memory.size // MARGIN)
         if self._memory.protected and first is not None:
-            need = max(need, self.room.missing(first))
+            need = max(need, self.card_room.missing(first))
         return need
 
     def ask_less(self, dropping: Iterable[Seat], out: list[Action]) -> None:
@@ -76,7 +76,7 @@ class Moves:
         """All its memory may be on the card. One whose lock was revoked moves nothing before it has released it."""
         seat.resident, seat.room_asked, seat.room_due = UNLIMITED, 0, 0
         if seat.asked_out and end != "revoked":
-            self.room.asked(now, seat, seat.asked_out)
+            self.card_room.asked(now, seat, seat.asked_out)
         seat.crowded_when_left = None if seat.asked_out else self._crowded_steps
         seat.asked_out = 0
 

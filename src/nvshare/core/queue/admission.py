@@ -23,7 +23,7 @@ class Admission:
 
     def has_room(self, seat: Seat) -> bool:
         """The GPU could take it now."""
-        return self.fits(seat) and self._turns.moves.room.is_made(seat)
+        return self.fits(seat) and self._turns.moves.card_room.is_made(seat)
 
     def fits(self, seat: Seat) -> bool:
         """It fits beside the running clients, or would be alone."""
@@ -31,7 +31,7 @@ class Admission:
         return not turns.waits.is_held and (turns.is_empty or self._memory.fits(seat.need))
 
     def _room_is_made(self, now: int, seat: Seat, out: list[Action]) -> bool:
-        room = self._turns.moves.room
+        room = self._turns.moves.card_room
         if not room.is_made(seat):
             room.ask(now, seat, out)
             return False
@@ -44,7 +44,7 @@ class Admission:
         admitted: list[Seat] = []
         starts_timer = False
         if memory.protected and turns.dropping and (head := queue.first()) is not None:
-            turns.moves.room.ask(now, head, out)
+            turns.moves.card_room.ask(now, head, out)
         while queue.order and not waits.is_held:
             is_empty = not turns.staying and not turns.dropping
             if not is_empty and not memory.fits(queue.needs[0]):
@@ -70,8 +70,8 @@ class Admission:
                 break
             starts_timer = starts_timer or is_empty
             turns.admit(now, seat)
-            if turns.moves.room.is_waited_for:
-                turns.moves.room.came_in()
+            if turns.moves.card_room.is_waited_for:
+                turns.moves.card_room.came_in()
             admitted.append(seat)
         if starts_timer:
             turns.timer.start(now)

@@ -55,7 +55,7 @@ class Blocking:
         """Returns whether a client was taken out of the queue or put back. Called while memory is pinned, or a client
         is blocked, paused or held back; otherwise nothing is to be decided."""
         turns = self._turns
-        turns.moves.room.expire(now)
+        turns.moves.card_room.expire(now)
         for seat in [seat for seat in turns.staying.values() if seat.client in turns.held_back.paused]:
             turns.preempt(now, seat, "operator", out)
         turns.moves.ask_less(turns.dropping.values(), out)
@@ -81,7 +81,7 @@ class Blocking:
             for seat in (*turns.queue, *turns.blocked.values())
             if seat.client not in turns.held_back.paused and not turns.held_back.has_had_enough(seat)
         ]
-        stuck = turns.moves.room.stuck()
+        stuck = turns.moves.card_room.stuck()
         may_run = [seat for seat in waiting if not self._memory.must_wait(seat, stuck(seat))]
         if may_run or not turns.is_empty:
             return may_run

@@ -152,7 +152,7 @@ class Turns:
         """On or off: no lock and no place in the queue counts any more."""
         for seat in self.running():
             self._end_turn(now, seat, "off", out)
-        self.moves.room.lock_free()
+        self.moves.card_room.lock_free()
         for seat in self.seats.values():
             if seat.state in ("waiting", "silent", "blocked"):
                 self.withdraw(now, seat)
