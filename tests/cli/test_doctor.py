@@ -12,6 +12,7 @@ from nvshare.cli.doctor import checks as checks
 from nvshare.cli.doctor.checks import CheckedMachine
 from nvshare.cli.doctor.clients import check_client
 from nvshare.cli.doctor.finding import Finding
+from nvshare.cli.doctor.unshared import check_unshared
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, Claim, HostRoom, Memory, Settings
 from nvshare.core.node import Node
@@ -162,6 +163,41 @@ def test_a_client_most_of_whose_memory_cannot_be_evicted_is_named(swappable: int
     findings = list(check_client(client))
     assert len(findings) == count
     assert all("train.py" in finding.text and "cannot be evicted" in finding.text for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("maps", "environment", "remedy"),
+    [
+        ("libcuda.so.1", "", "it does not load the library; if it should share, start it with `nvshare run`"),
+        ("libnvshare.so", "NVSHARE_DISABLE=1", "it has NVSHARE_DISABLE; if it should share, start it without"),
+        (
+            "libnvshare.so",
+            "NVSHARE_SOCKET=/other",
+            "it uses another scheduler, at /other; programs that share a GPU must use the same one",
+        ),
+        (
+            "libnvshare.so",
+            "HOME=/\0NVSHARE_SOCKET=/ours",
+            "it loads the library and is not connected: see its standard error, and the scheduler's log",
+        ),
+        (None, "", "if it should share, start it with `nvshare run`"),
+    ],
+)
+def test_a_program_that_uses_a_gpu_and_is_no_client_is_named_with_the_reason(
+    tmp_path: Path, maps: str | None, environment: str, remedy: str
+) -> None:
+    process = tmp_path / "proc" / "77"
+    process.mkdir(parents=True)
+    (process / "comm").write_text("train.py\n")
+    (process / "environ").write_text(environment)
+    if maps is not None:
+        (process / "maps").write_text(f"7f00-7f01 r-xp 0 0:0 1 /usr/lib/{maps}\n")
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.GpuFound(GPU, 16 * GIB, 3, "card"))
+    node.handle(0, ev.MemoryMeasured(GPU, GIB, foreign_pids=(77,)))
+    (finding,) = check_unshared(snapshot(node, 1), "/ours", tmp_path)
+    assert (finding.level, finding.text) == ("warn", "GPU 3: process 77 (train.py) uses it without turns and limits")
+    assert finding.remedy == remedy
 
 
 def test_a_client_that_does_not_move_its_memory_is_named_with_the_reason() -> None:

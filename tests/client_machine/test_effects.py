@@ -9,7 +9,7 @@ from nvshare.wire import messages as wire
 
 GPUS = range(EffectKind.STOP_DRAIN, EffectKind.FIGURES + 1)
 EVERYTHING = sum(value for name, value in vars(ClientDo).items() if name.isupper())
-SAYS = ClientDo.SAY_ALONE | ClientDo.SAY_LOST | ClientDo.SAY_BROKEN | ClientDo.SAY_HUNG
+SAYS = ClientDo.SAY_ALONE | ClientDo.SAY_LOST | ClientDo.SAY_BROKEN | ClientDo.SAY_HUNG | ClientDo.SAY_UNHEARD
 EVERYTHING_AT_A_GPU = sum(
     value for kind in (TurnDo, GpuDo) for name, value in vars(kind).items() if name.isupper()
 ) & ~(TurnDo.REQUEST | TurnDo.RELEASE)

@@ -1,8 +1,10 @@
 """What NVML's figures mean for the core, given who is a client."""
 
 import asyncio
+from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from msgspec.structs import replace
 
 from nvshare.core.events import ClientRegistered, MemoryMeasured, UtilizationMeasured
@@ -106,6 +108,29 @@ def test_a_process_that_is_no_client_at_two_looks_is_named() -> None:
         return found
 
     assert asyncio.run(main()) == [(), (77,), ()]
+
+
+def test_a_process_with_the_library_counts_from_the_second_look_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it may register: memory of the scheduler's own clients is not foreign, and refuses nobody memory."""
+    for pid, name in ((77, "libnvshare.so"), (78, "libcuda.so")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "maps").write_text(f"7f00-7f01 r-xp 0 0:0 1 /usr/lib/{name}\n")
+    monkeypatch.setattr(nvml_poll, "_PROC", tmp_path)
+    nvml = ListingNvml()
+    nvml.processes = {1: GIB, 77: 3 * GIB, 78: 2 * GIB, 79: GIB}
+
+    async def main() -> list[int]:
+        node = node_with(Memory(GIB))
+        poll = nvml_poll.NvmlPoll(Engine(node, asyncio.get_running_loop()), cast("Any", nvml))
+        found = []
+        for _ in range(2):
+            await poll._measure("g")
+            found.append(node.gpus["g"].memory.foreign)
+        return found
+
+    assert asyncio.run(main()) == [3 * GIB, 6 * GIB]
 
 
 def test_every_reading_of_the_utilisation_is_told_to_the_core_and_none_is_not_zero() -> None:

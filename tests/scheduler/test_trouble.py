@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from nvshare.core.events import ClientLeft, ClientRegistered, GpuFound
-from nvshare.core.model import GIB, Claim, Settings
+from nvshare.core.model import GIB, SECOND, Claim, Settings
 from nvshare.core.node import Node
 from nvshare.inventory.gpus import Sample
 from nvshare.inventory.nvml import GpuLostError
@@ -144,6 +144,58 @@ def test_what_the_driver_says_reaches_the_core_and_a_lost_gpu_ends_nothing(
         return node.gpus["g"].memory.foreign
 
     assert asyncio.run(main()) == (3 * GIB if error is None else 0)
+
+
+def test_a_process_that_runs_unshared_is_named_also_if_there_are_no_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_poll, "INTERVAL_S", 0.001)
+    monkeypatch.setattr(nvml_poll, "UNUSED_INTERVAL_S", 0.001)
+    nvml = LeavingNvml()
+    nvml.processes.clear()
+
+    async def main() -> None:
+        node = Node(Settings(), epoch=1)
+        engine = Engine(node, asyncio.get_running_loop())
+        engine.post(GpuFound("g", 16 * GIB, 0, "card"))
+        task = asyncio.create_task(NvmlPoll(engine, cast("Any", nvml)).run())
+        async with asyncio.timeout(60):
+            while nvml.questions < 3:
+                await asyncio.sleep(0.001)
+            nvml.processes[77] = 3 * GIB
+            while 77 not in node.gpus["g"].foreign_pids:
+                await asyncio.sleep(0.001)
+            nvml.processes.clear()
+            while 77 in node.gpus["g"].foreign_pids:
+                await asyncio.sleep(0.001)
+        task.cancel()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_measured_while_programs_of_an_earlier_scheduler_register_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nvml_poll, "SETTLING_INTERVAL_S", 0)
+    nvml = LeavingNvml()
+
+    async def main() -> list[int]:
+        node = Node(Settings(), epoch=1, settles_at=SECOND)
+        clock = [0]
+        engine = Engine(node, asyncio.get_running_loop(), clock=lambda: clock[0])
+        engine.post(GpuFound("g", 16 * GIB, 0, "card"))
+        poll = NvmlPoll(engine, cast("Any", nvml))
+        task = asyncio.create_task(poll.run())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        questions = [nvml.questions]
+        clock[0] = SECOND
+        engine.post(GpuFound("g", 16 * GIB, 0, "card"))
+        async with asyncio.timeout(60):
+            while not nvml.questions:
+                await asyncio.sleep(0.001)
+        task.cancel()
+        return [*questions, nvml.questions]
+
+    assert asyncio.run(main()) == [0, 1]
 
 
 class LeavingNvml:

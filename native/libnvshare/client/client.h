@@ -77,6 +77,7 @@ enum nvs_client_do {
     NVS_CLIENT_SAY_LOST = 512,   /* the scheduler went away */
     NVS_CLIENT_SAY_BROKEN = 1024, /* it sent an invalid frame */
     NVS_CLIENT_SAY_HUNG = 2048,  /* it does not answer: the program runs until it does */
+    NVS_CLIENT_SAY_UNHEARD = 4096, /* it has not answered the registration in time: running unshared until it does */
 };
 
 struct nvs_client_out {

@@ -98,7 +98,9 @@ void nvs_connection_tick(struct nvs_client *client, int64_t now_ns)
     if (!client->is_connected && now_ns >= client->next_attempt_ns)
         client->out.todo |= NVS_CLIENT_CONNECT;
     if (!client->is_joined && now_ns >= client->join_by_ns) {
-        run_unshared(client); /* it is away, does not answer, or its backlog is full; the answer may still come */
+        /* It is away, does not answer, refuses us, or its backlog is full; the answer may still come. */
+        client->out.todo |= client->has_said_alone ? 0 : NVS_CLIENT_SAY_UNHEARD;
+        run_unshared(client);
         nvs_connection_decide_join(client);
     }
 }

@@ -1,6 +1,7 @@
 #include "client/effects.h"
 
-#define SAYS ((uint32_t)(NVS_CLIENT_SAY_ALONE | NVS_CLIENT_SAY_LOST | NVS_CLIENT_SAY_BROKEN | NVS_CLIENT_SAY_HUNG))
+#define SAYS \
+    ((uint32_t)(NVS_CLIENT_SAY_ALONE | NVS_CLIENT_SAY_LOST | NVS_CLIENT_SAY_BROKEN | NVS_CLIENT_SAY_HUNG | NVS_CLIENT_SAY_UNHEARD))
 
 struct row {
     uint32_t bits, kind;

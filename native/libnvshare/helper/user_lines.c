@@ -13,6 +13,8 @@ void nvs_user_lines_print(uint32_t todo, int error)
 {
     if (todo & NVS_CLIENT_SAY_ALONE)
         nvs_info("no scheduler at %s (%s): running unshared until there is one", nvs_options()->socket, strerror(error));
+    if (todo & NVS_CLIENT_SAY_UNHEARD)
+        nvs_warn("the scheduler at %s has not answered: running unshared until it does; its log may say why", nvs_options()->socket);
     if (todo & NVS_CLIENT_SAY_BROKEN)
         nvs_warn("the scheduler sent what we do not understand; connecting again");
     if (todo & NVS_CLIENT_SAY_LOST)

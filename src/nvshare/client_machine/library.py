@@ -53,6 +53,7 @@ class ClientDo:
     SAY_LOST = 512
     SAY_BROKEN = 1024
     SAY_HUNG = 2048
+    SAY_UNHEARD = 4096
 
 
 class News(IntEnum):

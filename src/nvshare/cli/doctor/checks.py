@@ -15,6 +15,7 @@ from nvshare import __version__, admin
 from nvshare.cli import operator_client
 from nvshare.cli.doctor.clients import check_client
 from nvshare.cli.doctor.finding import Finding
+from nvshare.cli.doctor.unshared import check_unshared
 from nvshare.cli.errors import CommandError
 from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.native_files import library
@@ -248,6 +249,7 @@ def _check_operator(machine: CheckedMachine) -> Iterator[Finding]:
         yield Finding("ok", f"the scheduler is nvshare {status.version}, {len(status.node.clients)} client(s)")
     for client in status.node.clients:
         yield from check_client(client)
+    yield from check_unshared(status.node, machine.socket, machine.root)
     mode = stat.S_IMODE(path.parent.stat().st_mode)
     if mode & 0o077:
         yield Finding("fail", f"{path.parent} is accessible to other users (mode {mode:o})", f"chmod 700 {path.parent}")

@@ -1,25 +1,30 @@
-"""Polls NVML: the GPUs at the start, then, while there are clients, the memory of processes that are not clients,
-and the GPUs' utilisation."""
+"""Polls NVML: the GPUs at the start, then the memory of processes that are not clients, and the GPUs' utilisation."""
 
 import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from nvshare.core.client import Client
-from nvshare.core.events import ClientRegistered, GpuFound, MemoryMeasured, UtilizationMeasured
+from nvshare.core.events import GpuFound, MemoryMeasured, UtilizationMeasured
 from nvshare.core.model import ProcessMemory
 from nvshare.inventory.gpus import Sample
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
+from nvshare.inventory.processes import loads_library
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 
 INTERVAL_S = 2.0
+UNUSED_INTERVAL_S = 10.0
+"""While there are no clients and NVML lists no process. A program that runs unshared never registers."""
+SETTLING_INTERVAL_S = 0.1
 NOISE_BYTES = 1 << 20
 """A smaller change is not reported to the core."""
+_PROC = Path("/proc")
 MAX_FOREIGN_PIDS = 16
 """No more are reported for a GPU."""
 MAX_CONTEXT_BYTES = 2 << 30
@@ -70,11 +75,25 @@ def _processes(
     return tuple(found)
 
 
-class NvmlPoll:
-    """Samples every GPU while clients are registered or NVML still lists one that has gone, and waits for a client
-    otherwise. A process that exits has memory until the driver has freed it, and counts as foreign meanwhile.
+def _without(sample: Sample, newcomers: set[int]) -> Sample:
+    return replace(sample, processes={pid: used for pid, used in sample.processes.items() if pid not in newcomers})
 
-    With `see_strangers` it never waits: a process without the library never registers."""
+
+def _may_register(pid: int) -> bool:
+    try:
+        return loads_library(_PROC / str(pid))
+    except OSError:
+        return False
+
+
+class NvmlPoll:
+    """Samples every GPU, more often while clients are registered or NVML lists a process. A process that exits has
+    memory until the driver has freed it, and counts as foreign meanwhile.
+
+    Programs of an earlier scheduler, and those that ran without one, register within two seconds of the start, one
+    after the other. If those that have not registered yet counted as foreign, allocations of the others would be
+    refused. So nothing is measured while the node settles, and a process with the library counts from its second look
+    on."""
 
     def __init__(
         self, engine: Engine, nvml: Nvml, *, see_strangers: Callable[[str, Iterable[int]], None] | None = None
@@ -82,15 +101,13 @@ class NvmlPoll:
         self._engine = engine
         self._nvml = nvml
         self._see_strangers = see_strangers
-        self._has_clients = asyncio.Event()
+        self._has_registered = asyncio.Event()
         self._last: dict[str, MemoryMeasured] = {}
         self._foreign: dict[str, set[int]] = {}
         """The processes that were not clients at the last look, by GPU. A new one may still register."""
         self._lost: set[str] = set()
-        self._pids: set[int] = set()
-        """Of clients, and of processes that were clients and may still be listed."""
-        self._listed: set[int] = set()
-        """All that NVML lists in this round."""
+        self._is_used = False
+        """NVML has listed a process in this round."""
 
     def discover(self) -> int:
         """Report the GPUs to the core; returns their number."""
@@ -105,30 +122,38 @@ class NvmlPoll:
 
     def observe(self, step: Step) -> None:
         """A client registered."""
-        if isinstance(step.event, ClientRegistered):
-            self._pids.add(step.event.pid)
-        self._has_clients.set()
+        self._has_registered.set()
 
     async def run(self) -> None:
         while True:
-            if self._see_strangers is None:
-                await self._has_clients.wait()
+            while self._engine.node.is_settling:
+                await asyncio.sleep(SETTLING_INTERVAL_S)
+            self._has_registered.clear()
             self._lost &= self._engine.node.gpus.keys()
-            self._listed.clear()
+            self._is_used = False
             for gpu in list(self._engine.node.gpus):
                 await self._measure(gpu)
-            self._pids &= self._listed | {client.pid for client in self._engine.node.clients.values()}
-            if not self._pids and not self._engine.node.clients:
-                self._has_clients.clear()
-            await asyncio.sleep(INTERVAL_S)
+            if self._is_used or self._engine.node.clients:
+                await asyncio.sleep(INTERVAL_S)
+            else:
+                await self._wait_for_a_client()
 
-    def _ask_nvml(self, gpu: str) -> asyncio.Future[Sample]:
-        """NVML's answer. A driver in trouble may take long or never answer, so NVML is called in a daemon thread:
-        neither the event loop nor the end of this process waits for it."""
+    async def _wait_for_a_client(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._has_registered.wait(), UNUSED_INTERVAL_S)
+
+    def _client_pids(self) -> set[int]:
+        return {client.pid for client in self._engine.node.clients.values()}
+
+    def _ask_nvml(self, gpu: str) -> asyncio.Future[tuple[Sample, set[int]]]:
+        """NVML's answer, and which of its processes are new and may still register. A driver in trouble may take long
+        or never answer, so NVML is called in a daemon thread: neither the event loop nor the end of this process waits
+        for it."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Sample] = loop.create_future()
+        answer: asyncio.Future[tuple[Sample, set[int]]] = loop.create_future()
+        known = self._foreign.get(gpu, set()) | self._client_pids()
 
-        def deliver(sample: Sample | None, error: Exception | None) -> None:
+        def deliver(sample: tuple[Sample, set[int]] | None, error: Exception | None) -> None:
             if answer.cancelled():
                 return
             if error is not None:
@@ -139,7 +164,8 @@ class NvmlPoll:
         def ask() -> None:
             sample, error = None, None
             try:
-                sample = self._nvml.sample(gpu)
+                listed = self._nvml.sample(gpu)
+                sample = listed, {pid for pid in listed.processes.keys() - known if _may_register(pid)}
             except Exception as raised:
                 error = raised
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
@@ -151,22 +177,23 @@ class NvmlPoll:
     async def _measure(self, gpu: str) -> None:
         before = reported(gpu, self._engine.node.clients)
         try:
-            sample = await self._ask_nvml(gpu)
+            sample, newcomers = await self._ask_nvml(gpu)
         except (GpuLostError, NvmlUnavailableError) as error:
             if gpu not in self._lost:
                 self._lost.add(gpu)
                 log.warning(f"NVML no longer reports {gpu}: {error}")
             return
         self._lost.discard(gpu)
-        self._listed |= sample.processes.keys()
-        foreign = sample.processes.keys() - {client.pid for client in self._engine.node.clients.values()}
+        self._is_used = self._is_used or bool(sample.processes)
+        foreign = sample.processes.keys() - self._client_pids()
         if self._see_strangers is not None:
             self._see_strangers(gpu, foreign)
         if sample.utilization_percent is not None and gpu in self._engine.node.gpus:
             self._engine.post(UtilizationMeasured(gpu, sample.utilization_percent))
         lasting = sorted(foreign & self._foreign.get(gpu, set()))[:MAX_FOREIGN_PIDS]
         self._foreign[gpu] = foreign
-        event = replace(measured(gpu, sample, self._engine.node.clients, before), foreign_pids=tuple(lasting))
+        counted = _without(sample, newcomers & foreign)
+        event = replace(measured(gpu, counted, self._engine.node.clients, before), foreign_pids=tuple(lasting))
         last = self._last.get(gpu, MemoryMeasured(gpu, 0))
         is_other_context = event.context_bytes not in (None, last.context_bytes)
         is_other_foreign = abs(event.foreign - last.foreign) >= NOISE_BYTES
