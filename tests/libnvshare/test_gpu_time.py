@@ -1,8 +1,8 @@
 """The GPU time that the scheduler counts for programs, judged by the trace of the simulated GPU: kernels from begin to
 end, less the time in which the card was another process'.
 
-The simulated GPU is late on a busy machine: work has ended by its clock, and the thread that says so has not run yet.
-So the programs here run before others if the test may do that (as root)."""
+The library cannot look while its thread waits for a processor. So the programs here run before others if the test may
+do that (as root)."""
 
 import contextlib
 import os
@@ -16,10 +16,8 @@ from libnvshare.programs import CHECKS, GIB, Program
 from nvshare.simgpu.trace import Kind, ProcessTrace, merge
 from support.waiting import wait_until
 
-WITHIN = 0.10
-"""3 % are wanted, and `-s` prints the differences. A machine that shares its processors runs the card and the library
-late by turns, so the same code was measured at +1.8 and at +5.5 %. A library that a sanitizer instruments looks later
-too."""
+WITHIN = 0.03 if "NVSHARE_LIBRARY" not in os.environ else 0.10
+"""A library that a sanitizer instruments is many times slower, so it looks later."""
 SECONDS = 10
 SETTLED_S = 1.5
 """Looks are divided up half a second later."""
@@ -89,7 +87,7 @@ def busy_seconds(trace: ProcessTrace) -> float:
 
 ALONE = {
     "always busy": "2000 50 0 0",
-    "short kernels and pauses": "16000 1 16000 1",
+    "short kernels and pauses": "3000 1 3000 1",
     "long kernels and pauses": "60000 1 60000 1",
     "bursts of a second": "10000 100 1000000 0",
     "graphs": "1000 10 10000 1 graph",

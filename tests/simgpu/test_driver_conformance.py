@@ -101,6 +101,12 @@ def test_every_default_stream_function_has_its_per_thread_twin() -> None:
     assert takes_a_stream - twins == set()
 
 
+def test_work_has_ended_when_its_time_is_over_even_if_the_card_s_thread_gets_no_processor(
+    make_node: MakeNode, checks: Path
+) -> None:
+    make_node().run(checks / "simgpu_starved")
+
+
 def test_threads_with_everything_at_once_come_to_no_harm(make_node: MakeNode, checks: Path) -> None:
     make_node(gpus=2).run(checks / "simgpu_stress", STRESS_SECONDS="2")
 

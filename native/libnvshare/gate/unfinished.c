@@ -21,7 +21,7 @@
 #include "gate/events.h"
 #include "gpu.h"
 
-enum { MOST_ASKED = 16 };
+enum { MOST_ASKED = 64 };
 
 /* Of each GPU; the helper's own. */
 static struct round {

@@ -129,6 +129,8 @@ CUresult sim_engine_get(unsigned card, struct sim_engine **engine); /* takes the
 void sim_engine_add_stream(struct sim_engine *engine, CUstream stream);
 void sim_engine_kick(struct sim_engine *engine, bool must_wake);
 void sim_engine_kick_all(void);
+/* Retires what has ended by now. The caller holds no lock. */
+void sim_engine_catch_up(struct sim_engine *engine);
 /* A piece of work outside the execution thread: large copies, host functions. */
 struct sim_job *sim_job_start(void (*run)(void *), const void *data, size_t size, bool callback);
 bool sim_job_done(struct sim_job *job);

@@ -5,7 +5,10 @@
  *
  * Submitting does not ring as long as the stream has earlier work: the thread will come to the new operation by itself.
  * Both sides store first and then look at the other's variable with sequentially consistent operations (`tail` against
- * `done`, `dirty` against `sleeping`), so one of them always sees the other. */
+ * `done`, `dirty` against `sleeping`), so one of them always sees the other.
+ *
+ * Hardware ends its work without a processor. So a thread that asks whether work has ended lets the streams take their
+ * steps itself (sim_engine_catch_up), and the answer does not depend on when the execution thread runs. */
 #define _GNU_SOURCE
 #include "driver/engine/engine.h"
 
@@ -59,12 +62,11 @@ static bool is_transfer_due_later(const struct sim_engine *engine, CUstream stre
         && (stream->job == NULL || sim_job_done(stream->job));
 }
 
-/* Advances all streams until nothing changes; returns when to look again. */
+/* Advances all streams until nothing changes; returns when to look again. The engine's lock is held. */
 static uint64_t advance(struct sim_engine *engine)
 {
     uint64_t now = sim_now_ns();
     bool moved, dying = false;
-    pthread_mutex_lock(&engine->lock);
     do {
         moved = false;
         engine->poll_ns = SIM_NEVER;
@@ -87,8 +89,15 @@ static uint64_t advance(struct sim_engine *engine)
     for (CUstream stream = engine->streams; stream != NULL; stream = stream->engine_next)
         if (is_transfer_due_later(engine, stream, now) && stream->end_ns < due)
             due = stream->end_ns;
-    pthread_mutex_unlock(&engine->lock);
     return engine->poll_ns < due ? engine->poll_ns : due;
+}
+
+void sim_engine_catch_up(struct sim_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    bool is_sooner = advance(engine) < engine->due_ns;
+    pthread_mutex_unlock(&engine->lock);
+    sim_engine_kick(engine, is_sooner);
 }
 
 static void end_if_killed(const struct sim_engine *engine)
@@ -110,8 +119,10 @@ static void *execute(void *data)
         uint32_t rings = atomic_load(bell(engine));
         end_if_killed(engine);
         atomic_store(&engine->dirty, 0);
-        uint64_t due = advance(engine);
+        pthread_mutex_lock(&engine->lock);
+        uint64_t due = engine->due_ns = advance(engine);
         sim_kernel_flush_busy(engine);
+        pthread_mutex_unlock(&engine->lock);
         atomic_store(&engine->sleeping, 1);
         if (!atomic_load(&engine->dirty))
             sim_futex_wait(bell(engine), rings, due, true);

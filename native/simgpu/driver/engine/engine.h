@@ -26,9 +26,10 @@ struct sim_engine {
     struct sim_card *state;
     uint64_t slice_ns;           /* real */
     pthread_t thread;
-    pthread_mutex_t lock;        /* the list of streams */
+    pthread_mutex_t lock;        /* the list of streams, and all below that is not atomic */
     CUstream streams;
     _Atomic uint32_t sleeping, dirty;
+    uint64_t due_ns;             /* until when the execution thread sleeps */
     struct sim_run run;
     bool wants_turn;
     uint64_t compute_free_ns;

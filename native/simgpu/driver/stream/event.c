@@ -147,6 +147,17 @@ static CUresult wait(CUstream handle, CUevent event, unsigned flags, bool per_th
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) { return wait(stream, event, flags, false); }
 CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int flags) { return wait(stream, event, flags, true); }
 
+static bool is_complete(CUevent event) { return atomic_load(&event->completed.count) >= atomic_load(&event->recorded); }
+
+static bool has_ended(CUevent event)
+{
+    if (sim_event_is_imported(event))
+        return sim_event_imported_is_done(event);
+    if (!is_complete(event))
+        sim_engine_catch_up(event->context->engine);
+    return is_complete(event);
+}
+
 CUresult cuEventQuery(CUevent event)
 {
     SIM_TRY(check(event));
@@ -155,9 +166,7 @@ CUresult cuEventQuery(CUevent event)
     if (sim_event_is_captured(event))
         return CUDA_ERROR_CAPTURED_EVENT;
     SIM_TRY((CUresult)atomic_load(&event->context->error));
-    bool done = sim_event_is_imported(event) ? sim_event_imported_is_done(event)
-                                             : atomic_load(&event->completed.count) >= atomic_load(&event->recorded);
-    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return has_ended(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent event)
@@ -184,8 +193,7 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
         return CUDA_ERROR_INVALID_HANDLE;
     if (sim_event_is_captured(start) || sim_event_is_captured(end))
         return CUDA_ERROR_CAPTURED_EVENT;
-    if (atomic_load(&start->completed.count) < atomic_load(&start->recorded)
-        || atomic_load(&end->completed.count) < atomic_load(&end->recorded))
+    if (!has_ended(start) || !has_ended(end))
         return CUDA_ERROR_NOT_READY;
     double real_ns = (double)(int64_t)(atomic_load(&end->time_ns) - atomic_load(&start->time_ns));
     *milliseconds = (float)(real_ns / sim_config()->scale * 1e-6);

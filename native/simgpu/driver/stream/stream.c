@@ -133,20 +133,29 @@ static CUresult synchronize(CUstream handle, bool per_thread)
     return CUDA_SUCCESS;
 }
 
+/* The legacy stream is as busy as any stream that it waits for. */
+static bool is_idle(CUstream stream)
+{
+    bool idle = atomic_load(&stream->done.count) == atomic_load(&stream->tail);
+    if (idle && stream == stream->context->legacy) {
+        pthread_mutex_lock(&stream->context->lock);
+        for (CUstream other = stream->context->streams; other != NULL; other = other->next)
+            idle &= !sim_stream_is_blocking(other) || atomic_load(&other->done.count) == atomic_load(&other->tail);
+        pthread_mutex_unlock(&stream->context->lock);
+    }
+    return idle;
+}
+
 static CUresult query(CUstream handle, bool per_thread)
 {
     CUstream stream;
     SIM_TRY(sim_stream_resolve(handle, per_thread, &stream));
     SIM_TRY(sim_capture_no_sync(stream));
     sim_context_pass_lock(stream->context);
-    bool idle = atomic_load(&stream->done.count) == atomic_load(&stream->tail);
-    if (stream == stream->context->legacy) {
-        pthread_mutex_lock(&stream->context->lock);
-        for (CUstream other = stream->context->streams; other != NULL; other = other->next)
-            idle &= !sim_stream_is_blocking(other) || atomic_load(&other->done.count) == atomic_load(&other->tail);
-        pthread_mutex_unlock(&stream->context->lock);
-    }
-    return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (is_idle(stream))
+        return CUDA_SUCCESS;
+    sim_engine_catch_up(stream->engine);
+    return is_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuStreamSynchronize(CUstream stream) { return synchronize(stream, false); }
