@@ -28,6 +28,8 @@ from nvshare.wire.messages import (
     Message,
     MoveIn,
     OnHost,
+    Ping,
+    Pong,
     ReqLock,
     UpdateLimit,
 )
@@ -153,6 +155,25 @@ def test_limits_and_questions_take_at_most_a_tenth_of_a_second_longer_than_with_
     assert helper_waits(program), "the driver was busy all the time"
     assert busy[ROUND_TRIPS * 9 // 10] <= idle[-1] + SOON_S, f"{busy} with a busy driver, {idle} with an idle one"
     assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY), "the limit is in force during the load"
+    load.end(program)
+    program.do("flag 1")
+
+
+def test_pings_are_sent_while_a_module_is_loaded(on_card: Programs, scheduler: FakeScheduler, load: Load) -> None:
+    """A holder of a contended lock that sends none counts as hung, and loses the lock."""
+    program = on_card.start(**load.environment, NVSHARE_SILENCE_MS="500")
+    peer = scheduler.join(program)
+    program.say("hold")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 1))
+    assert program.answer() == ["0"]
+    load.begin(program)
+    peer.send(Contended(0, True))
+    wait_until(lambda: helper_waits(program), "the helper waits in the driver")
+    for _ in range(3):
+        peer.expect(Ping)
+        peer.send(Pong(0))
+    assert helper_waits(program), "the driver was busy all the time"
     load.end(program)
     program.do("flag 1")
 

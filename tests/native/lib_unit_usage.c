@@ -110,6 +110,31 @@ static void a_watch_ends_with_its_own_allocation_only(void)
     EQUAL(usage.watches, 0);
 }
 
+/* Threads whose allocations share a chunk: each has its mark for as long as it has its memory. */
+static void *have_a_part(void *base)
+{
+    static _Atomic int lost;
+    for (int i = 0; i < 300000; i++) {
+        nvs_usage_allocated(&usage, (uintptr_t)base, NVS_CHUNK_BYTES / 4);
+        for (volatile int look = 0; look < 4; look++)
+            lost += !(nvs_usage_at(&usage, (uintptr_t)base) & NVS_MARK_MANAGED);
+        nvs_usage_freed(&usage, (uintptr_t)base, NVS_CHUNK_BYTES / 4);
+    }
+    return &lost;
+}
+
+static void an_allocation_has_its_mark_however_its_neighbours_come_and_go(void)
+{
+    pthread_t neighbours[3];
+    void *lost = NULL;
+    for (uint64_t i = 0; i < 3; i++)
+        CHECK(pthread_create(&neighbours[i], NULL, have_a_part, (void *)(uintptr_t)(BASE + i * NVS_CHUNK_BYTES / 4)) == 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(neighbours[i], &lost);
+    EQUAL(*(_Atomic int *)lost, 0);
+    EQUAL(nvs_usage_at(&usage, BASE), 0);
+}
+
 /* A child of fork has none of its parent's memory. */
 static void a_child_finds_no_marks(void)
 {
@@ -132,6 +157,7 @@ int main(void)
     CHECK(nvs_usage_setup(&usage));
     flags_do_not_stay_on_the_next_allocation_at_an_address();
     a_watch_ends_with_its_own_allocation_only();
+    an_allocation_has_its_mark_however_its_neighbours_come_and_go();
     a_child_finds_no_marks();
     what_the_helper_flags_stays_while_the_program_uses_the_memory();
     return DONE();

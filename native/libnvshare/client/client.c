@@ -125,6 +125,12 @@ uint32_t nvs_client_tick(struct nvs_client *client, int64_t now_ns, const struct
     return client->out.todo;
 }
 
+uint32_t nvs_client_ping(struct nvs_client *client, int64_t now_ns)
+{
+    nvs_keepalive_ping(client, now_ns);
+    return client->out.todo;
+}
+
 int64_t nvs_client_next(const struct nvs_client *client)
 {
     int64_t next = client->is_connected ? nvs_keepalive_next(client) : client->next_attempt_ns;

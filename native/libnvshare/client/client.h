@@ -144,6 +144,8 @@ void nvs_client_add_gpu(struct nvs_client *client, const uint8_t uuid[16], uint8
 
 /* Time has passed, or threads have changed something. `seen`: one for each GPU. */
 uint32_t nvs_client_tick(struct nvs_client *client, int64_t now_ns, const struct nvs_seen *seen);
+/* Sends a PING that is due, and decides nothing: for the time in which nobody can tick. */
+uint32_t nvs_client_ping(struct nvs_client *client, int64_t now_ns);
 /* When to call tick again at the latest; NVS_NEVER if only a frame or a thread can change anything. */
 int64_t nvs_client_next(const struct nvs_client *client);
 

@@ -56,17 +56,21 @@ static void let_waiters_run(struct nvs_client *client)
         }
 }
 
+bool nvs_keepalive_ping(struct nvs_client *client, int64_t now_ns)
+{
+    bool is_due = client->is_attentive && !client->is_hung && now_ns >= ping_at(client);
+    if (is_due) {
+        nvs_frames_bare(client, NVS_PING, 0);
+        client->pinged_ns = now_ns;
+    }
+    return is_due;
+}
+
 void nvs_keepalive_tick(struct nvs_client *client, int64_t now_ns)
 {
-    if (client->is_attentive && !client->is_hung) {
-        /* PING comes first: a process that was stopped itself, and so finds both times passed, asks again before it decides. */
-        if (now_ns >= ping_at(client)) {
-            nvs_frames_bare(client, NVS_PING, 0);
-            client->pinged_ns = now_ns;
-        } else if (now_ns >= hung_at(client)) {
-            client->is_hung = true;
-        }
-    }
+    /* PING comes first: a process that was stopped itself, and so finds both times passed, asks again before it decides. */
+    if (!nvs_keepalive_ping(client, now_ns) && client->is_attentive && now_ns >= hung_at(client))
+        client->is_hung = true;
     if (client->is_hung)
         let_waiters_run(client);
 }

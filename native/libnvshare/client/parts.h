@@ -20,6 +20,8 @@ void nvs_connection_tick(struct nvs_client *client, int64_t now_ns);
 /* keepalive.c */
 /* Notes whether something depends on the scheduler now. Called at the end of everything that may change that. */
 void nvs_keepalive_update(struct nvs_client *client, int64_t now_ns);
+/* True if a PING was due; then it is sent. */
+bool nvs_keepalive_ping(struct nvs_client *client, int64_t now_ns);
 void nvs_keepalive_tick(struct nvs_client *client, int64_t now_ns);
 int64_t nvs_keepalive_next(const struct nvs_client *client);
 /* A message of the scheduler arrived. */

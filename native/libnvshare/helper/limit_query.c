@@ -17,8 +17,8 @@
 #include "base/options.h"
 #include "base/platform.h"
 #include "client/client.h"
+#include "helper/config.h"
 #include "helper/link.h"
-#include "helper/session.h"
 
 #define LONGEST_NS (500 * NVS_MS)
 #define FRESH_NS (1000 * NVS_MS)
@@ -132,7 +132,7 @@ static bool converse(struct nvs_account *account, int64_t end)
 
 static bool ask(const uint8_t uuid[16], uint8_t kind, uint64_t card, struct answer *answer, int64_t end)
 {
-    struct nvs_client_config config = nvs_session_config();
+    struct nvs_client_config config = nvs_config_of_client();
     struct nvs_account account;
     nvs_account_init(&account, card, config.own_limit, false);
     nvs_client_init(&client, &config, nvs_now_ns());

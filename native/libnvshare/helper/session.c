@@ -21,6 +21,7 @@
 #include "client/tell.h"
 #include "gpu.h"
 #include "helper/asks.h"
+#include "helper/config.h"
 #include "helper/deputy.h"
 #include "helper/drains.h"
 #include "helper/helper.h"
@@ -137,6 +138,12 @@ void nvs_session_receive(const uint8_t *frame, int64_t now, bool is_helper)
     perform(now, is_helper);
 }
 
+void nvs_session_ping(int64_t now)
+{
+    nvs_client_ping(&nvs_helper_client, now);
+    perform(now, false);
+}
+
 /* False if the connection is gone. */
 static bool read_messages(int64_t now)
 {
@@ -239,25 +246,9 @@ static void *helper(void *nothing)
     return nothing;
 }
 
-struct nvs_client_config nvs_session_config(void)
-{
-    const struct nvs_options *options = nvs_options();
-    struct nvs_client_config config = {.reconnect_ns = options->reconnect_ms * NVS_MS,
-                                       .orphan_ns = options->orphan_wait_ms * NVS_MS,
-                                       .join_ns = options->join_ms * NVS_MS,
-                                       .silence_ns = options->silence_ms * NVS_MS,
-                                       .own_limit = options->limit_bytes,
-                                       .priority = (int16_t)options->priority,
-                                       .weight = (uint16_t)options->weight,
-                                       .core_limit = (uint8_t)options->core_limit};
-    memcpy(config.run, options->run, sizeof config.run);
-    memcpy(config.name, options->name, sizeof config.name);
-    return config;
-}
-
 static void start_client(void)
 {
-    struct nvs_client_config config = nvs_session_config();
+    struct nvs_client_config config = nvs_config_of_client();
     nvs_client_init(&nvs_helper_client, &config, nvs_now_ns());
     for (int i = 0; i < nvs_gpu_count; i++)
         nvs_client_add_gpu(&nvs_helper_client, nvs_gpus[i].uuid, nvs_gpus[i].kind, nvs_gpus[i].bytes);

@@ -7,9 +7,6 @@
 
 #include "client/client.h"
 
-/* What the options of this process say about the conversation. */
-struct nvs_client_config nvs_session_config(void);
-
 /* Starts the helper thread. 0 or an errno. */
 int nvs_session_start(void);
 /* The program exits: from here on the helper does not call the driver. Waits a little for a call in progress. */

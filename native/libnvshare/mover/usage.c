@@ -5,39 +5,39 @@
 #include "base/platform.h"
 
 enum { FREED = 1 }; /* of a watch */
+#define ONE_SHARER (UINT32_C(1) << 16)
+#define SHARERS (UINT32_MAX << 16)
 #define CHUNKS (UINT64_C(1) << (NVS_ADDRESS_BITS - NVS_CHUNK_SHIFT))
 
 bool nvs_usage_setup(struct nvs_usage *usage)
 {
-    if (!usage->sharers)
-        usage->sharers = nvs_pages_sparse(CHUNKS * sizeof *usage->sharers);
-    if (usage->sharers && !usage->marks)
+    if (!usage->marks)
         usage->marks = nvs_pages_sparse(CHUNKS * sizeof *usage->marks);
     return usage->marks != NULL;
 }
 
-static _Atomic uint16_t *mark_of(const struct nvs_usage *usage, uint64_t address)
+static _Atomic uint32_t *mark_of(const struct nvs_usage *usage, uint64_t address)
 {
     return usage->marks && address >> NVS_ADDRESS_BITS == 0 ? &usage->marks[address >> NVS_CHUNK_SHIFT] : NULL;
 }
 
-static uint16_t stamped(const struct nvs_usage *usage, unsigned flags)
+/* The same sharers and these flags, used at this stamp. */
+static uint32_t stamped(uint32_t old, uint32_t stamp, unsigned flags)
 {
-    uint32_t stamp = atomic_load_explicit(&usage->stamp, memory_order_relaxed) % NVS_MARK_STAMPS;
-    return (uint16_t)(stamp << NVS_MARK_STAMP_SHIFT | (flags & NVS_MARK_FLAGS));
+    return (old & SHARERS) | stamp % NVS_MARK_STAMPS << NVS_MARK_STAMP_SHIFT | (flags & NVS_MARK_FLAGS);
 }
 
 /* One chunk of `mark`; false if it is not managed.
  *
  * A swap: meanwhile the helper sets and clears flags (flag, below), and a store could undo that. Without HELD, memory that the driver
  * was told to keep on the host would not count as held, and more would be held instead. */
-static bool mark_chunk(struct nvs_usage *usage, _Atomic uint16_t *place, unsigned flags, unsigned gone)
+static bool mark_chunk(struct nvs_usage *usage, _Atomic uint32_t *place, unsigned flags, unsigned gone)
 {
-    uint16_t old = place ? atomic_load_explicit(place, memory_order_relaxed) : 0, made;
+    uint32_t old = place ? atomic_load_explicit(place, memory_order_relaxed) : 0, made;
     do {
         if (!(old & NVS_MARK_MANAGED))
             return false;
-        made = stamped(usage, (old | flags) & ~gone);
+        made = stamped(old, atomic_load_explicit(&usage->stamp, memory_order_relaxed), (old | flags) & ~gone);
         if (made == old)
             return true;
     } while (!atomic_compare_exchange_weak_explicit(place, &old, made, memory_order_relaxed, memory_order_relaxed));
@@ -55,21 +55,35 @@ static void mark(struct nvs_usage *usage, uint64_t address, uint64_t bytes, unsi
             return; /* the range leaves our memory: it was never ours, or the call is wrong */
 }
 
-/* How many allocations have a part of this chunk, if this one has only a part of it; NULL if it has all of it. */
-static _Atomic uint16_t *sharers_of(const struct nvs_usage *usage, uint64_t chunk, uint64_t base, uint64_t bytes)
+/* True if the chunk may have a part of another allocation: this one has only a part of it. */
+static bool may_be_shared(uint64_t chunk, uint64_t base, uint64_t bytes)
 {
     uint64_t begin = chunk << NVS_CHUNK_SHIFT;
-    return begin >= base && begin + NVS_CHUNK_BYTES <= base + bytes ? NULL : &usage->sharers[chunk];
+    return begin < base || begin + NVS_CHUNK_BYTES > base + bytes;
+}
+
+/* One sharer more, or less. The first one begins a new mark, and the last one ends it. A swap: the helper and other threads change
+ * the same word. Release: as in end_watches. */
+static void change_sharers(_Atomic uint32_t *place, bool is_one_more)
+{
+    uint32_t old = atomic_load_explicit(place, memory_order_relaxed), made;
+    do {
+        if (is_one_more)
+            made = old & SHARERS ? old + ONE_SHARER : ONE_SHARER | NVS_MARK_MANAGED;
+        else
+            made = (old & SHARERS) > ONE_SHARER ? old - ONE_SHARER : 0;
+    } while (!atomic_compare_exchange_weak_explicit(place, &old, made, memory_order_release, memory_order_relaxed));
 }
 
 void nvs_usage_allocated(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
 {
     for (uint64_t at = base >> NVS_CHUNK_SHIFT; at <= (base + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
-        _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
+        _Atomic uint32_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
         if (!place)
             return;
-        _Atomic uint16_t *sharers = sharers_of(usage, at, base, bytes);
-        if (!sharers || atomic_fetch_add_explicit(sharers, 1, memory_order_relaxed) == 0)
+        if (may_be_shared(at, base, bytes))
+            change_sharers(place, true);
+        else
             atomic_store_explicit(place, NVS_MARK_MANAGED, memory_order_release); /* as in end_watches */
     }
 }
@@ -86,20 +100,19 @@ static void end_watches(struct nvs_usage *usage, uint64_t base)
     }
 }
 
-/* `watches` is relaxed: the thread has taken the allocation out of the ledger, under a lock that the helper takes after it began to watch.
- *
- * Another thread may get memory in the chunk between the last sharer's subtraction and its store. Then the new allocation has no marks in
- * this chunk, and page faults move its part of it. */
+/* `watches` is relaxed: the thread has taken the allocation out of the ledger, under a lock that the helper takes after it began to
+ * watch. */
 void nvs_usage_freed(struct nvs_usage *usage, uint64_t base, uint64_t bytes)
 {
     if (atomic_load_explicit(&usage->watches, memory_order_relaxed))
         end_watches(usage, base);
     for (uint64_t at = base >> NVS_CHUNK_SHIFT; at <= (base + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
-        _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
+        _Atomic uint32_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
         if (!place)
             return;
-        _Atomic uint16_t *sharers = sharers_of(usage, at, base, bytes);
-        if (!sharers || atomic_fetch_sub_explicit(sharers, 1, memory_order_relaxed) == 1)
+        if (may_be_shared(at, base, bytes))
+            change_sharers(place, false);
+        else
             atomic_store_explicit(place, 0, memory_order_release); /* as in end_watches */
     }
 }
@@ -116,14 +129,14 @@ void nvs_usage_left_alone(struct nvs_usage *usage, uint64_t address, uint64_t by
     mark(usage, address, bytes, NVS_MARK_LEFT_ALONE, 0);
 }
 
-static void flag(struct nvs_usage *usage, uint64_t address, uint64_t bytes, uint16_t flags, bool is_set)
+static void flag(struct nvs_usage *usage, uint64_t address, uint64_t bytes, uint32_t flags, bool is_set)
 {
     for (uint64_t at = address >> NVS_CHUNK_SHIFT; bytes && at <= (address + bytes - 1) >> NVS_CHUNK_SHIFT; at++) {
-        _Atomic uint16_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
+        _Atomic uint32_t *place = mark_of(usage, at << NVS_CHUNK_SHIFT);
         if (place && is_set)
             atomic_fetch_or_explicit(place, flags, memory_order_acquire); /* pairs with end_watches */
         else if (place)
-            atomic_fetch_and_explicit(place, (uint16_t)~flags, memory_order_relaxed);
+            atomic_fetch_and_explicit(place, ~flags, memory_order_relaxed);
     }
 }
 
@@ -156,7 +169,7 @@ bool nvs_usage_unwatch(struct nvs_usage *usage, unsigned watch, uint64_t address
         return false;
     bool is_freed = atomic_exchange_explicit(&usage->watched[watch], 0, memory_order_relaxed) == FREED;
     if (is_freed)
-        flag(usage, address, bytes, (uint16_t)flags, false);
+        flag(usage, address, bytes, flags, false);
     else
         atomic_fetch_sub_explicit(&usage->watches, 1, memory_order_relaxed);
     return is_freed;
@@ -171,8 +184,8 @@ void nvs_usage_forked(struct nvs_usage *usage)
 
 unsigned nvs_usage_at(const struct nvs_usage *usage, uint64_t address)
 {
-    _Atomic uint16_t *place = mark_of(usage, address);
-    return place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
+    _Atomic uint32_t *place = mark_of(usage, address);
+    return place ? atomic_load_explicit(place, memory_order_relaxed) & ~SHARERS : 0;
 }
 
 uint32_t nvs_usage_age(const struct nvs_usage *usage, unsigned mark)
@@ -205,12 +218,11 @@ void nvs_usage_next_stamp(struct nvs_usage *usage)
 /* If a thread marks the chunk meanwhile, the exchange fails: then it is young. */
 void nvs_usage_keep_old(struct nvs_usage *usage, uint64_t address)
 {
-    _Atomic uint16_t *place = mark_of(usage, address);
-    uint16_t mark = place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
+    _Atomic uint32_t *place = mark_of(usage, address);
+    uint32_t old = place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
     uint32_t oldest = NVS_MARK_STAMPS / 4;
-    if (!mark || nvs_usage_age(usage, mark) <= oldest)
+    if (!(old & ~SHARERS) || nvs_usage_age(usage, old & ~SHARERS) <= oldest)
         return;
-    uint32_t stamp = (atomic_load_explicit(&usage->stamp, memory_order_relaxed) - oldest) % NVS_MARK_STAMPS;
-    uint16_t kept = (uint16_t)(stamp << NVS_MARK_STAMP_SHIFT | (mark & NVS_MARK_FLAGS));
-    atomic_compare_exchange_strong_explicit(place, &mark, kept, memory_order_relaxed, memory_order_relaxed);
+    uint32_t kept = stamped(old, atomic_load_explicit(&usage->stamp, memory_order_relaxed) - oldest, old);
+    atomic_compare_exchange_strong_explicit(place, &old, kept, memory_order_relaxed, memory_order_relaxed);
 }

@@ -1,7 +1,7 @@
 /* Which managed memory the program has used, according to its calls: one mark for each 2 MiB of address space.
  *
  * A prefetch populates memory that was never touched, so only memory with evidence of use is moved. The marks are a flat table
- * over the whole address space, mapped without a reserve: one page of it (4 KiB) exists for each 4 GiB in which a chunk is marked.
+ * over the whole address space, mapped without a reserve: one page of it (4 KiB) exists for each 2 GiB in which a chunk is marked.
  * Any thread may make these calls. A mark is one relaxed atomic: it orders nothing, and a mark that is seen late only costs page
  * faults. But no change of a mark is lost, because HELD must stay until the helper clears it. */
 #ifndef NVS_USAGE_H
@@ -29,11 +29,14 @@ enum nvs_mark {
 
 enum { NVS_WATCHES = 16 };
 
-/* `marks` and `sharers` are written once, by nvs_usage_setup: before the process is set up, which every thread has seen
- * (nvs_process_ready) that reads them. A child of fork keeps the addresses and finds the pages empty (nvs_pages_sparse). */
+/* `marks` is written once, by nvs_usage_setup: before the process is set up, which every thread has seen (nvs_process_ready) that
+ * reads it. A child of fork keeps the address and finds the pages empty (nvs_pages_sparse).
+ *
+ * The low half of an entry is the mark of a chunk, the high half how many allocations have a part of it. What is known of the chunk
+ * is forgotten with the last of them. Both are one word: otherwise an allocation that comes between the last one's subtraction and
+ * the store that forgets would have no mark. */
 struct nvs_usage {
-    _Atomic uint16_t *marks; /* NULL: nothing is marked */
-    _Atomic uint16_t *sharers; /* of each chunk: how many allocations have a part of it. What is known of it is forgotten with the last */
+    _Atomic uint32_t *marks; /* NULL: nothing is marked */
     _Atomic uint32_t stamp;  /* the time, as the marks count it: grows while the process uses memory */
     _Atomic uint32_t blind;  /* the stamp after the last launch of which nothing is known; 0: there was none */
     _Atomic bool is_used;    /* a mark was made since the stamp last grew; a hint */
