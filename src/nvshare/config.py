@@ -179,12 +179,14 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 _EPILOG = """\
-Each option can also be set by an environment variable (NVSHARE_ and its name in capitals: NVSHARE_SWITCH_TIME_MODE) or
-in a TOML file named by --config or NVSHARE_CONFIG (switch_time_mode = "fixed"). A flag overrides the environment, which
-overrides the file.
+Each option can also be set by an environment variable (NVSHARE_ and its name
+in capitals: NVSHARE_SWITCH_TIME_MODE), or in a TOML file that --config or
+NVSHARE_CONFIG names (switch_time_mode = "fixed"). A flag overrides the
+environment variable, which overrides the file.
 
-Signals: SIGHUP reads the settings again; log level, mode and fixed quantum change at once. SIGTERM and SIGINT stop the
-scheduler; running programs continue and register with the next scheduler."""
+Signals: SIGHUP reads the settings again; log level, mode and fixed quantum
+change at once. SIGTERM and SIGINT stop the scheduler; running programs continue
+and register with the next scheduler."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -198,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line; the help shows every default."""
     made = _Parser(
         prog="nvshare-scheduler",
-        description="The scheduler daemon: decides which programs run on each GPU of this machine, and which wait.",
+        description="The scheduler daemon. It decides which programs run on each GPU and which wait.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -122,7 +122,7 @@ def panels() -> tuple[Panel, ...]:
 
 
 def test_the_picture_is_an_svg_that_parses_with_its_names_escaped() -> None:
-    tree = ElementTree.fromstring(svg(draw("Who had the GPU when", panels())))
+    tree = ElementTree.fromstring(svg(draw("Which program used the GPU when", panels())))
     texts = [element.text for element in tree.iter("{http://www.w3.org/2000/svg}text")]
     assert "A & <b>" in texts
     boxes = [float(box.get("width", "0").rstrip("%")) for box in tree.iter("{http://www.w3.org/2000/svg}rect")]
@@ -132,7 +132,7 @@ def test_the_picture_is_an_svg_that_parses_with_its_names_escaped() -> None:
 def test_the_same_picture_is_a_png(tmp_path: Path) -> None:
     from PIL import Image
 
-    drawing = draw("Who had the GPU when", panels())
+    drawing = draw("Which program used the GPU when", panels())
     write_png(drawing, tmp_path / "x.png")
     with Image.open(tmp_path / "x.png") as image:
         assert image.size == (drawing.width * 2, drawing.height * 2)

@@ -22,6 +22,11 @@ def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(nvshare: Fro
     assert err == "nvsharectl: No such command 'satus'; did you mean 'status'?; see `nvsharectl --help`\n"
 
 
+def test_a_wrong_value_is_answered_with_the_help_of_its_command() -> None:
+    _, _, err = call_ctl("set-priority", "train", "50")
+    assert err.endswith("50 is not in the range -10<=x<=10; see `nvsharectl set-priority --help`\n")
+
+
 def test_a_limit_in_the_environment_that_cannot_be_read_is_wrong_usage(nvshare: Front) -> None:
     done = nvshare("run", "--", "true", NVSHARE_GPU_MEMORY_LIMIT="8GB")
     assert done.returncode == 2

@@ -50,7 +50,8 @@ def test_a_program_gets_the_library_a_scheduler_and_its_terms(nvshare: Front, ru
     [
         (
             "priority",
-            "nvshare: warning: the weight of 50 has no effect: weights count with policy fair, it is priority;",
+            "nvshare: warning: the weight of 50 has no effect: weights count only with policy fair, and the policy is"
+            " priority;",
         ),
         ("fair", ""),
     ],
@@ -68,7 +69,10 @@ def test_a_weight_in_the_environment_counts_as_one_and_who_cannot_be_asked_is_no
     with Daemon(tmp_path / "daemon") as daemon:
         command = ("run", "--socket", daemon.socket, "--", "true")
         given = nvshare(*command, NVSHARE_WEIGHT="7", NVSHARE_OPERATOR_SOCKET=daemon.operator_socket)
-        assert "the weight of 7 has no effect: weights count with policy fair, it is priority" in given.stderr
+        assert (
+            "the weight of 7 has no effect: weights count only with policy fair, and the policy is priority"
+            in given.stderr
+        )
         given = nvshare(*command, NVSHARE_WEIGHT="7", NVSHARE_OPERATOR_SOCKET=str(tmp_path / "nobody"))
         assert (given.returncode, "weight" in given.stderr) == (0, False)
 

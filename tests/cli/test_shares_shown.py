@@ -40,7 +40,7 @@ def test_the_status_names_clients_whose_weight_the_policy_ignores() -> None:
     weighted = replace(shown, clients=(replace(first, weight=300), replace(second, weight=100)))
     name = admin.client_name(first.id)
     (note,) = weight_notes(weighted)
-    assert note == f"{name}: the weight has no effect: weights count with policy fair, it is priority."
+    assert note == f"{name}: the weight has no effect: weights count only with policy fair, and the policy is priority."
     assert note in status_table(status(weighted), is_wide=False)
     assert weight_notes(replace(weighted, policy="fair")) == []
     assert weight_notes(replace(weighted, clients=(replace(second, weight=100),))) == []

@@ -116,7 +116,7 @@ def test_what_the_processes_of_a_group_had_is_added_up_by_gpu() -> None:
 def test_weights_count_with_policy_fair_only() -> None:
     reasons = {policy: weights_ignored(policy) for policy in POLICIES}
     assert reasons == {
-        "fcfs": "weights count with policy fair, it is fcfs",
+        "fcfs": "weights count only with policy fair, and the policy is fcfs",
         "fair": "",
-        "priority": "weights count with policy fair, it is priority",
+        "priority": "weights count only with policy fair, and the policy is priority",
     }

@@ -83,7 +83,9 @@ def test_orders_call_a_run_by_its_label() -> None:
 def test_an_order_that_the_policy_ignores_says_so() -> None:
     made = node()
     made.handle(0, ev.PolicySet("priority"))
-    assert told(made, ev.WeightSet(RUN, 2)).endswith("; 1 process now; weights count with policy fair, it is priority.")
+    assert told(made, ev.WeightSet(RUN, 2)).endswith(
+        "; 1 process now; weights count only with policy fair, and the policy is priority."
+    )
     assert told(made, ev.WeightSet(RUN, None)).endswith("; 1 process now.")
     assert told(made, ev.PrioritySet(RUN, 3)).endswith("; 1 process now.")
     made.handle(0, ev.PolicySet("fcfs"))

@@ -91,7 +91,7 @@ def test_a_weight_that_the_policy_ignores_is_told_once(tmp_path: Path) -> None:
                 return [event["message"] for event in server.events]
 
             await server.put(pod("p1", annotations={WEIGHT: "300"}))
-            reason = "has no effect: weights count with policy fair, it is priority"
+            reason = "has no effect: weights count only with policy fair, and the policy is priority"
             assert await told(1) == [f"{WEIGHT}=300 {reason}"]
             await server.put(pod("p1", annotations={WEIGHT: "300", PRIORITY: "1"}))
             engine.post(ev.PolicySet("fair"))
@@ -117,8 +117,8 @@ def test_a_weight_of_a_claim_that_is_ignored_is_told_unless_the_operator_has_set
             assert [(event["involvedObject"]["name"], event["message"]) for event in server.events] == [
                 (
                     "p1",
-                    "The weight of 200 in its ResourceClaim has no effect: weights count with policy fair, it is"
-                    " priority",
+                    "The weight of 200 in its ResourceClaim has no effect: weights count only with policy fair, and the"
+                    " policy is priority",
                 )
             ]
 

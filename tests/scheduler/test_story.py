@@ -178,6 +178,6 @@ def test_a_weight_that_the_policy_ignores_is_told(policy: str) -> None:
     node = node_with("big")
     node.handle(0, ev.PolicySet(policy))
     node.handle(0, ev.WeightSet("run/1", 300))
-    note = " Its weight of 300 has no effect: weights count with policy fair, it is priority."
+    note = " Its weight of 300 has no effect: weights count only with policy fair, and the policy is priority."
     expected = "big (0001) has no work for GPU 0 (GPU-11111111)." + note * (policy == "priority")
     assert told(node, 1, 0) == expected

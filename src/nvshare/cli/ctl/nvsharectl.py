@@ -48,7 +48,7 @@ class _WithTop(Group):
     """`top` is imported when it is used: its imports take longer than all others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), "top"]
+        return sorted([*super().list_commands(ctx), "top"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "top":
@@ -82,7 +82,7 @@ def cli(context: click.Context, path: str | None, seconds: int | None, thrash: s
     nvsharectl top                    show the same continuously
     nvsharectl set-quantum 30         set a quantum of 30 seconds on every GPU
     nvsharectl limit default/p 8Gi    limit this pod to 8 GiB on each GPU
-    nvsharectl core-limit train 30    limit this program to 30 % of each GPU's time
+    nvsharectl core-limit train 30    limit its time to 30 % of each GPU
     nvsharectl limits                 show all limits and where they come from
     nvsharectl pause train            give this program no turns until `resume`
     nvsharectl story 6ccb             explain why this client runs or waits
@@ -106,7 +106,7 @@ def cli(context: click.Context, path: str | None, seconds: int | None, thrash: s
 @click.option("-w", "--watch", is_flag=True, help="Show it again every two seconds, until interrupted.")
 @click.pass_obj
 def status(scheduler: Scheduler, output: str, watch: bool) -> None:
-    """Show the GPUs, their memory, and running and waiting clients."""
+    """Show the GPUs, and running and waiting clients."""
     while True:
         text = _status_text(scheduler.ask_for(admin.Status, admin.GetStatus()), output)
         if watch and has_screen():
@@ -276,7 +276,8 @@ def main() -> None:
     try:
         sys.exit(cli.main(prog_name="nvsharectl", standalone_mode=False) or 0)
     except click.ClickException as error:
-        _fail(f"{error.format_message().rstrip('.')}; see `nvsharectl --help`", EXIT_USAGE)
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "nvsharectl"
+        _fail(f"{error.format_message().rstrip('.')}; see `{command} --help`", EXIT_USAGE)
     except operator_client.RefusedError as error:
         _fail(str(error), EXIT_REFUSED)
     except (operator_client.UnreachableError, admin.AdminError) as error:

@@ -39,9 +39,10 @@ class _PercentOrNone(Percent):
 @click.argument("weight", metavar="WEIGHT|none", type=_NumberOrNone(1, MAX_WEIGHT))
 @click.pass_obj
 def set_weight(scheduler: "Scheduler", target: str, weight: int | str) -> None:
-    """Set the weight of a client's pod, container or run; policy fair gives GPU time in proportion to it.
+    """Set the weight of a client's pod, container or run, from 1 to 1000. The default is 100.
 
-    `none` removes it. The command is refused for a pod with the annotation nvshare.com/gpu-weight.
+    Policy fair divides GPU time in proportion to the weights; other policies ignore them.
+    `none` removes the weight. The command is refused for a pod with the annotation nvshare.com/gpu-weight.
     """
     scheduler.order(admin.SetWeight(target, None if isinstance(weight, str) else weight))
 
@@ -55,9 +56,10 @@ def set_weight(scheduler: "Scheduler", target: str, weight: int | str) -> None:
 @click.argument("priority", metavar="PRIORITY|none", type=_NumberOrNone(MIN_PRIORITY, MAX_PRIORITY))
 @click.pass_obj
 def set_priority(scheduler: "Scheduler", target: str, priority: int | str) -> None:
-    """Set the priority of a client's pod, container or run, from -10 to 10: a higher one gets the GPU after one drain.
+    """Set the priority of a client's pod, container or run, from -10 to 10. The default is 0.
 
-    It also moves a client that waits now. `none` removes it. The command is refused for a pod with the annotation
+    A program of higher priority gets the GPU before the quantum of a lower one ends, also if it waits already. Policy
+    fcfs ignores priorities. `none` removes the priority. The command is refused for a pod with the annotation
     nvshare.com/gpu-priority.
     """
     scheduler.order(admin.SetPriority(target, None if isinstance(priority, str) else priority))
@@ -94,9 +96,9 @@ def set_policy(scheduler: "Scheduler", policy: str) -> None:
 @_GPU
 @click.pass_obj
 def pause(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
-    """Give a client's pod, container or run no turns until `nvsharectl resume`, or nobody on a GPU.
+    """Give a client's pod, container or run no turns until `nvsharectl resume`. With --gpu: all clients of this GPU.
 
-    A program that runs releases its lock; its memory may then be moved to the host. It keeps its rank in the order.
+    A program that runs releases its lock; its memory may then be moved to the host. It keeps its rank in the queue.
     The command is refused for a pod with the annotation nvshare.com/gpu-pause.
     """
     scheduler.order(admin.SetPause(True, *_one_of(target, gpu)))
@@ -107,7 +109,7 @@ def pause(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
 @_GPU
 @click.pass_obj
 def resume(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
-    """Give a client's pod, container or run turns again, or those of a GPU."""
+    """Give a client's pod, container or run turns again. With --gpu: all clients of this GPU."""
     scheduler.order(admin.SetPause(False, *_one_of(target, gpu)))
 
 
@@ -116,7 +118,8 @@ def resume(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
 @_GPU
 @click.pass_obj
 def yield_turn(scheduler: "Scheduler", target: str | None, gpu: str | None) -> None:
-    """End the turn of CLIENT, or all turns on a GPU, now, if somebody waits for it. The next in the queue gets it."""
+    """End the turn of a client now, or with --gpu all turns on this GPU, if another client waits for the GPU. The first
+    client in the queue gets the next turn."""
     scheduler.order(admin.YieldTurn(*_one_of(target, gpu)))
 
 

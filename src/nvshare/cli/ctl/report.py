@@ -35,11 +35,14 @@ def report(scheduler: "Scheduler", since: float, by: Any, output: str) -> None:
     """Show what was used, also by programs that have ended.
 
     \b
-    BUSY      time for which work kept a GPU busy, in seconds; programs that run together share it
-    UTIL      BUSY in percent of the time since the report begins; with several GPUs it may be above 100
-    HELD      time with the lock of a GPU, in seconds; programs that run together are all counted
+    BUSY      seconds for which work kept a GPU busy; programs that run
+              together share them
+    UTIL      BUSY in percent of the time since the report begins; above 100
+              if several GPUs were used
+    HELD      seconds with the lock of a GPU; programs that run together are
+              all counted
     MEMORY    allocated memory over time, in GiB-hours
-    WAITING   time of waiting for the lock, in seconds
+    WAITING   seconds of waiting for the lock
     SWITCHES  how often the lock was given
     IN, OUT   memory that was moved to the GPU and to the host
 

@@ -11,13 +11,13 @@ from nvshare.cli.demo.drawing import svg, write_png
 from nvshare.cli.demo.limit import LimitStep, limit_story
 from nvshare.cli.demo.picture import draw
 from nvshare.cli.demo.plan import CARD, Phase, Plan
-from nvshare.cli.demo.report import Line, Verdict, lines, panels, progress_note, switches, verdicts
+from nvshare.cli.demo.report import KINDS, Line, Verdict, lines, panels, progress_note, switches, verdicts
 from nvshare.cli.demo.testbed import PhaseResult, Testbed, run_phase
 from nvshare.cli.run.cleanup import temporary_directory
 from nvshare.core.model import GIB
 
 PIPE_WIDTH = 110
-TITLE = "Who had the GPU when"
+TITLE = "Which program used the GPU when"
 _STYLES = {"ok": "green", "slow": "yellow", "FAIL": "bold red"}
 
 
@@ -56,9 +56,10 @@ class Demonstration:
         self._console.print(f"nvshare demo on {card} of {self._plan.card / GIB:.3g} GiB{speed}\n")
 
     async def _run_phase(self, phase: Phase, testbed: Testbed) -> PhaseResult:
-        many = f"{len(phase.jobs)} x {phase.jobs[0].memory / GIB:.3g} GiB"
+        kind = KINDS[phase.key.partition("-")[0]]
+        many = f"{len(phase.jobs)} x {phase.jobs[0].memory / GIB:.3g} GiB, {kind}"
         if not self._console.is_terminal:
-            self._console.print(f"{many}, {phase.title} ...")
+            self._console.print(f"{many}: {phase.title} ...")
             return await run_phase(phase, testbed, lambda index, done: None)
         columns = (
             TextColumn("{task.description}"),
@@ -67,7 +68,7 @@ class Demonstration:
             TextColumn("{task.fields[note]}"),
         )
         with Progress(*columns, console=self._console) as progress:
-            progress.console.print(Text(f"{many}, {phase.title}", style="bold"))
+            progress.console.print(Text(f"{many}: {phase.title}", style="bold"))
             tasks = [progress.add_task(f"  {job.name}", total=1.0, note="") for job in phase.jobs]
 
             def show(index: int, done: float) -> None:

@@ -20,10 +20,20 @@ from nvshare.schedsim.machine import Machine, Outcome
 from nvshare.schedsim.presets import PRESETS
 from nvshare.schedsim.replay import replay
 
-JOB_HELP = (
-    "A job: memory (and what it uses of it), seconds on the GPU and on the CPU, repetitions, arrival in seconds, and"
-    " how much of its memory may be on the host, and its limits by time."
-)
+JOBS_HELP = """Simulate your own jobs on one card. A JOB is
+
+\b
+MEMORY[/USED]:GPU/CPUxCOUNT[@ARRIVAL][,host=SIZE][,limit=SIZE@SECONDS...]
+
+\b
+12Gi:16/2x40             12 GiB; 40 times 16 s on the GPU and 2 s on the CPU
+12Gi/3Gi:16/2x40@60      the same; it uses 3 GiB of them, and starts after
+                         60 s
+12Gi:16/2x40,host=4Gi    at most 4 GiB of its memory may be on the host
+12Gi:16/2x40,limit=8Gi@300
+                         its memory limit is set to 8 GiB after 300 s
+"""
+GATE_HELP = "nvshare: the library as it is; classic: the one of the thesis; none: the jobs run without turns."
 
 
 @click.group(short_help="Simulate scheduling on simulated cards.")
@@ -31,10 +41,13 @@ def simulate() -> None:
     """Simulate scheduling: the scheduler's own core with simulated cards and programs.
 
     \b
-    nvshare simulate thesis                   the table of the thesis behind nvshare, simulated and measured
-    nvshare simulate jobs -j 12Gi:16/2x40 -j 12Gi:5/20x40     your own jobs
-    nvshare simulate mixes --count 20         random mixes of jobs, compared with the original and with auto
-    nvshare simulate replay JOURNAL           replay a scheduler's journal
+    nvshare simulate thesis             the table of the thesis behind nvshare
+    nvshare simulate jobs -j 12Gi:16/2x40 -j 12Gi:5/20x40
+                                        your own jobs: two of 12 GiB, each 40
+                                        times 16 s (5 s) on the GPU and 2 s
+                                        (20 s) on the CPU
+    nvshare simulate mixes --count 20   random mixes of jobs, with each mode
+    nvshare simulate replay JOURNAL     replay a scheduler's journal
     """
 
 
@@ -64,8 +77,8 @@ def thesis_command(
         click.echo(line)
 
 
-@simulate.command("jobs")
-@click.option("--job", "-j", "texts", multiple=True, required=True, metavar=formats.SYNTAX, help=JOB_HELP)
+@simulate.command("jobs", help=JOBS_HELP, short_help="Simulate your own jobs on one card.")
+@click.option("--job", "-j", "texts", multiple=True, required=True, metavar="JOB", help="A job, as above.")
 @click.option(
     "--preset",
     type=click.Choice(sorted(PRESETS)),
@@ -76,9 +89,11 @@ def thesis_command(
 @click.option("--gain", type=POSITIVE, help="Work of two jobs at the same time on it, relative to one. Default: 1.19.")
 @moves_options
 @fit_options
-@click.option("--gate", type=click.Choice(["nvshare", "classic", "none"]), default="nvshare", show_default=True)
-@click.option("--json", "as_json", is_flag=True)
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--gate", type=click.Choice(["nvshare", "classic", "none"]), default="nvshare", show_default=True, help=GATE_HELP
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw which job ran when into this file.")
 @settings_options
 def jobs_command(
     texts: tuple[str, ...],
@@ -93,7 +108,6 @@ def jobs_command(
     svg: Path | None,
     settings: Settings,
 ) -> None:
-    """Simulate your own jobs on one card."""
     try:
         jobs = [formats.parse_job(index, text) for index, text in enumerate(texts, 1)]
     except ValueError as error:

@@ -25,7 +25,7 @@ def _cores() -> int:
 
 
 @click.command("mixes", short_help="Simulate random mixes of jobs.")
-@click.option("--count", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="Number of mixes.")
 @click.option("--first", type=int, default=0, show_default=True, help="First seed.")
 @click.option(
     "--kind",
@@ -51,7 +51,7 @@ def _cores() -> int:
     "--shake", is_flag=True, help="Also compare auto with itself, programs started up to 1 s later: this is the noise."
 )
 @click.option("--starts", is_flag=True, help="Measure instead how wrong expected starts are (STARTS of status).")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @moves_options
 @settings_options
 def mixes_command(

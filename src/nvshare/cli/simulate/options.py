@@ -33,16 +33,18 @@ class Fit(Record, frozen=True):
     is_host_counted: bool
 
 
+def _setting(name: str, kind: click.ParamType[Any], default: str | int, text: str) -> Callable[[Command], Command]:
+    return click.option(name, type=kind, default=default, show_default=True, help=text)
+
+
 def settings_options(command: Command) -> Command:
     """Options that say how to schedule, given to the command as `settings`."""
 
-    @click.option("--mode", type=click.Choice(get_args(ModeName)), default=QuantumRule().mode, show_default=True)
-    @click.option("--quantum", type=click.IntRange(1), default=60, show_default=True, help="Mode fixed: seconds.")
-    @click.option(
-        "--multiplier", type=click.IntRange(1), default=5, show_default=True, help="Mode auto: seconds per GiB."
-    )
-    @click.option("--policy", type=click.Choice(sorted(POLICIES)), default=Settings().policy, show_default=True)
-    @click.option("--reserve-percent", type=click.IntRange(0, 90), default=10, show_default=True)
+    @_setting("--mode", click.Choice(get_args(ModeName)), QuantumRule().mode, "How the GPU's time is divided.")
+    @_setting("--quantum", click.IntRange(1), 60, "Mode fixed: the quantum in seconds.")
+    @_setting("--multiplier", click.IntRange(1), 5, "Modes except fixed: seconds per GiB.")
+    @_setting("--policy", click.Choice(sorted(POLICIES)), Settings().policy, "Order of the queue.")
+    @_setting("--reserve-percent", click.IntRange(0, 90), 10, "Part of the card that the scheduler keeps free.")
     @functools.wraps(command)
     def wrapped(
         *args: Any, mode: ModeName, quantum: int, multiplier: int, policy: str, reserve_percent: int, **kwargs: Any

@@ -61,7 +61,9 @@ POLICIES: dict[str, Policy] = {
 
 def weights_ignored(policy: str) -> str:
     """Why weights have no effect, for who has set one; empty if they count."""
-    return "" if POLICIES[policy].shares.are_kept else f"weights count with policy fair, it is {policy}"
+    return (
+        "" if POLICIES[policy].shares.are_kept else f"weights count only with policy fair, and the policy is {policy}"
+    )
 
 
 class Ranking:
