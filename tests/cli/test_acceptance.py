@@ -40,10 +40,10 @@ TIMED = (
 So they may take longer than predicted here, and never less. Cards of natural speed are as predicted: below."""
 
 
-def rows_of(folder: Path) -> list[dict[str, str]]:
+def report_in(folder: Path) -> dict[str, Any]:
     (report,) = json.loads((folder / "nvshare-gpu-report.json").read_text())
-    rows: list[dict[str, str]] = report["rows"]
-    return rows
+    assert isinstance(report, dict)
+    return report
 
 
 def is_too_fast(row: dict[str, str]) -> bool:
@@ -61,7 +61,10 @@ def test_the_whole_kit_finds_a_simulated_card_as_predicted(environment: dict[str
         [sys.executable, "-m", "nvshare.cli.nvshare", *words], env=environment | {"NVSHARE_SIM_SCALE": FAST},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
-    rows = rows_of(tmp_path)
+    report = report_in(tmp_path)
+    rows = report["rows"]
+    assert (report["card"]["is_simulated"], report["card"]["scale"]) == (True, float(FAST))
+    assert str(Path(sys.executable).parent) not in json.dumps(report), "a path may have the name of a user"
     assert {row["check"] for row in rows} == {check.name for check in checks(sys.executable)}
     assert {row["source"] for row in rows} == {"simulated", "machine"}
     assert {row["what"] for row in rows} >= set(TIMED)

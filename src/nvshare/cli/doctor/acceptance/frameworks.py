@@ -21,7 +21,7 @@ def framework(name: str, python: str) -> Measure:
     def measure(card: Card) -> dict[str, float]:
         module = MODULES.get(name, name)
         if not _is_installed(module, python):
-            raise SkippedError(f"{module} is not installed in {python}; --python names another interpreter")
+            raise SkippedError(f"{module} is not installed for this interpreter; --python names another one")
         if card.is_simulated and name in REAL_CARD_ONLY:
             raise SkippedError(f"{name} does not run on a simulated card: {REAL_CARD_ONLY[name]}")
         gpus = _several(card) if name == "nccl" else (card.uuid,)

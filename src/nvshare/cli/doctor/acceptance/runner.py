@@ -49,8 +49,12 @@ def accept(card: Card, python: str, announce: Announce) -> Iterator[Row]:
         announce(f"{number} of {len(table)}: {check.what} ...")
         outcome = _measured(check, card, python)
         if check.name == "identity" and outcome.values.get("simulated"):
-            card = structs.replace(card, is_simulated=True, scale=float(os.environ.get("NVSHARE_SIM_SCALE") or 1))
+            card = _simulated(card)
         yield from judgement.rows(check.name, check.what, outcome, card, check.judge, check.remedy)
+
+
+def _simulated(card: Card) -> Card:
+    return structs.replace(card, is_simulated=True, scale=float(os.environ.get("NVSHARE_SIM_SCALE") or 1))
 
 
 def _measured(check: Check, card: Card, python: str) -> Outcome:
@@ -100,4 +104,5 @@ def report(card: Card, rows: tuple[Row, ...]) -> Report:
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
     }
-    return Report(__version__, card, machine, rows)
+    found = _simulated(card) if any(row.source == "simulated" for row in rows) else card
+    return Report(__version__, found, machine, rows)
