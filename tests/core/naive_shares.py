@@ -10,7 +10,7 @@ from core.naive_gpu import NaiveGpu
 from core.naive_use import NaiveUse, Span, Use
 from core.naive_weights import UNSURE_NS, NaiveLeads, most_lead_ns, total_weight, weight_of
 from nvshare.core import events as ev
-from nvshare.core.compute.compute_shares import MOST_STEP_NS
+from nvshare.core.compute.check_pace import MOST_STEP_NS
 from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import Settings

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from core.busy_gpu import BusyGpu
-from core.test_step_cost import lines_of
+from core.step_cost import lines_of
 from nvshare.core import events as ev
 from nvshare.core.compute.fair_shares import FairShares
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, ModeName, QuantumRule, Settings

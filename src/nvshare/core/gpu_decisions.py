@@ -13,6 +13,9 @@ from nvshare.core.gpu import Gpu
 from nvshare.core.model import MemoryMode
 from nvshare.core.turns.seat import Seat
 
+MOST_SEATS = 1024
+"""Of the GPUs that are decided upon in one step of the alarm, unless one GPU has more."""
+
 
 class GpuDecisions:
     """The GPUs that the present step has touched. `is_paranoid`: see core.node."""
@@ -28,6 +31,19 @@ class GpuDecisions:
 
     def touch(self, gpu: Gpu) -> None:
         self.touched[gpu.uuid] = gpu
+
+    def touch_due(self, now: int) -> None:
+        """The alarm rang. If the GPUs whose time has come have many clients, those that come later in the order of
+        deadlines are left for the next alarm, which is due at once: others are served before it."""
+        due = [gpu for gpu in self._gpus.values() if gpu.deadline <= now]
+        if sum(len(gpu.turns.seats) for gpu in due) > MOST_SEATS:
+            due.sort(key=lambda gpu: gpu.deadline)
+        seats = 0
+        for gpu in due:
+            seats += len(gpu.turns.seats)
+            if seats > MOST_SEATS and self.touched:
+                break
+            self.touch(gpu)
 
     def divide_gpu_time(self, now: int) -> None:
         """At all GPUs; nothing is to be decided."""

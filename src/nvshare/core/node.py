@@ -294,7 +294,5 @@ class Node:
             gpu.host_measured(seat, host.room)
 
     def _note_alarm(self, now: int, event: ev.AlarmRang, out: list[Action]) -> None:
-        for gpu in self.gpus.values():
-            if gpu.deadline <= now:
-                self._touch(gpu)
+        self._decisions.touch_due(now)
         self._limits.alarm_rang(now)
