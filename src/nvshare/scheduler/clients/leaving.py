@@ -27,7 +27,7 @@ class Departures:
 
     def do(self, end: Callable[[], None]) -> None:
         if not self._is_counting:
-            self._count_anew()
+            self._restart_count()
         if self._waiting or self._spent_ns > MOST_NS:
             self._waiting.append(end)
         else:
@@ -40,7 +40,7 @@ class Departures:
         finally:
             self._spent_ns += time.monotonic_ns() - began
 
-    def _count_anew(self) -> None:
+    def _restart_count(self) -> None:
         self._spent_ns = 0
         self._is_counting = True
         asyncio.get_running_loop().call_soon(self._next_iteration)
@@ -48,7 +48,7 @@ class Departures:
     def _next_iteration(self) -> None:
         self._is_counting = False
         if self._waiting:
-            self._count_anew()
+            self._restart_count()
         while self._waiting and self._spent_ns <= MOST_NS:
             self._do(self._waiting.popleft())
 
