@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -12,6 +13,7 @@ from nvshare.cli.demo import demonstration, plan, report
 from nvshare.cli.demo.drawing import svg, write_png
 from nvshare.cli.demo.picture import Panel, PictureLane, Stretch, draw
 from nvshare.cli.demo.testbed import JobResult, PhaseResult
+from nvshare.simgpu.trace import Kind, ProcessTrace, Record
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
 PLAN = plan.simulated()
@@ -127,6 +129,21 @@ def test_the_picture_is_an_svg_that_parses_with_its_names_escaped() -> None:
     assert "A & <b>" in texts
     boxes = [float(box.get("width", "0").rstrip("%")) for box in tree.iter("{http://www.w3.org/2000/svg}rect")]
     assert all(width > 0 for width in boxes)
+
+
+def test_a_kernel_that_waits_for_memory_when_its_program_is_stopped_is_drawn_until_then(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    second = round(PLAN.scale * 1e9)
+    kernel = Record(Kind.KERNEL, 0, 1 * second, None, 0, 0, 0, 1, "sweep", 0, 0)
+    traces = [ProcessTrace(str(pid), pid, 0, "train", 0, PLAN.scale, ("GPU-1",), (kernel,), 0) for pid in (0, 1)]
+    monkeypatch.setattr(report, "read_traces", lambda directory: traces)
+    stopped = replace(results()["steady-unified"], directory=tmp_path)
+    [panel] = report.panels(PLAN, {"steady-unified": stopped})
+    for lane in panel.lanes:
+        [stretch] = lane.stretches
+        assert (stretch.begin_s, stretch.end_s) == (1, panel.length_s)
+        assert stretch.moving > 0.99, "a kernel takes milliseconds"
 
 
 def test_the_same_picture_is_a_png(tmp_path: Path) -> None:

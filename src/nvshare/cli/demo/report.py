@@ -3,6 +3,7 @@
 import itertools
 import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from nvshare.cli.demo.picture import Panel, PictureLane, Stretch
@@ -167,26 +168,31 @@ def _lanes(plan: Plan, result: PhaseResult) -> tuple[PictureLane, ...]:
         return tuple(_lifetime(job) for job in result.jobs)
     traces = {trace.pid: trace for trace in read_traces(result.directory)}
     left = min((trace.started_ns for trace in traces.values()), default=0)
-    ruler = _Ruler(left, plan.scale * 1e9)
+    ruler = _Ruler(left, plan.scale * 1e9, round(plan.kernel_ms / 1000 * plan.scale * 1e9))
     return tuple(
-        PictureLane(job.name, _stretches(traces[job.pid], ruler) if job.pid in traces else ()) for job in result.jobs
+        PictureLane(job.name, _stretches(traces[job.pid], left + round(job.end_s * 1e9), ruler))
+        if job.pid in traces
+        else PictureLane(job.name, ())
+        for job in result.jobs
     )
 
 
 class _Ruler(Record, frozen=True):
-    """Where the picture begins, and how long a second of the card is."""
+    """Where the picture begins, and how long a second of the card is, and a kernel whose memory is there."""
 
     left_ns: int
     second_ns: float
+    kernel_ns: int
 
     def at(self, ns: int) -> float:
         return (ns - self.left_ns) / self.second_ns
 
 
-def _stretches(trace: ProcessTrace, ruler: _Ruler) -> tuple[Stretch, ...]:
+def _stretches(trace: ProcessTrace, ended_ns: int, ruler: _Ruler) -> tuple[Stretch, ...]:
     """The program's work with small gaps closed, each long wait for memory by itself, and its moves to the host. Moves
     to the card are seen in the work that waits for them."""
-    work = sorted(trace.of_kind(*WORK), key=lambda record: record.begin_ns)
+    whole = (_until(record, ended_ns, ruler) for record in trace.of_kind(*WORK))
+    work = sorted(whole, key=lambda record: record.begin_ns)
     made: list[Stretch] = []
     for is_stalled, group in itertools.groupby(work, lambda record: record.page_in_ns >= STALL_S * ruler.second_ns):
         records = list(group)
@@ -194,6 +200,14 @@ def _stretches(trace: ProcessTrace, ruler: _Ruler) -> tuple[Stretch, ...]:
     out = ((r.begin_ns, r.known_end_ns) for r in trace.of_kind(Kind.PREFETCH) if not r.detail)
     made += [Stretch(ruler.at(begin), ruler.at(end), 1.0) for begin, end in merge(out, round(GAP_S * ruler.second_ns))]
     return tuple(sorted(made, key=lambda stretch: stretch.begin_s))
+
+
+def _until(record: TraceRecord, ended_ns: int, ruler: _Ruler) -> TraceRecord:
+    """Work that was not finished when its program was stopped lasted until then. It takes longer than a kernel because
+    it waits for memory."""
+    if record.end_ns is not None or ended_ns <= record.begin_ns:
+        return record
+    return replace(record, end_ns=ended_ns, page_in_ns=max(0, ended_ns - record.begin_ns - ruler.kernel_ns))
 
 
 def _joined(work: list[TraceRecord], ruler: _Ruler) -> list[Stretch]:
