@@ -108,3 +108,24 @@ def test_an_alarm_of_many_gpus_is_handled_in_steps() -> None:
         dropped.append(len({action.gpu for action in out if isinstance(action, ac.DropLock)}))
     assert max(dropped) == 2
     assert sum(dropped) >= len(GPUS)
+
+
+def test_a_group_in_a_crowd_is_held_back_by_its_core_limit() -> None:
+    """All others are idle. It is checked a little later than beside few, because not all are checked at once."""
+    node = capped_crowd(300)
+    for client in range(2, 301):
+        node.handle(SECOND, ev.GpuTimeReported(client, "g0", 1000, 0, 0))
+    dropped: list[tuple[int, int]] = []
+    now = SECOND
+    while not dropped and now < 4 * SECOND:
+        now = max(now + MILLISECOND, node.next_deadline() or 0)
+        out = node.handle(now, ev.AlarmRang())
+        dropped = [(action.client, now) for action in out if isinstance(action, ac.DropLock)]
+    assert [client for client, _ in dropped] == [1]
+    assert now < 2 * SECOND, "300 ms beyond half of the time are reached after 600 ms"
+    for client in (1, 2, 3):
+        node.handle(now, ev.CoreLimitWanted(client, 0))
+        node.handle(now, ev.CoreLimitWanted(client, 50))
+    node.handle(now + 10 * MILLISECOND, ev.CoreLimitWanted(1, 40))
+    node.handle(now + 20 * MILLISECOND, ev.CoreLimitWanted(1, 30))
+    assert node.gpus["g0"].turns.held_back.over >= {"run/1"}, "a limit that is set again finds the debt"
