@@ -31,11 +31,11 @@ class Program:
 class Card:
     """A simulated card, its scheduler, and what its trace says."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, memory: int = 16 * GIB) -> None:
         self.directory = directory / "card"
         self.directory.mkdir()
         kernels = {KERNEL: f"{KERNEL_MS}ms"}
-        cards = SimGpu().with_values(directory=self.directory, card="p100", kernels=kernels, trace=1)
+        cards = SimGpu().with_values(directory=self.directory, card="p100", memory=memory, kernels=kernels, trace=1)
         self.bare = cards.environment(os.environ)
 
     def start(self, stack: ExitStack, daemon: Scheduler, programs: Sequence[Program]) -> list[int]:
