@@ -185,7 +185,10 @@ class NaiveBills:
             one.lent += credit - divided
             one.lent_until = -(-now // LOOK_NS)
         one.credit += credit
+        paid = self.paid
         self._credit(one, credit)
+        if not self.is_recent_known:  # What was taken from the core contains it.
+            self.paid = paid
         one.due.append("move")
 
     def _credit(self, one: Account, credit: int) -> None:

@@ -87,6 +87,24 @@ def test_idleness_that_is_not_divided_yet_does_not_count_as_a_share_of_who_comes
     assert SECOND <= node.gpus["g0"].turns.seats[2].tag <= 1.6 * SECOND
 
 
+def test_the_first_looks_of_an_earlier_turn_are_free_too() -> None:
+    """A client has two turns before the looks of the first one are divided, and works in neither."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(BIG)))
+    first, second = (node.gpus["g0"].turns.seats[client] for client in (1, 2))
+    node.handle(0, ev.GpuTimeReported(1, "g0", 0, 0, 0))
+    node.handle(200 * MILLISECOND, ev.LockReleased(1, "g0", first.lock, True))
+    node.handle(400 * MILLISECOND, ev.LockReleased(2, "g0", second.lock, True))
+    for client in (1, 2):
+        node.handle(600 * MILLISECOND, ev.GpuTimeReported(client, "g0", 0, 250, 0))
+        node.handle(600 * MILLISECOND, ev.GpuTimeReported(client, "g0", 250, 250, 0))
+    node.handle(900 * MILLISECOND, ev.GpuTimeAsked())
+    assert first.lock, "it has its second turn"
+    assert first.bill_ns == 150 * MILLISECOND
+
+
 def test_a_move_is_worth_no_more_than_the_turn_was_billed() -> None:
     """Whatever a client says, it cannot save up time."""
     node = Node(turns(), epoch=1, is_paranoid=True)

@@ -135,7 +135,7 @@ class GpuTime:
         looks = seat.looks or self._new(seat)
         if looks.rests is not None:
             looks.stop_resting(self.upto, first)
-        looks.since = looks.started = first
+        looks.since = first
         self.holders += 1
 
     def turn_ended(self, now: int, seat: Seat) -> None:
@@ -147,7 +147,7 @@ class GpuTime:
             end = -(-now // LOOK_NS)
             if end - self.upto > 2 * REPORT_LOOKS:
                 self.divide(now)
-            looks.held |= ones(max(0, end - self.upto)) & ~ones(max(0, looks.since - self.upto))
+            looks.turn_ended(self.upto, looks.since, end)
         looks.since = None
         self.holders -= 1
 
