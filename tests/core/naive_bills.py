@@ -35,9 +35,11 @@ class Account:
     turn_bill: int = 0
     """The bill when its turn began."""
     held_since: int = 0
+    ended: int | None = 0
+    """When its last turn did; None while it has one."""
     credit: int = 0
-    """What moves have made its bill less since another client had a turn. `lent`: for which part of it the looks until
-    the report, which are those from `lent_from` to `lent_until`, are not divided."""
+    """What moves have made its bill less since another client had a turn. `lent`: for which part of it the looks of the
+    turn until the report, which are those from `lent_from` to `lent_until`, are not divided."""
     lent: int = 0
     lent_from: int = 0
     lent_until: int = 0
@@ -87,6 +89,7 @@ class NaiveBills:
         for seat in seats:
             competes = seat.lock or seat.state in ("waiting", "blocked")
             one = Account(seat.bill_ns, held_since=seat.held_since, credit=seat.credit_ns)
+            one.ended = None if seat.lock else seat.last_ran
             one.weight = max(1, seat.weight) if competes else None
             self.accounts[seat.client] = one
 
@@ -139,7 +142,7 @@ class NaiveBills:
     def began(self, now: int, client: int, use: Use) -> None:
         one = self.accounts[client]
         self.holders.add(client)
-        one.held_since = now
+        one.held_since, one.ended = now, None
         if one.weight is None:
             one.weight = use.counted_weight
         one.turn_bill = self._estimate(now, one, use)
@@ -149,7 +152,7 @@ class NaiveBills:
     def ended(self, now: int, client: int, use: Use, undivided: int) -> None:
         self.virtual = max(self.virtual, self._mean(undivided))
         one = self.accounts[client]
-        one.weight = None
+        one.weight, one.ended = None, now
         self._settle(now, one, use)
         self.holders.discard(client)
 
@@ -183,7 +186,7 @@ class NaiveBills:
         if credit > divided:
             one.lent_from = one.lent_from if one.lent else -(-one.held_since // LOOK_NS)
             one.lent += credit - divided
-            one.lent_until = -(-now // LOOK_NS)
+            one.lent_until = -(-(now if one.ended is None else one.ended) // LOOK_NS)
         one.credit += credit
         paid = self.paid
         self._credit(one, credit)

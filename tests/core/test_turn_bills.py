@@ -105,6 +105,22 @@ def test_the_first_looks_of_an_earlier_turn_are_free_too() -> None:
     assert first.bill_ns == 150 * MILLISECOND
 
 
+def test_a_move_that_is_reported_after_the_turn_is_billed_again_if_no_look_covers_it() -> None:
+    """The client had no work in its turn, and says so later."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(GIB)))
+    seat = node.gpus["g0"].turns.seats[1]
+    node.handle(100 * MILLISECOND, ev.LockReleased(1, "g0", seat.lock, False))
+    node.handle(350 * MILLISECOND, ev.MemoryMoved(1, "g0", False, GIB, 100 * MILLISECOND))
+    node.handle(350 * MILLISECOND, ev.GpuTimeReported(1, "g0", 0, 100, 0))
+    assert seat.bill_ns == -100 * MILLISECOND
+    node.handle(700 * MILLISECOND, ev.GpuTimeAsked())
+    node.handle(2 * SECOND, ev.GpuTimeAsked())
+    assert (seat.bill_ns, seat.lent_ns) == (0, 0)
+
+
 def test_a_move_is_worth_no_more_than_the_turn_was_billed() -> None:
     """Whatever a client says, it cannot save up time."""
     node = Node(turns(), epoch=1, is_paranoid=True)

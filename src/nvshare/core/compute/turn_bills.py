@@ -138,7 +138,7 @@ class TurnBills:
             if not seat.lent_ns:
                 seat.lent_from = -(-seat.held_since // LOOK_NS)
             seat.lent_ns += credit - divided
-            seat.lent_until = -(-now // LOOK_NS)
+            seat.lent_until = -(-(now if seat.lock else seat.last_ran) // LOOK_NS)
         seat.credit_ns += credit
         self._credit(seat, credit)
 
