@@ -81,6 +81,7 @@ class NaiveBilling(NaiveOrders):
         bills.holders = {one.client for one in use.uses.values() if one.lock}
         for client in gpu.seats:
             bills.accounts.setdefault(client, Account())
+        bills.reweigh(use.uses)
         bills.settle(divided, use.upto)
         bills.sync_recent(shares)
         self._note_turns(now, uuid, bills, gpu, real)

@@ -10,7 +10,7 @@ block of looks ends; and of the time in which nobody holds a lock it counts some
 bounds. So are tags of members of gangs: they may wait for a moment
 in a step, because of other GPUs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.naive_use import Span, Use
@@ -46,7 +46,7 @@ class Account:
     tag: int = 0
     handicap: int = 0
     weight: int | None = None
-    """Since it competes: waits or runs; else None."""
+    """While it competes: waits or runs; else None."""
     is_rested: bool = False
     """It had been at rest before it began to wait."""
     due: list[str] = field(default_factory=list)
@@ -92,6 +92,11 @@ class NaiveBills:
             one.ended = None if seat.lock else seat.last_ran
             one.weight = max(1, seat.weight) if competes else None
             self.accounts[seat.client] = one
+
+    def reweigh(self, uses: Mapping[int, Use]) -> None:
+        """A new weight counts from now on."""
+        for client, one in self.accounts.items():
+            one.weight = None if one.weight is None else uses[client].counted_weight
 
     # Looks that are divided.
 

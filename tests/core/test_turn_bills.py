@@ -105,6 +105,18 @@ def test_the_first_looks_of_an_earlier_turn_are_free_too() -> None:
     assert first.bill_ns == 150 * MILLISECOND
 
 
+def test_a_new_weight_counts_while_its_client_waits() -> None:
+    """The client that runs owes the waiting one ten times as much from then on."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(BIG)))
+    seat = node.gpus["g0"].turns.seats[1]
+    node.handle(SECOND // 2, ev.WeightSet("run/2", 1000))
+    node.handle(SECOND, ev.LockReleased(1, "g0", seat.lock, True))
+    assert seat.handicap == 10 * SECOND
+
+
 def test_a_move_that_is_reported_after_the_turn_is_billed_again_if_no_look_covers_it() -> None:
     """The client had no work in its turn, and says so later."""
     node = Node(turns(), epoch=1, is_paranoid=True)

@@ -117,7 +117,8 @@ class Orders:
             gpu.shares.policy_changed()
 
     def _rerank(self, change: Callable[[], None]) -> None:
-        """Waiting clients get the ranks that they would have if the change had been made before they arrived."""
+        """Waiting clients get the ranks that they would have if the change had been made before they arrived. New
+        weights count from now on in the mean of all tags (compute.fair_shares)."""
         before = [
             (gpu, seat, gpu.turns.ranking.handicap(seat))
             for gpu in self._gpus.values()
@@ -126,6 +127,7 @@ class Orders:
         change()
         for gpu, seat, handicap in before:
             self._move(gpu, seat, gpu.turns.ranking.handicap(seat) - handicap)
+            gpu.turns.ranking.shares.reweigh(seat)
         self._gangs.reranked()
 
     def _move(self, gpu: Gpu, seat: Seat, by_ns: int) -> None:
