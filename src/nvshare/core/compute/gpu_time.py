@@ -36,8 +36,9 @@ LEAST_LOOKS, MOST_LOOKS = 64, 4096
 """How many looks are divided at once. With fewer, each report would cost a visit to every client. More than this are
 divided at once only if all have the same answer: a step after a silence of days costs no more than another one."""
 FAR_BEHIND = 1024
-"""Looks are divided LEAST_LOOKS at a time while there are core limits or weights (`observer`), unless so many are to be
-divided: a step after a pause would visit all clients many times."""
+"""Looks are divided LEAST_LOOKS at a time while there are core limits or weights (`observer`): what a group had is
+spread over all looks that are divided together. If more than this many are to be divided and all have the same answer,
+they are divided at once: a step after a pause would visit all clients many times."""
 
 
 class Chunk:
@@ -181,9 +182,10 @@ class GpuTime:
         """All looks whose reports should have come."""
         end = now // LOOK_NS - REPORT_LOOKS
         while self._looks and (looks := end - self.upto) >= (least := self._least_looks()):
-            if self.observer is not None and looks < max(FAR_BEHIND, 2 * least):
+            is_constant = looks > FAR_BEHIND and self._is_constant()
+            if self.observer is not None and (looks < 2 * least or not is_constant):
                 self._divide(least)
-            elif looks > MOST_LOOKS and self.observer is None and self._is_constant():
+            elif looks > MOST_LOOKS and self.observer is None and is_constant:
                 self._divide(1, times=looks)
             else:
                 self._divide(min(MOST_LOOKS, looks))
