@@ -77,8 +77,8 @@ class GpuDecisions:
             touched, self.touched = self.touched, {}
             for gpu in touched.values():
                 if not is_settling:  # While settling, no client loses its lock.
-                    gpu.make_room(now, out)
-                for seat in gpu.let_in(now, out, is_settling=is_settling):
+                    gpu.preempt(now, out)
+                for seat in gpu.admit(now, out, is_settling=is_settling):
                     if len(seat.siblings) > 1 or seat.gang is not None:
                         self._note_admitted(now, seat)
                 if self._is_paranoid:
@@ -100,11 +100,11 @@ class GpuDecisions:
         self.gangs.decide(now, out)
         empty: list[Gpu] = []
         while self.touched:
-            touched = self._make_room(now, out)
+            touched = self._preempt(now, out)
             self.touched.clear()
             is_changed = any(gpu.is_reordered for gpu in touched)
             for gpu in touched:
-                for seat in gpu.let_in(now, out, is_settling=False):
+                for seat in gpu.admit(now, out, is_settling=False):
                     if len(seat.siblings) > 1 or seat.gang is not None:
                         self._note_admitted(now, seat)
                     is_changed = True
@@ -117,13 +117,13 @@ class GpuDecisions:
                 self.gangs.open()
         return empty
 
-    def _make_room(self, now: int, out: list[Action]) -> list[Gpu]:
+    def _preempt(self, now: int, out: list[Action]) -> list[Gpu]:
         touched: dict[str, Gpu] = {}
         while self.touched:
             gpus = dict(sorted(self.touched.items()))
             self.touched.clear()
             for gpu in gpus.values():
-                gpu.make_room(now, out)
+                gpu.preempt(now, out)
             self.gangs.drop_together(now, out)
             touched |= gpus
             self.gangs.leave_jobs(now, out)  # A lock may have been revoked.
