@@ -198,7 +198,7 @@ class NaiveGpu:
         seat, holder = self.seats[action.client], self.seats[action.holder]
         assert (seat.state, self.must_wait(now, seat)) == ("waiting", True), "who could run is not blocked"
         others = [self.protected(other) for other in self.seats.values() if other is not seat]
-        assert action.pinned == self.protected(holder) == max(others)
+        assert action.protected == self.protected(holder) == max(others)
         seat.state, seat.rank = "blocked", rank
 
     def unblock(self, now: int, real: Turns, last_order: int) -> int:

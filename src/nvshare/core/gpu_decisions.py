@@ -56,9 +56,11 @@ class GpuDecisions:
 
     def note_memory_mode(self, client: int, mode: MemoryMode) -> None:
         """What counts of its memory changes on all its GPUs."""
-        seats = self._clients[client].seats
-        self.touched.update((uuid, self._gpus[uuid]) for uuid in seats)
-        self._clients[client].set_memory_mode(mode, self._gpus)
+        self._clients[client].memory_mode = mode
+        for uuid, seat in self._clients[client].seats.items():
+            seat.is_suspended = mode == "checkpoint"
+            self._gpus[uuid].turns.reports.mode_changed(seat)
+            self.touch(self._gpus[uuid])
 
     def note_collectives(self, client: int) -> None:
         self.gangs.collectives.used_by(self._clients[client])
@@ -131,8 +133,11 @@ class GpuDecisions:
         return [gpu for _, gpu in sorted((touched | self.touched).items())]
 
     def _note_admitted(self, now: int, seat: Seat) -> None:
-        """A client of several GPUs no longer waits at one of them."""
-        for gpu in self._clients[seat.client].stopped_waiting(now, self._gpus).values():
-            self.touch(gpu)
+        """A client of several GPUs no longer waits at one of them, so from now on it may be idle at the others."""
+        for uuid, other in seat.siblings.items():
+            gpu = self._gpus[uuid]
+            if other.client in gpu.turns.idle:
+                gpu.turns.pauses.restarted(now, other)
+                self.touch(gpu)
         if seat.enters_with_gang:
             self.gangs.note_entered(now, seat)

@@ -52,7 +52,7 @@ class Gangs:
         self._at = Counter[str]()
         """How many gangs have a member at each GPU."""
         self._of_account = Counter[str]()
-        self.touch = self._touch = touch
+        self._touch = touch
         self._withheld: set[str] = set()
         """GPUs at which no client is admitted because a job has not released all its locks."""
         self._numbers = 0
