@@ -231,7 +231,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._admission.admit_gpus(self._account, self._gpus, len(self._engine.node.gpus))
         self._admission.end_earlier(self._peer.pid)
         client = self._client = self._admission.new_client_id(self._account)
-        self.sends_ping = message.version >= 2
+        self.sends_ping = message.version >= wire.PING_SINCE
         self._engine.connections[client] = self
         registrant = registrant_of(client, self._peer, message.run, self._account.name)
         self._engine.post(translation.registration(registrant, message))
