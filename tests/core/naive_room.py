@@ -103,7 +103,8 @@ def note_asked(naive: "Naive", now: int, action: ac.MoveOut, node: object) -> No
     assert action.most > seat.room_asked, "nobody is asked twice for the same"
     assert not 0 < seat.room_due <= now, "who did not answer in time is not asked again"
     seat.room_asked, seat.room_due = action.most, seat.room_due or now + naive.settings.grace_ns
-    naive.allow(gpu, naive.settings.grace_ns)
+    if any(gpu.lacking(other) for other in gpu.seats.values()):  # Otherwise nobody waits for it.
+        naive.allow(gpu, naive.settings.grace_ns)
 
 
 def note_end(naive: "Naive", now: int, action: ac.EndTurn) -> None:
