@@ -246,3 +246,35 @@ def test_gpu_time_is_told_to_a_scheduler_that_knows_it() -> None:
         one.machine.gpu_time(0, 1200, 0, 0)
     assert helper.sent == [wire.GpuTime(0, 200, 1000, 5, 0, 12, 0), wire.GpuTime(0, 0, 1200, 0, 0, 0, 0)]
     assert old.sent == []
+
+
+def test_a_thread_that_waits_when_the_last_context_ends_does_not_leave_a_lock_behind() -> None:
+    helper = Helper()
+    helper.machine.set_contexts(0, 1)
+    helper.want()
+    helper.machine.set_contexts(0, 0)
+    helper.tick()
+    helper.hear(wire.LockOk(0, False, 7))
+    helper.tick()
+    assert helper.machine.state(0) is TurnState.HOLDING, "the thread passes the gate first"
+    helper.machine.seen[0].waiters = 0
+    helper.tick()
+    assert helper.machine.state(0) is TurnState.DRAINING
+
+
+@pytest.mark.parametrize("has_answered", [True, False])
+def test_a_lock_that_comes_after_the_last_context_is_gone_is_released(has_answered: bool) -> None:
+    """It ran without the lock because the scheduler hung, and has ended its work on the GPU since."""
+    helper = Helper()
+    helper.machine.set_contexts(0, 1)
+    helper.want()
+    helper.pass_time(30 * SECOND)
+    assert helper.machine.state(0) is TurnState.UNATTENDED
+    helper.machine.seen[0].waiters = 0
+    if has_answered:
+        helper.hear(wire.Pong(0))
+    helper.machine.set_contexts(0, 0)
+    helper.tick()
+    helper.hear(wire.LockOk(0, False, 7))
+    helper.tick()
+    assert helper.machine.state(0) is TurnState.DRAINING
