@@ -24,8 +24,8 @@ class Looker:
     """Call `saw` before something changes, and `change` afterwards."""
 
     __slots__ = (
-        "_due", "_facts", "_index", "_is_busy", "_machine", "_runs_since", "_seen_until", "busy_ns", "looked_ns",
-        "reported_ns", "unsure_ns",
+        "_due", "_facts", "_index", "_is_busy", "_is_counted", "_machine", "_runs_since", "_seen_until", "busy_ns",
+        "looked_ns", "reported_ns", "unsure_ns",
     )  # fmt: skip
 
     def __init__(self, machine: ClientMachine, index: int, now: int) -> None:
@@ -34,10 +34,12 @@ class Looker:
         self._facts = LookFacts(can_report=True)
         self._due = NEVER
         self._is_busy = False
+        self._is_counted = False
+        """There is work, and a scheduler that should hear of it."""
         self._seen_until = self._runs_since = now
         self.looked_ns = self.busy_ns = self.reported_ns = self.unsure_ns = 0
-        """For how long it looked; for which part of that it had work; what it reported; for how long a late look may
-        count although nothing was seen."""
+        """For how long it looked; for how long it had work; what it reported; for how long a late look may count
+        although nothing was seen."""
 
     @property
     def is_looking(self) -> bool:
@@ -45,9 +47,8 @@ class Looker:
 
     def saw(self, now: int) -> None:
         """Makes all looks that were due until now."""
-        if self.is_looking:
-            self.looked_ns += now - self._seen_until
-            self.busy_ns += (now - self._seen_until) * self._is_busy
+        self.looked_ns += (now - self._seen_until) * self.is_looking
+        self.busy_ns += (now - self._seen_until) * self._is_counted
         self._seen_until = now
         while self._due <= now:
             at = max(self._due, self._runs_since)
@@ -65,6 +66,7 @@ class Looker:
         has_context = bool(self._machine.seen[self._index].contexts)
         is_passed = use.is_open or use.is_letting or self._machine.state(self._index) is TurnState.DRAINING
         self._is_busy = use.has_work and is_passed and has_context
+        self._is_counted = self._is_busy and self._machine.is_registered and not self._machine.is_hung
         self._facts.can_look = has_context
         self._facts.may_be_unfinished = use.is_letting
         self._decide(now)
