@@ -7,7 +7,7 @@ cc=${CC:-cc}
 how="-fsanitize=address,undefined"
 if "$cc" --version | grep -q clang; then how="-fsanitize=fuzzer,address,undefined -DNVS_LIBFUZZER"; fi
 parts=""
-for part in helper/session helper/joining helper/link helper/user_lines helper/work helper/drains helper/reports helper/asks memory/memory memory/entries memory/ledger mover/usage mover/plan mover/working_set; do parts="$parts $library/$part.c"; done
+for part in helper/session helper/joining helper/link helper/user_lines helper/work helper/drains helper/reports helper/asks helper/config memory/memory memory/entries memory/ledger mover/usage mover/plan mover/working_set; do parts="$parts $library/$part.c"; done
 for part in "$library"/client/*.c; do parts="$parts $part"; done
 for part in frames story scheduler system world; do parts="$parts $root/tests/fuzz/$part.c"; done
 played=""

@@ -35,7 +35,7 @@ class Looker:
         self._due = NEVER
         self._is_busy = False
         self._is_counted = False
-        """There is work, and a scheduler that should hear of it."""
+        """There is work, and a scheduler to which it should be reported."""
         self._seen_until = self._runs_since = now
         self.looked_ns = self.busy_ns = self.reported_ns = self.unsure_ns = 0
         """For how long it looked; for how long it had work; what it reported; for how long a late look may count
