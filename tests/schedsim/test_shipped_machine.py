@@ -66,7 +66,7 @@ def broken_machine(tmp_path: Path) -> BrokenMachine:
         built = tmp_path / "libnvshare_client.so"
         words: list[str | Path] = ["cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-I", sources, "-o", built, *parts]
         subprocess.run(words, check=True)
-        play = [sys.executable, "-c", PLAY, tmp_path, worlds, *([story] if story else [])]
+        play = [sys.executable, "-c", PLAY, str(tmp_path), worlds, *([story] if story else [])]
         done = subprocess.run(play, capture_output=True, text=True, timeout=300)
         assert done.returncode, "nothing was found"
         return done.stderr
