@@ -281,3 +281,22 @@ def test_a_lock_that_comes_after_the_last_context_is_gone_is_released(has_answer
     helper.hear(wire.LockOk(0, False, 7))
     helper.tick()
     assert helper.machine.state(0) is TurnState.DRAINING
+
+
+def test_a_lock_that_comes_while_an_earlier_one_is_drained_is_released_if_no_context_is_left() -> None:
+    """Its claim came too late, so the scheduler gives it another lock, which crosses the release of the first."""
+    helper = Helper()
+    helper.machine.set_contexts(0, 1)
+    helper.want()
+    helper.hear(wire.LockOk(0, False, 7))
+    helper.machine.seen[0].waiters = 0
+    helper.machine.set_contexts(0, 0)
+    helper.tick()
+    assert helper.machine.state(0) is TurnState.DRAINING
+    helper.hear(wire.LockOk(0, False, 8))
+    helper.tick()
+    assert helper.machine.state(0) is TurnState.DRAINING
+    helper.machine.drained(helper.now, 0, again=False)
+    helper.tick()
+    assert helper.sent[-1] == wire.LockReleased(0, False, 8)
+    assert helper.machine.state(0) is TurnState.NONE
