@@ -6,6 +6,7 @@ from core import naive_priorities, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import actions as ac
 from nvshare.core.gangs.gang import Gang
+from nvshare.core.gpu import Gpu
 from nvshare.core.node import Node
 from nvshare.core.turns.seat import Seat
 from nvshare.core.turns.turns import Turns
@@ -93,9 +94,12 @@ def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_lat
     naive_room.note_waits(gpu, now)
 
 
-def check_host(now: int, gpu: NaiveGpu, seat: NaiveSeat, real: Turns) -> None:
-    """One of those who block each other runs next. It may still wait: a member for its gang, others for room."""
-    is_next = real.seats[seat.client].gang is not None or (
+def check_host(now: int, gpu: NaiveGpu, seat: NaiveSeat, real: Gpu) -> None:
+    """One of those who block each other runs next. It may still wait: a member for its gang, others for room. Who did
+    not make room in time is found out at the next alarm."""
+    if real.deadline <= now:
+        return
+    is_next = real.turns.seats[seat.client].gang is not None or (
         gpu.is_on_card(seat) and not naive_room.is_made(gpu, now, seat)
     )
     assert is_next or not gpu.must_wait(now, seat), "nobody's turn evicts what the host cannot take"

@@ -291,7 +291,7 @@ class Naive(NaiveShares, MemoryNotes):
         for seat in gpu.named("waiting", "staying"):
             assert not self.is_paused(uuid, seat), "who is paused neither waits in the queue nor keeps its lock"
         for seat in queue:
-            gangs.check_host(now, gpu, seat, real)
+            gangs.check_host(now, gpu, seat, node.gpus[uuid])
             assert now - seat.since <= self.bound(gpu) + seat.allowance, "every wait ends"
 
     def bound(self, gpu: NaiveGpu) -> int:

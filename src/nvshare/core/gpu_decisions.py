@@ -117,6 +117,7 @@ class GpuDecisions:
                 self.gangs.even_out_quanta(now)
                 self.gangs.decide(now, out)
                 self.gangs.open()
+                self._touch_outranked()
         return empty
 
     def _preempt(self, now: int, out: list[Action]) -> list[Gpu]:
@@ -127,10 +128,20 @@ class GpuDecisions:
             for gpu in gpus.values():
                 gpu.preempt(now, out)
             self.gangs.drop_together(now, out)
+            self._touch_outranked()
             touched |= gpus
             self.gangs.leave_jobs(now, out)  # A lock may have been revoked.
         self.gangs.open()
         return [gpu for _, gpu in sorted((touched | self.touched).items())]
+
+    def _touch_outranked(self) -> None:
+        """The rank of a gang depends on all its members: when one of them ends its turn or no longer waits, a client
+        that waits at another GPU may outrank it."""
+        for gang in self.gangs.all.values():
+            if gang.have_ranks_changed():
+                for uuid, seat in gang.seats.items():
+                    if seat.state == "staying" and self._gpus[uuid].turns.queue.order:
+                        self.touch(self._gpus[uuid])
 
     def _note_admitted(self, now: int, seat: Seat) -> None:
         """A client of several GPUs no longer waits at one of them, so from now on it may be idle at the others."""
