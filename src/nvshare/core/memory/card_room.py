@@ -116,7 +116,7 @@ class CardRoom:
         self.is_waited_for = False
         """A client may have a time until which it waits for room."""
         self.ran: dict[int, Seat] = {}
-        """By the end of their last turns. Who has no memory on the card, or has a lock, is removed when it is met."""
+        """Clients by the end of their last turns. Who has a lock, or nothing on the card, is removed when it is met."""
 
     @property
     def deadline(self) -> int:
@@ -200,7 +200,7 @@ class CardRoom:
         for client, seat in reversed(self.ran.items()):
             if room <= 0:
                 break
-            if self._seats.get(client) is not seat or seat.lock or not on_card(seat):
+            if seat.lock or not on_card(seat):
                 gone.append(client)
             elif seat is not coming:
                 found.append(seat)

@@ -70,6 +70,7 @@ class Turns:
         self.gpu_time.left(now, seat)
         self.mode.client_left(now, seat)
         self.held_back.resume(seat.client)
+        self.moves.card_room.ran.pop(seat.client, None)
         del self.seats[seat.client]
 
     def claimed(self, now: int, seat: Seat, lock: int, out: list[Action], *, is_settling: bool) -> None:
