@@ -100,7 +100,7 @@ class NaiveShares(NaiveBilling):
             its = gpu.seats.get(client)
             one.has_left = its is None
             one.hold(now, its.lock if its is not None and its.state in ("staying", "dropping") else 0)
-            waits = its is not None and its.state == "blocked"
+            waits = its is not None and (its.state == "blocked" or client in gpu.unblocked)
             one.hold_back(now, is_ahead=client in real.turns.held_back.ahead, waits=waits)
 
     # What must hold.
