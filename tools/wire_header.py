@@ -45,7 +45,6 @@ def render() -> str:
 def _constants() -> str:
     names = (
         "PROTOCOL_VERSION",
-        "PING_SINCE",
         "MOVES_SINCE",
         "WORKING_SETS_SINCE",
         "HOLDS_SINCE",

@@ -23,7 +23,7 @@ class TurnDo:
     CLOSE = 2
     REQUEST = 4
     DRAIN = 8
-    STOP_DRAIN = 16
+    STOP_DRAINING = 16
     RELEASE = 32
 
 
@@ -81,7 +81,7 @@ class TurnState(IntEnum):
 class Verdict(IntEnum):
     """enum nvs_verdict: what becomes of an allocation."""
 
-    CHARGED = 0
+    ROOM = 0
     ASK = 1
     REFUSE = 2
 

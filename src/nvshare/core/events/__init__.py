@@ -1,7 +1,4 @@
-"""What can happen. All knowledge of the core comes from these events.
-
-What belongs here: facts, in the past tense, as frozen records; one file for each place that they come from. What does
-not: what follows from them (`core.node` and the parts that it calls), and messages of the protocol (`wire`)."""
+"""What can happen. All knowledge of the core comes from these events."""
 
 from nvshare.core.events.clients import (
     BudgetAsked,

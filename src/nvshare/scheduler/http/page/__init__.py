@@ -1,5 +1,4 @@
-"""The files of the live page, served as they are. The page loads nothing from other servers. What does not belong here:
-the figures that it shows (`http.live_feed`)."""
+"""The files of the live page, served as they are. The page loads nothing from other servers."""
 
 import functools
 from collections.abc import Callable, Iterable
