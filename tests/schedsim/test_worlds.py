@@ -42,6 +42,15 @@ def test_a_seed_gives_the_same_world_again() -> None:
     assert play(3, 800).digest != play(4, 800).digest
 
 
+def test_a_scheduler_that_starts_with_its_clock_set_back_far_breaks_no_law() -> None:
+    world = World(3)
+    world.daemon.kill()
+    world.daemon.clock_error = 3600 * SECOND
+    world.daemon.start()
+    world.play(until=20 * SECOND)
+    assert world.daemon.node is not None and world.daemon.node.clients
+
+
 def broken(seeds: range, steps: int = 1200) -> BrokenWorldError | None:
     for seed in seeds:
         try:

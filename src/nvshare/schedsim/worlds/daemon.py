@@ -144,7 +144,8 @@ class Daemon:
 
     @property
     def _now(self) -> int:
-        return self._timeline.now - self.clock_error
+        """Of the machine's clock, which counts from its start and is never negative."""
+        return max(0, self._timeline.now - self.clock_error)
 
     def tell(self, event: ev.Event) -> None:
         """One step of the core: what follows from it is sent, and the laws are checked."""
