@@ -48,7 +48,8 @@ def test_a_scheduler_that_starts_with_its_clock_set_back_far_breaks_no_law() -> 
     world.daemon.clock_error = 3600 * SECOND
     world.daemon.start()
     world.play(until=20 * SECOND)
-    assert world.daemon.node is not None and world.daemon.node.clients
+    assert world.daemon.node is not None
+    assert world.daemon.node.clients
 
 
 def broken(seeds: range, steps: int = 1200) -> BrokenWorldError | None:
