@@ -49,7 +49,7 @@ FLOODS = {
     "stopped senders": 200,
     "descriptors": 1,
     "scrapes": 32,
-    "core limits of many groups": 100,
+    "core limits of many groups": 900,
     "status reads": 900,
     "host memory": 900,
 }

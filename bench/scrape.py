@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 
-from nvshare import __version__, admin
+from nvshare import admin
 from nvshare.core.events import ClientRegistered, LockRequested
 from nvshare.core.model import GIB, Claim, Memory, Settings
 from nvshare.core.node import Node
@@ -24,6 +24,7 @@ from nvshare.scheduler.http.live_feed import Feed
 from nvshare.scheduler.http.server import HttpServer
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.metrics import Metrics
+from nvshare.scheduler.operator.control import Control
 
 GPU = "GPU-00000000-0000-0000-0000-000000000001"
 CLIENTS = (10, 1000)
@@ -91,12 +92,19 @@ async def measure(clients: int) -> list[dict[str, Any]]:
         held = min([await scrape(f"http://{host}:{port}{page}") for _ in range(3)])
         found.append({"bench": "scrape", "page": page, "clients": clients, "longest_hold_ms": round(held, 2)})
     server.close()
-    began = time.thread_time_ns()
-    now = engine.wall(engine.now())
-    admin.encode(admin.Status(__version__, now, now, engine.snapshot()))
-    held = (time.thread_time_ns() - began) / 1e6
+    held = min([await ask_status(engine, journal) for _ in range(3)])
     row = {"bench": "scrape", "page": "nvsharectl status", "clients": clients, "longest_hold_ms": round(held, 2)}
     return [*found, row]
+
+
+async def ask_status(engine: Engine, journal: Journal) -> float:
+    """The longest hold, in milliseconds, while an operator's question for the status is answered in pieces."""
+    control = Control(engine, journal)
+    probe = Probe()
+    admin.encode(await control.answer_to(admin.GetStatus()))
+    await asyncio.sleep(0)  # The probe sees the last piece too, with the encoding.
+    probe.stop()
+    return probe.longest_ns / 1e6
 
 
 def rows() -> list[dict[str, Any]]:

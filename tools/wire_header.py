@@ -45,6 +45,7 @@ def render() -> str:
 def _constants() -> str:
     names = (
         "PROTOCOL_VERSION",
+        "PING_SINCE",
         "MOVES_SINCE",
         "WORKING_SETS_SINCE",
         "HOLDS_SINCE",

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #define NVS_PROTOCOL_VERSION 6
+#define NVS_PING_SINCE 2
 #define NVS_MOVES_SINCE 4
 #define NVS_WORKING_SETS_SINCE 5
 #define NVS_HOLDS_SINCE 5
@@ -504,14 +505,14 @@ struct nvs_msg_move_out {
     uint8_t type;
     uint8_t gpu;
     uint64_t lock;
-    uint64_t need;
+    uint64_t most;
 };
 _Static_assert(sizeof(struct nvs_msg_move_out) == 24, "move_out");
 _Static_assert(offsetof(struct nvs_msg_move_out, length) == 0, "move_out.length");
 _Static_assert(offsetof(struct nvs_msg_move_out, type) == 2, "move_out.type");
 _Static_assert(offsetof(struct nvs_msg_move_out, gpu) == 3, "move_out.gpu");
 _Static_assert(offsetof(struct nvs_msg_move_out, lock) == 8, "move_out.lock");
-_Static_assert(offsetof(struct nvs_msg_move_out, need) == 16, "move_out.need");
+_Static_assert(offsetof(struct nvs_msg_move_out, most) == 16, "move_out.most");
 
 /* I moved so many bytes, in so much time. From version 4 on: sent only to a scheduler that says it speaks it. */
 struct nvs_msg_moved {

@@ -183,7 +183,7 @@ FRAMES: dict[type[ac.Action], FrameOf] = {
     ac.GiveLock: lambda a, to: _lock_ok(to.index_of[a.gpu], a.contended, a.lock),
     ac.DropLock: lambda a, to: _drop_lock(to.index_of[a.gpu], _REASONS[a.cause], to.grace_ms, a.lock),
     ac.MoveIn: lambda a, to: _move_in(to.index_of[a.gpu], a.lock, a.most),
-    ac.MoveOut: lambda a, to: _move_out(to.index_of[a.gpu], a.lock, a.need),
+    ac.MoveOut: lambda a, to: _move_out(to.index_of[a.gpu], a.lock, a.most),
     ac.KeepOnHost: lambda a, to: _keep_on_host(to.index_of[a.gpu], a.keep),
     ac.LetOne: lambda a, to: _let_one(to.index_of[a.gpu]),
     ac.QueueClient: lambda a, to: _wait_for_mem(to.index_of[a.gpu], a.place),

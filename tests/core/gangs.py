@@ -6,6 +6,7 @@ from core import naive_priorities, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import actions as ac
 from nvshare.core.gangs.gang import Gang
+from nvshare.core.gpu import Gpu
 from nvshare.core.node import Node
 from nvshare.core.turns.seat import Seat
 from nvshare.core.turns.turns import Turns
@@ -69,21 +70,21 @@ def check(naive: "Naive", now: int, actions: list[ac.Action], node: Node) -> Non
             kept = [uuid for uuid in kept if (held[uuid].client, uuid) not in given]
             assert not kept, "locks of a gang are dropped together, but for those that nobody else waits for"
         if gang.stage == "entering" and gang.waiting() and not node.is_settling:
-            has_room = all(node.gpus[uuid].has_room(seat) for uuid, seat in gang.waiting().items())
+            has_room = all(node.gpus[uuid].admission.has_room(seat) for uuid, seat in gang.waiting().items())
             assert not has_room, "a gang comes in as soon as there is room at all its GPUs"
 
 
 def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_late: bool) -> None:
     """Who waits does so for a reason. Members of gangs may wait for another GPU, and everybody for a late alarm."""
     first = real.queue.first()
-    is_kept = real.waits.is_held or (first is not None and first.is_entering)
+    is_kept = real.waits.is_withheld or (first is not None and first.is_entering)
     is_made = [naive_room.is_made(gpu, now, gpu.seats[seat.client]) for seat in real.queue]
     waits_for_room = is_alarm_late or not all(is_made)
     if any(not seat.follows and not seat.enters_with_gang for seat in real.queue):
         assert is_kept or waits_for_room or gpu.named("staying", "dropping"), (
             "nobody waits for a GPU on which nobody runs"
         )
-    if first is not None and first.gang is None and not real.waits.is_held:
+    if first is not None and first.gang is None and not real.waits.is_withheld:
         crowded = gpu.taken("staying", "dropping") + gpu.need(gpu.seats[first.client])
         assert crowded > safe or waits_for_room, "nobody waits while it fits and it is its turn"
         if crowded <= safe or not gpu.named("staying", "dropping"):
@@ -93,9 +94,12 @@ def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_lat
     naive_room.note_waits(gpu, now)
 
 
-def check_host(now: int, gpu: NaiveGpu, seat: NaiveSeat, real: Turns) -> None:
-    """One of those who block each other runs next. It may still wait: a member for its gang, others for room."""
-    is_next = real.seats[seat.client].gang is not None or (
+def check_host(now: int, gpu: NaiveGpu, seat: NaiveSeat, real: Gpu) -> None:
+    """One of those who block each other runs next. It may still wait: a member for its gang, others for room. Who did
+    not make room in time is found out at the next alarm."""
+    if real.deadline <= now:
+        return
+    is_next = real.turns.seats[seat.client].gang is not None or (
         gpu.is_on_card(seat) and not naive_room.is_made(gpu, now, seat)
     )
     assert is_next or not gpu.must_wait(now, seat), "nobody's turn evicts what the host cannot take"

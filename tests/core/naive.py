@@ -103,10 +103,10 @@ class Naive(NaiveShares, MemoryNotes):
                 seat.state, seat.keeps_rank = "silent", True
 
     def _speak(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
-        kept = (seat.rank, seat.arrived, seat.may_lag, seat.passes, seat.told_wait) if seat.keeps_rank else None
+        names = ("rank", "arrived", "may_lag", "is_outranked", "passes", "told_wait") if seat.keeps_rank else ()
+        kept = {name: getattr(seat, name) for name in names}
         self.start_wait(now, seat, gpu)
-        if kept is not None:
-            seat.rank, seat.arrived, seat.may_lag, seat.passes, seat.told_wait = kept
+        vars(seat).update(kept)
 
     def _MemoryChanged(self, now: int, event: ev.MemoryChanged) -> None:  # noqa: N802 - the event's own name
         self._resize(self.gpus[event.gpu], self.seat(event.client, event.gpu), event.memory)
@@ -291,7 +291,7 @@ class Naive(NaiveShares, MemoryNotes):
         for seat in gpu.named("waiting", "staying"):
             assert not self.is_paused(uuid, seat), "who is paused neither waits in the queue nor keeps its lock"
         for seat in queue:
-            gangs.check_host(now, gpu, seat, real)
+            gangs.check_host(now, gpu, seat, node.gpus[uuid])
             assert now - seat.since <= self.bound(gpu) + seat.allowance, "every wait ends"
 
     def bound(self, gpu: NaiveGpu) -> int:

@@ -24,10 +24,6 @@ Change = Literal["from rest", "again", "resumed", "stopped"]
 class NaiveBilling(NaiveOrders):
     """The part of Naive that knows bills. `note_event` is called before the event counts."""
 
-    checks_bills = False
-    """Only in the walks that look for a core that bills wrongly (test_naive_bills). In some of the others the account
-    still differs by a few looks from the core."""
-
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.bills: defaultdict[str, NaiveBills] = defaultdict(NaiveBills)
@@ -77,8 +73,6 @@ class NaiveBilling(NaiveOrders):
     def note_bills(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu, divided: list[Span]) -> None:
         """`divided`: the looks that the step divided."""
         shares, bills, use = real.turns.ranking.shares, self.bills[uuid], self.use(uuid)
-        if not self.checks_bills:
-            return
         if not isinstance(shares, FairShares):
             bills.follow(real.turns.seats.values())
             return
@@ -87,6 +81,7 @@ class NaiveBilling(NaiveOrders):
         bills.holders = {one.client for one in use.uses.values() if one.lock}
         for client in gpu.seats:
             bills.accounts.setdefault(client, Account())
+        bills.reweigh(use.uses)
         bills.settle(divided, use.upto)
         bills.sync_recent(shares)
         self._note_turns(now, uuid, bills, gpu, real)

@@ -10,7 +10,7 @@ block of looks ends; and of the time in which nobody holds a lock it counts some
 bounds. So are tags of members of gangs: they may wait for a moment
 in a step, because of other GPUs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.naive_use import Span, Use
@@ -35,16 +35,18 @@ class Account:
     turn_bill: int = 0
     """The bill when its turn began."""
     held_since: int = 0
+    ended: int | None = 0
+    """When its last turn did; None while it has one."""
     credit: int = 0
-    """What moves have made its bill less since another client had a turn. `lent`: for which part of it the looks until
-    the report, which are those from `lent_from` to `lent_until`, are not divided."""
+    """What moves have made its bill less since another client had a turn. `lent`: for which part of it the looks of the
+    turn until the report, which are those from `lent_from` to `lent_until`, are not divided."""
     lent: int = 0
     lent_from: int = 0
     lent_until: int = 0
     tag: int = 0
     handicap: int = 0
     weight: int | None = None
-    """Since it competes: waits or runs; else None."""
+    """While it competes: waits or runs; else None."""
     is_rested: bool = False
     """It had been at rest before it began to wait."""
     due: list[str] = field(default_factory=list)
@@ -87,8 +89,14 @@ class NaiveBills:
         for seat in seats:
             competes = seat.lock or seat.state in ("waiting", "blocked")
             one = Account(seat.bill_ns, held_since=seat.held_since, credit=seat.credit_ns)
+            one.ended = None if seat.lock else seat.last_ran
             one.weight = max(1, seat.weight) if competes else None
             self.accounts[seat.client] = one
+
+    def reweigh(self, uses: Mapping[int, Use]) -> None:
+        """A new weight counts from now on."""
+        for client, one in self.accounts.items():
+            one.weight = None if one.weight is None else uses[client].counted_weight
 
     # Looks that are divided.
 
@@ -139,7 +147,7 @@ class NaiveBills:
     def began(self, now: int, client: int, use: Use) -> None:
         one = self.accounts[client]
         self.holders.add(client)
-        one.held_since = now
+        one.held_since, one.ended = now, None
         if one.weight is None:
             one.weight = use.counted_weight
         one.turn_bill = self._estimate(now, one, use)
@@ -149,7 +157,7 @@ class NaiveBills:
     def ended(self, now: int, client: int, use: Use, undivided: int) -> None:
         self.virtual = max(self.virtual, self._mean(undivided))
         one = self.accounts[client]
-        one.weight = None
+        one.weight, one.ended = None, now
         self._settle(now, one, use)
         self.holders.discard(client)
 
@@ -183,9 +191,12 @@ class NaiveBills:
         if credit > divided:
             one.lent_from = one.lent_from if one.lent else -(-one.held_since // LOOK_NS)
             one.lent += credit - divided
-            one.lent_until = -(-now // LOOK_NS)
+            one.lent_until = -(-(now if one.ended is None else one.ended) // LOOK_NS)
         one.credit += credit
+        paid = self.paid
         self._credit(one, credit)
+        if not self.is_recent_known:  # What was taken from the core contains it.
+            self.paid = paid
         one.due.append("move")
 
     def _credit(self, one: Account, credit: int) -> None:

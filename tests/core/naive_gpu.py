@@ -83,6 +83,8 @@ class NaiveGpu:
     grace_ns: int = 0
     mode: ModeName = "auto"
     seats: dict[int, NaiveSeat] = field(default_factory=dict)
+    unblocked: set[int] = field(default_factory=set)
+    """Who was blocked until this step."""
     most_clients: int = 0
     longest_wait_ns: int = 0
     longest_lag_ns: int = 0
@@ -198,13 +200,14 @@ class NaiveGpu:
         seat, holder = self.seats[action.client], self.seats[action.holder]
         assert (seat.state, self.must_wait(now, seat)) == ("waiting", True), "who could run is not blocked"
         others = [self.protected(other) for other in self.seats.values() if other is not seat]
-        assert action.pinned == self.protected(holder) == max(others)
+        assert action.protected == self.protected(holder) == max(others)
         seat.state, seat.rank = "blocked", rank
 
     def unblock(self, now: int, real: Turns, last_order: int) -> int:
         """Those whom the core no longer blocks wait again, behind all of the same rank; the time so far does not
         count. The last order that was given."""
         unblocked = [seat for seat in self.named("blocked") if real.seats[seat.client].state != "blocked"]
+        self.unblocked = {seat.client for seat in unblocked}
         for order, seat in enumerate(sorted(unblocked, key=lambda seat: real.seats[seat.client].ticket), 1):
             may_run = self.is_on_card(seat) or not self.must_wait(now, seat)
             assert may_run, "who is blocked waits until the host has room, or runs if it evicts nothing"

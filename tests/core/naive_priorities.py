@@ -33,14 +33,9 @@ def check_drop(now: int, uuid: str, client: int, node: Node) -> None:
     ), "only a higher priority takes a lock, and not of who waited long enough"
 
 
-CHECKS_DUE = False
-"""Whether it is checked that a priority which is due takes a lock: in the stories of test_naive_priorities. Not all
-random walks agree with the core on it yet."""
-
-
 def check_first(gpu: NaiveGpu, first: NaiveSeat, real: Turns, safe: int) -> None:
     """If those whom the first in the queue outranks are enough, some of them have been told to drop their locks."""
-    is_made = not CHECKS_DUE or gpu.taken("staying") + gpu.need(first) <= safe
+    is_made = gpu.taken("staying") + gpu.need(first) <= safe
     assert is_made or not _outranks_enough(gpu, first, real, safe), (
         "who outranks those who run does not wait for the end of their quantum"
     )
@@ -48,7 +43,7 @@ def check_first(gpu: NaiveGpu, first: NaiveSeat, real: Turns, safe: int) -> None
 
 def check_gangs(gpus: Mapping[str, NaiveGpu], node: Node) -> None:
     """The same of gangs that are first at all their GPUs."""
-    for gang in node.gangs.all.values() if CHECKS_DUE else ():
+    for gang in node.gangs.all.values():
         waiting = gang.waiting()
         is_away = any(node.gpus[uuid].turns.dropping or node.gpus[uuid].may_block(waiting[uuid]) for uuid in waiting)
         if gang.stage != "ready" or is_away:

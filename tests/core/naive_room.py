@@ -95,15 +95,16 @@ def note_answer(naive: "Naive", now: int, event: ev.RoomMade) -> None:
 
 def note_asked(naive: "Naive", now: int, action: ac.MoveOut, node: object) -> None:
     seat, gpu = naive.seat(action.client, action.gpu), naive.gpus[action.gpu]
-    assert action.need <= _movable(gpu, seat), "nobody moves more than it has, or than the host can take"
+    assert action.most <= _movable(gpu, seat), "nobody moves more than it has, or than the host can take"
     if action.lock:
-        seat.asked_out = action.need
+        seat.asked_out = action.most
         return
     assert not _has_lock(seat), "who has a lock moves nothing before it has released it"
-    assert action.need > seat.room_asked, "nobody is asked twice for the same"
+    assert action.most > seat.room_asked, "nobody is asked twice for the same"
     assert not 0 < seat.room_due <= now, "who did not answer in time is not asked again"
-    seat.room_asked, seat.room_due = action.need, seat.room_due or now + naive.settings.grace_ns
-    naive.allow(gpu, naive.settings.grace_ns)
+    seat.room_asked, seat.room_due = action.most, seat.room_due or now + naive.settings.grace_ns
+    if any(gpu.lacking(other) for other in gpu.seats.values()):  # Otherwise nobody waits for it.
+        naive.allow(gpu, naive.settings.grace_ns)
 
 
 def note_end(naive: "Naive", now: int, action: ac.EndTurn) -> None:

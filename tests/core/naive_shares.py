@@ -10,7 +10,7 @@ from core.naive_gpu import NaiveGpu
 from core.naive_use import NaiveUse, Span, Use
 from core.naive_weights import UNSURE_NS, NaiveLeads, most_lead_ns, total_weight, weight_of
 from nvshare.core import events as ev
-from nvshare.core.compute.compute_shares import MOST_STEP_NS
+from nvshare.core.compute.check_pace import MOST_STEP_NS
 from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import Settings
@@ -100,7 +100,7 @@ class NaiveShares(NaiveBilling):
             its = gpu.seats.get(client)
             one.has_left = its is None
             one.hold(now, its.lock if its is not None and its.state in ("staying", "dropping") else 0)
-            waits = its is not None and its.state == "blocked"
+            waits = its is not None and (its.state == "blocked" or client in gpu.unblocked)
             one.hold_back(now, is_ahead=client in real.turns.held_back.ahead, waits=waits)
 
     # What must hold.

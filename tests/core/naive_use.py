@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from nvshare.core.compute.gpu_time import REPORT_LOOKS, WAKE_LOOKS
 from nvshare.core.compute.look_bits import LOOK_NS
-from nvshare.core.compute.turn_bills import START_LOOKS
+from nvshare.core.compute.looks import START_LOOKS
 
 FOREVER = 1 << 200
 

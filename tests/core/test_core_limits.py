@@ -36,6 +36,18 @@ def test_the_operator_limits_all_processes_of_a_group_and_those_to_come() -> Non
     assert limits(node) == [0, 0, 0, 0]
 
 
+def test_time_that_was_shared_before_a_silence_does_not_count_as_a_part_of_it() -> None:
+    """A group with 90 % had half of the GPU until the other client left. 300 ms of debt take 3 s alone."""
+    node = joined("run/1", "run/2")
+    node.handle(0, ev.CoreLimitSet("run/1", 90))
+    for client in (1, 2):
+        node.handle(0, ev.LockRequested(client, "g0", Memory(0)))
+    node.handle(10 * SECOND, ev.ClientLeft(2))
+    assert node.handle(12_900 * MILLISECOND, ev.AlarmRang()) == []
+    drop = ac.DropLock(1, "g0", node.gpus["g0"].turns.seats[1].lock, "share")
+    assert drop in node.handle(13_100 * MILLISECOND, ev.AlarmRang())
+
+
 def test_a_process_may_lower_the_limit_of_its_pod_and_not_raise_it() -> None:
     node = joined("pod/a", "pod/a")
     assert node.handle(1, ev.CoreLimitWanted(1, 60)) == []

@@ -1,6 +1,6 @@
 """Many gangs of one account: they cost other clients little, and their number has a bound."""
 
-from core.test_step_cost import lines_of
+from core.step_cost import lines_of
 from nvshare.core import events as ev
 from nvshare.core.gangs.collectives import MAX_OF_GROUP
 from nvshare.core.gangs.gangs import MAX_OF_ACCOUNT

@@ -112,8 +112,8 @@ def charge_twice(real: Callable[..., None]) -> Callable[..., None]:
 
 
 def hold_for_ever(real: Callable[..., bool]) -> Callable[..., bool]:
-    def look(self: CoreCap, debt_ns: int) -> bool:
-        self.is_over = self.is_over or real(self, debt_ns)
+    def look(self: CoreCap, now: int, debt_ns: int) -> bool:
+        self.is_over = self.is_over or real(self, now, debt_ns)
         return self.is_over
 
     return look
@@ -169,10 +169,10 @@ RARE = {"ask": 27}
         ),
         (CoreCap, "charge", charge_twice, "only who owes GPU time is held back"),
         (CoreCap, "look", hold_for_ever, "only who owes GPU time is held back"),
-        (CoreCap, "look", lambda real: lambda self, debt_ns: False, "who owes too much is held back"),
+        (CoreCap, "look", lambda real: lambda self, now, debt_ns: False, "who owes too much is held back"),
         (ComputeShares, "_look_at_caps", hold_another, "only who owes GPU time is held back"),
         (ComputeShares, "preempt", lambda real: lambda self, now, out: None, "who owes too much drops its lock"),
-        (CoreCap, "set_percent", lambda real: lambda self, pending, percent: None, "who owes too much is held back"),
+        (CoreCap, "set_percent", lambda real: lambda self, upto, look, percent: None, "who owes too much is held back"),
         (ComputeShares, "_let_go", lambda real: lambda self, now, seat: None, "only who is ahead of its weight"),
         (
             ComputeShares,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from core.naive import Naive
 from core.test_naive import found
 from nvshare.core.compute import fair_shares, turn_bills
 from nvshare.core.compute.fair_shares import FairShares
+from nvshare.core.compute.looks import Looks
 from nvshare.core.compute.turn_bills import TurnBills
 from nvshare.core.turns.seat import Seat
 
@@ -36,6 +36,16 @@ def divide_later(real: Callable[..., int]) -> Callable[..., int]:
     return lambda self, now: self.open_ns + self._gpu_time.undivided_ns(now)
 
 
+def bill_the_start(real: Callable[..., None]) -> Callable[..., None]:
+    """Only the first looks of the present turn are free, as in the core once."""
+
+    def turn_ended(self: Looks, upto: int, since: int, end: int) -> None:
+        real(self, upto, since, end)
+        self.starting = 0
+
+    return turn_ended
+
+
 FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any], str, int]] = {
     "turns are billed twice": (
         TurnBills, "_add", lambda real: lambda self, entry, part: real(self, entry, 2 * part),
@@ -50,8 +60,11 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any], str, int]] = {
         "a move is worth half a second for each GiB, once", 2,
     ),
     "idle holders are not billed": (
-        turn_bills, "_idle_holder", lambda real: lambda entry, first, looks: 0,
+        Looks, "may_idle", lambda real: lambda self, upto, looks: 0,
         "an idle holder is billed while others wait, and only then", 2,
+    ),
+    "the first looks of an earlier turn are billed": (
+        Looks, "turn_ended", bill_the_start, "an idle holder is billed while others wait, and only then", 39,
     ),
     "weights are ignored": (FairShares, "_settle", ignore_weights, "a tag grows by bill * 100 / weight", 5),
     "time is saved up": (FairShares, "wait_began", save_up, "time at rest is not saved up", 2),
@@ -68,6 +81,5 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any], str, int]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_core_that_bills_wrongly_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     part, name, broken, complaint, first = FAULTS[fault]
-    monkeypatch.setattr(Naive, "checks_bills", True)
     monkeypatch.setattr(part, name, broken(getattr(part, name)))
     assert complaint in found(range(first, first + 5))

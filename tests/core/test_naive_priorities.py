@@ -4,7 +4,6 @@ from contextlib import nullcontext
 
 import pytest
 
-from core import naive_priorities
 from core.naive import Naive
 from core.priority_stories import BREACHES, EPOCH, SETTINGS, Story
 from nvshare.core import actions as ac
@@ -26,7 +25,6 @@ def play(story: Story) -> list[ac.DropCause]:
 @pytest.mark.parametrize("breach", BREACHES)
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_a_breach_is_found(breach: str, is_broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(naive_priorities, "CHECKS_DUE", True)
     story, owner, name, fault = BREACHES[breach]
     if is_broken:
         monkeypatch.setattr(owner, name, fault(getattr(owner, name)))

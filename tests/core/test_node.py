@@ -171,3 +171,16 @@ def test_a_client_that_has_said_that_it_moves_no_memory_is_not_asked_for_less() 
     node.handle(now, ev.PauseSet(True, group="run/2"))
     out = node.handle(now, ev.MemoryChanged(1, "g0", Memory()))
     assert not any(isinstance(action, ac.MoveOut) for action in out)
+
+
+def test_nothing_is_kept_of_clients_that_had_turns_and_left() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    for client in range(1, 4):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(swappable=8 * GIB)))
+        lock = node.clients[client].seats["g0"].lock
+        node.handle(0, ev.LockReleased(client, "g0", lock, again=False))
+        assert list(node.gpus["g0"].turns.moves.card_room.ran) == [client]
+        node.handle(0, ev.ClientLeft(client))
+    assert node.gpus["g0"].turns.moves.card_room.ran == {}

@@ -1,33 +1,24 @@
 """What a step costs does not grow with the number of clients, but for those who may be blocked: counted in lines of
 Python, so that a busy machine gives the same result."""
 
-import sys
 from collections.abc import Callable
 from random import Random
-from types import FrameType
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from core.step_cost import GPUS, MAX_RATIO, calls_of, lines_of, registration
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.compute.look_bits import MOST_APART
 from nvshare.core.limits.shared_limit import MAX_PER_STEP
-from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, Claim, HostRoom, Memory, ModeName, QuantumRule, Settings
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, HostRoom, Memory, ModeName, QuantumRule, Settings
 from nvshare.core.node import Node
 
 FEW, MANY = 4 * MAX_PER_STEP, 1000
 """A step does at most MAX_PER_STEP things for a limit; with fewer members it does less."""
-MAX_RATIO = 2.0
 MOST_CALLS = 45
 """Of Python functions in the core for a hand-over: 81 when parts that have nothing to decide were asked too."""
-GPUS = ("g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7")
-
-
-def registration(client: int, gpus: tuple[str, ...]) -> ev.ClientRegistered:
-    claims = tuple(Claim(gpu, 16 * GIB) for gpu in gpus)
-    return ev.ClientRegistered(client, "run/1", "x", "x", claims, moves_memory=True, holds_memory=True, makes_room=True)
 
 
 def do_all(node: Node) -> None:
@@ -110,34 +101,6 @@ STEPS: tuple[tuple[str, Callable[[int, str, int], ev.Event]], ...] = (
 )
 
 
-def _count(kind: str, hook: Callable[[], Any], set_hook: Callable[[Any], None], step: Callable[[], object]) -> int:
-    """How many events of this kind the interpreter reports to a hook during a step."""
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += event == kind
-        return note
-
-    before = hook()
-    set_hook(note)
-    try:
-        step()
-    finally:
-        set_hook(before)
-    return count
-
-
-def lines_of(step: Callable[[], object]) -> int:
-    """How many lines of Python a step executes."""
-    return _count("line", sys.gettrace, sys.settrace, step)
-
-
-def calls_of(step: Callable[[], object]) -> int:
-    """How many Python functions a step calls."""
-    return _count("call", sys.getprofile, sys.setprofile, step)
-
-
 def costs_of(node: Node, client: int) -> dict[str, int]:
     """What each kind of step costs, one after the other; what it leads to at once is done after each."""
     costs = {}
@@ -177,30 +140,6 @@ def test_a_step_costs_the_same_after_a_day_without_a_message() -> None:
         return lines_of(lambda: node.handle(SECOND + silence_ns, release))
 
     assert release_after(86_400 * SECOND) <= MAX_RATIO * release_after(10 * SECOND)
-
-
-def capped_crowd(groups: int) -> Node:
-    """Clients that run together, each in a group of its own with a core limit."""
-    node = Node(Settings(), epoch=1)
-    node.handle(0, ev.GpuFound("g0", 16 * GIB))
-    for client in range(1, groups + 1):
-        node.handle(SECOND, replace(registration(client, ("g0",)), group=f"run/{client}"))
-        node.handle(SECOND, ev.LockRequested(client, "g0", Memory(0)))
-        node.handle(SECOND, ev.CoreLimitWanted(client, 50))
-    node.handle(SECOND, replace(registration(groups + 1, ("g0",)), group="run/another", account="uid/2"))
-    return node
-
-
-def test_a_step_is_at_most_linear_in_the_groups_with_core_limits() -> None:
-    """Each of them is looked at, and no look at one visits all others."""
-
-    def another_asks(groups: int) -> int:
-        node = capped_crowd(groups)
-        request = ev.LockRequested(groups + 1, "g0", Memory(0))
-        return lines_of(lambda: node.handle(SECOND + 20 * MILLISECOND, request))
-
-    few, many = another_asks(20), another_asks(200)
-    assert many < 1.25 * (200 / 20) * few
 
 
 def test_a_step_that_looks_at_everybody_is_found() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from core.busy_gpu import BusyGpu
-from core.test_step_cost import lines_of
+from core.step_cost import lines_of
 from nvshare.core import events as ev
 from nvshare.core.compute.fair_shares import FairShares
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
@@ -85,6 +85,52 @@ def test_idleness_that_is_not_divided_yet_does_not_count_as_a_share_of_who_comes
     node.handle(SECOND, ev.GpuTimeReported(1, "g0", 1000, 0, 0))
     node.handle(600 * SECOND, ev.LockRequested(2, "g0", Memory(BIG)))
     assert SECOND <= node.gpus["g0"].turns.seats[2].tag <= 1.6 * SECOND
+
+
+def test_the_first_looks_of_an_earlier_turn_are_free_too() -> None:
+    """A client has two turns before the looks of the first one are divided, and works in neither."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(BIG)))
+    first, second = (node.gpus["g0"].turns.seats[client] for client in (1, 2))
+    node.handle(0, ev.GpuTimeReported(1, "g0", 0, 0, 0))
+    node.handle(200 * MILLISECOND, ev.LockReleased(1, "g0", first.lock, True))
+    node.handle(400 * MILLISECOND, ev.LockReleased(2, "g0", second.lock, True))
+    for client in (1, 2):
+        node.handle(600 * MILLISECOND, ev.GpuTimeReported(client, "g0", 0, 250, 0))
+        node.handle(600 * MILLISECOND, ev.GpuTimeReported(client, "g0", 250, 250, 0))
+    node.handle(900 * MILLISECOND, ev.GpuTimeAsked())
+    assert first.lock, "it has its second turn"
+    assert first.bill_ns == 150 * MILLISECOND
+
+
+def test_a_new_weight_counts_while_its_client_waits() -> None:
+    """The client that runs owes the waiting one ten times as much from then on."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(BIG)))
+    seat = node.gpus["g0"].turns.seats[1]
+    node.handle(SECOND // 2, ev.WeightSet("run/2", 1000))
+    node.handle(SECOND, ev.LockReleased(1, "g0", seat.lock, True))
+    assert seat.handicap == 10 * SECOND
+
+
+def test_a_move_that_is_reported_after_the_turn_is_billed_again_if_no_look_covers_it() -> None:
+    """The client had no work in its turn, and says so later."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "x", "x", (Claim("g0", 16 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(GIB)))
+    seat = node.gpus["g0"].turns.seats[1]
+    node.handle(100 * MILLISECOND, ev.LockReleased(1, "g0", seat.lock, False))
+    node.handle(350 * MILLISECOND, ev.MemoryMoved(1, "g0", False, GIB, 100 * MILLISECOND))
+    node.handle(350 * MILLISECOND, ev.GpuTimeReported(1, "g0", 0, 100, 0))
+    assert seat.bill_ns == -100 * MILLISECOND
+    node.handle(700 * MILLISECOND, ev.GpuTimeAsked())
+    node.handle(2 * SECOND, ev.GpuTimeAsked())
+    assert (seat.bill_ns, seat.lent_ns) == (0, 0)
 
 
 def test_a_move_is_worth_no_more_than_the_turn_was_billed() -> None:

@@ -87,6 +87,38 @@ def test_a_new_connection_of_a_measured_process_counts_with_what_the_process_has
     assert memory.unswappable == CARD // 4, "its process is not known any more"
 
 
+def test_a_process_that_registers_before_its_earlier_connection_ends_counts_as_before() -> None:
+    """Until the next measurement, up to two seconds later."""
+    node = machine()
+    join(node, 1, "uid/1", pid=71)
+    join(node, 2, "uid/2", pid=72)
+    has = Memory(0, 12 * GIB, 0)
+    node.handle(SECOND, ev.MemoryChanged(1, "g", has))
+    node.handle(SECOND, ev.MemoryMeasured("g", 0, processes=(ProcessMemory(1, 12 * GIB, 12 * GIB),)))
+    memory = node.gpus["g"].memory
+    for new, old in ((3, 1), (4, 3)):
+        claim = Claim("g", CARD, memory=has)
+        node.handle(SECOND, ev.ClientRegistered(new, "run/1", "x", "x", (claim,), pid=71, account="uid/1"))
+        assert memory.unswappable == 12 * GIB, "what one process has counts once"
+        node.handle(SECOND, ev.ClientLeft(old))
+        assert memory.unswappable == 12 * GIB
+
+
+def test_connections_of_a_process_share_what_it_has_when_one_of_them_ends() -> None:
+    node = machine()
+    join(node, 1, "uid/1", pid=71)
+    join(node, 9, "uid/2", pid=72)
+    node.handle(SECOND, ev.MemoryChanged(1, "g", Memory(0, 8 * GIB, 0)))
+    node.handle(SECOND, ev.MemoryMeasured("g", 0, processes=(ProcessMemory(1, 8 * GIB, 8 * GIB),)))
+    for client, size in ((2, GIB), (3, 5 * GIB), (4, 6 * GIB), (5, GIB)):
+        join(node, client, "uid/1", pid=71)
+        node.handle(SECOND, ev.MemoryChanged(client, "g", Memory(0, size, 0)))
+    node.handle(SECOND, ev.ClientLeft(1))
+    counted = [node.clients[client].seats["g"].memory.unswappable for client in (2, 3, 4, 5)]
+    assert counted == [GIB, 5 * GIB, 2 * GIB, 0]
+    assert node.gpus["g"].memory.unswappable == 8 * GIB
+
+
 def test_one_account_alone_has_the_whole_card() -> None:
     node = machine()
     for client in (1, 2, 3):

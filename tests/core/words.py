@@ -135,14 +135,14 @@ _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ac.LetOne: lambda t, a: f"{t.who(a)} should let one submission through on {a.gpu}",
     ac.MoveIn: lambda t, a: f"{t.who(a)} should bring {size(a.most)} to {a.gpu} {t.lock(a.lock)}",
     ac.MoveOut: lambda t, a: (
-        f"{t.who(a)} should move {size(a.need)} out of {a.gpu} {f'after {t.lock(a.lock)}' if a.lock else 'now'}"
+        f"{t.who(a)} should move {size(a.most)} out of {a.gpu} {f'after {t.lock(a.lock)}' if a.lock else 'now'}"
     ),
     ac.KeepOnHost: lambda t, a: f"{t.who(a)} should keep {size(a.keep)} of {a.gpu} on the host",
     ac.TellCapacity: lambda t, a: (
         f"{t.who(a)} may use {size(a.room)} of {a.gpu}, a context takes {size(a.context_bytes)}"
     ),
     ac.ReportBlocked: lambda t, a: (
-        f"{t.who(a)} is blocked on {a.gpu}: the host cannot take {size(a.pinned)} of {t.name(a.holder)}"
+        f"{t.who(a)} is blocked on {a.gpu}: the host cannot take {size(a.protected)} of {t.name(a.holder)}"
     ),
     ac.EndTurn: lambda t, a: f"{t.who(a)}'s turn {t.lock(a.lock)} on {a.gpu} ends after {time(a.held_ns)}: {a.end}",
     ac.ReportLimit: lambda t, a: f"limit of {a.label}: {size(a.old)} -> {size(a.new)}",

@@ -7,10 +7,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "nvshare"
+LIBRARY = ROOT / "native" / "libnvshare"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 BASES = (
-    ROOT, SOURCE, SOURCE / "schedsim", SOURCE / "scheduler" / "http", ROOT / "native" / "libnvshare",
-    ROOT / "native" / "simgpu",
+    ROOT, SOURCE, SOURCE / "schedsim", SOURCE / "scheduler" / "http", ROOT / "native",
+    ROOT / "native" / "libnvshare", ROOT / "native" / "simgpu",
 )  # fmt: skip
 """What a path on the page may be relative to: the folder that its row is about."""
 NOT_PATHS = {"namespace/name", "nvshare.com/gpu", "decisions/NNNN-title.md"}
@@ -39,15 +40,18 @@ def test_each_package_is_in_the_tree(path: Path) -> None:
 
 
 def modules() -> list[Path]:
-    """The modules of the core and of the scheduler's packages."""
-    found = [path for pattern in ("core/*.py", "core/*/*.py", "scheduler/*/*.py") for path in SOURCE.glob(pattern)]
-    assert len(found) > 50
+    """The modules of all packages, and the C files of the library's folders."""
+    found = [path for path in SOURCE.glob("*/**/*.py") if not {"api", "_native", "page"} & set(path.parts)]
+    found += LIBRARY.glob("*/*.c")
+    assert len(found) > 200
     return sorted(path for path in found if path.name != "__init__.py")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_module_is_named_in_the_row_of_its_package(path: Path) -> None:
-    package = path.parent.relative_to(SOURCE)
+    package = path.parent.relative_to(SOURCE if path.suffix == ".py" else LIBRARY.parent)
+    if package.name == "acceptance":
+        package = package.parent  # Its kit is in the row of `doctor`.
     [row] = re.findall(rf"^\| `(?:src/nvshare/)?{package}/` \|.*", PAGE, re.MULTILINE)
     assert f"`{path.stem}`" in row
 

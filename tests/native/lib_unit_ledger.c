@@ -72,11 +72,11 @@ static void without_a_limit_the_card_is_the_end(void)
 {
     struct nvs_account account;
     nvs_account_init(&account, 16 * GIB, 0, false);
-    EQUAL(nvs_account_reserve(&account, 16 * GIB, true), NVS_ROOM);
+    EQUAL(nvs_account_reserve(&account, 16 * GIB, true), NVS_CHARGED);
     EQUAL(nvs_account_reserve(&account, 1, true), NVS_REFUSE);
     EQUAL(nvs_account_free(&account), 0);
     nvs_account_init(&account, 16 * GIB, 0, true);
-    EQUAL(nvs_account_reserve(&account, 40 * GIB, true), NVS_ROOM);
+    EQUAL(nvs_account_reserve(&account, 40 * GIB, true), NVS_CHARGED);
     EQUAL(nvs_account_free(&account), 0); /* and no underflow */
     EQUAL(nvs_account_reserve(&account, UINT64_MAX - 10, true), NVS_REFUSE);
 }
@@ -86,18 +86,18 @@ static void a_limit_refuses_and_a_budget_asks(void)
     struct nvs_account account;
     nvs_account_init(&account, 16 * GIB, 4 * GIB, true);
     EQUAL(nvs_account_reserve(&account, 5 * GIB, true), NVS_REFUSE);
-    EQUAL(nvs_account_reserve(&account, 3 * GIB, false), NVS_ROOM); /* its own environment: no budget told yet */
+    EQUAL(nvs_account_reserve(&account, 3 * GIB, false), NVS_CHARGED); /* its own environment: no budget told yet */
     EQUAL(account.unswappable, 3 * GIB);
     nvs_account_budget(&account, 3 * GIB, GIB / 2);
     EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ASK);
     nvs_account_budget(&account, 4 * GIB, 0);
-    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ROOM);
+    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_CHARGED);
     nvs_account_limit(&account, 2 * GIB); /* lowered below what is used: nothing is lost, nothing is added */
     EQUAL(nvs_account_reserve(&account, 1, true), NVS_REFUSE);
     EQUAL(nvs_account_total(&account), 2 * GIB);
     EQUAL(nvs_account_free(&account), 0);
     nvs_account_limit(&account, 0);
-    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ROOM);
+    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_CHARGED);
     nvs_account_limit(&account, 16 * GIB);
     nvs_account_budget(&account, 6 * GIB, 3 * GIB);
     EQUAL(nvs_account_free(&account), 8 * GIB);
@@ -110,7 +110,7 @@ static void a_recall_takes_what_is_unused_and_then_each_free(void)
     struct nvs_account account;
     nvs_account_init(&account, 16 * GIB, 8 * GIB, true);
     nvs_account_budget(&account, 8 * GIB, 0);
-    EQUAL(nvs_account_reserve(&account, 5 * GIB, true), NVS_ROOM);
+    EQUAL(nvs_account_reserve(&account, 5 * GIB, true), NVS_CHARGED);
     nvs_account_recall(&account, 2 * GIB);
     EQUAL(account.budget, 5 * GIB);
     EQUAL(nvs_account_reserve(&account, 1, true), NVS_ASK);
@@ -118,7 +118,7 @@ static void a_recall_takes_what_is_unused_and_then_each_free(void)
     EQUAL(account.budget, 3 * GIB);
     nvs_account_return(&account, 2 * GIB, true);
     EQUAL(account.budget, 2 * GIB);
-    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_ROOM);
+    EQUAL(nvs_account_reserve(&account, GIB, true), NVS_CHARGED);
     nvs_account_budget(&account, 6 * GIB, 0);
     nvs_account_return(&account, GIB, true);
     EQUAL(account.budget, 6 * GIB); /* the next BUDGET ended the recall */

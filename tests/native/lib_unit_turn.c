@@ -34,7 +34,7 @@ static void a_drop_drains_and_releases_the_number_it_named(void)
 static void a_revoked_client_that_still_drains_takes_its_new_lock(void)
 {
     struct nvs_turn turn = {.state = NVS_TURN_DRAINING, .lock = 7};
-    EQUAL(nvs_turn_lock_ok(&turn, 9, false), NVS_DO_OPEN | NVS_DO_STOP_DRAINING);
+    EQUAL(nvs_turn_lock_ok(&turn, 9, false), NVS_DO_OPEN | NVS_DO_STOP_DRAIN);
     EQUAL(turn.lock, 9);
 }
 
@@ -57,7 +57,7 @@ static void scheduling_off_opens_and_on_again_voids_the_lock(void)
     turn = (struct nvs_turn){.state = NVS_TURN_HOLDING, .lock = 4};
     EQUAL(nvs_turn_sched_on(&turn, false), NVS_DO_CLOSE);
     turn = (struct nvs_turn){.state = NVS_TURN_DRAINING, .lock = 4};
-    EQUAL(nvs_turn_input(&turn, NVS_TURN_IN_SCHED_OFF), NVS_DO_OPEN | NVS_DO_STOP_DRAINING);
+    EQUAL(nvs_turn_input(&turn, NVS_TURN_IN_SCHED_OFF), NVS_DO_OPEN | NVS_DO_STOP_DRAIN);
 }
 
 static void a_lost_scheduler_leaves_holders_and_bounds_waiters(void)
@@ -78,7 +78,7 @@ static void a_lost_scheduler_leaves_holders_and_bounds_waiters(void)
     EQUAL(nvs_turn_lock_ok(&turn, 11, false), NVS_DO_OPEN);
 
     turn = (struct nvs_turn){.state = NVS_TURN_DRAINING, .lock = 5};
-    EQUAL(nvs_turn_input(&turn, NVS_TURN_IN_LOST), NVS_DO_OPEN | NVS_DO_STOP_DRAINING);
+    EQUAL(nvs_turn_input(&turn, NVS_TURN_IN_LOST), NVS_DO_OPEN | NVS_DO_STOP_DRAIN);
     EQUAL(turn.state, NVS_TURN_HOLDING);
     turn = (struct nvs_turn){.state = NVS_TURN_FREE};
     EQUAL(nvs_turn_input(&turn, NVS_TURN_IN_LOST), NVS_DO_NOTHING);
@@ -123,7 +123,7 @@ static void every_transition_says_what_its_states_imply(void)
             CHECK(!is_open(state) || is_open(next) || todo & NVS_DO_CLOSE);
             CHECK((next == NVS_TURN_DRAINING && state != next) == !!(todo & NVS_DO_DRAIN));
             bool has_drained = input == NVS_TURN_IN_DRAINED || input == NVS_TURN_IN_DRAINED_AGAIN;
-            CHECK((state == NVS_TURN_DRAINING && next != state && !has_drained) == !!(todo & NVS_DO_STOP_DRAINING));
+            CHECK((state == NVS_TURN_DRAINING && next != state && !has_drained) == !!(todo & NVS_DO_STOP_DRAIN));
             CHECK((state == NVS_TURN_DRAINING && has_drained) == !!(todo & NVS_DO_RELEASE));
             CHECK(!(todo & NVS_DO_REQUEST) || next == NVS_TURN_WAITING);
             /* Nobody waits for ever: who waits is let in by a lock, by scheduling switched off, or by the loss of the scheduler. */

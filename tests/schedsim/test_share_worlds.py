@@ -102,7 +102,7 @@ def test_a_breach_is_found(breach: str, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_a_core_limit_that_is_not_kept_is_found(is_kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_kept:
-        monkeypatch.setattr(CoreCap, "look", lambda self, debt: False)
+        monkeypatch.setattr(CoreCap, "look", lambda self, now, debt: False)
     world = World(0)
     for process in list(world.processes.values()):
         world.kill(process)

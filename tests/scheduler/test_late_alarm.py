@@ -19,9 +19,12 @@ class Loop:
 
     def __init__(self) -> None:
         self.timers: list[Callable[[], None]] = []
+        self.delay = 0.0
+        """Of the last timer, in seconds."""
 
     def call_later(self, delay: float, call: Callable[[], None]) -> Any:
         self.timers.append(call)
+        self.delay = delay
         return self
 
     def cancel(self) -> None:
@@ -51,3 +54,40 @@ def test_answers_that_wait_to_be_read_count_although_the_alarm_is_late() -> None
     assert grant.ask == 1
     assert grant.budget >= 2 * GIB
     assert not any(isinstance(step.event, ev.AlarmRang) for step in steps)
+
+
+class SlowNode(Node):
+    """Something is always due, and each alarm takes a time."""
+
+    used_ns = 0
+
+    def handle(self, now: int, event: ev.Event) -> list[ac.Action]:
+        if isinstance(event, ev.AlarmRang):
+            self.used_ns += 20 * MILLISECOND
+        return super().handle(now, event)
+
+    def next_deadline(self) -> int | None:
+        return 0
+
+
+def test_alarms_that_take_long_leave_most_of_the_time_to_others() -> None:
+    loop = Loop()
+    node = SlowNode(Settings(), epoch=1)
+    engine = Engine(
+        node, cast("asyncio.AbstractEventLoop", loop), clock=lambda: node.used_ns, work_clock=lambda: node.used_ns
+    )
+    assert loop.delay == 0
+    loop.ring()
+    assert len(loop.timers) == 1
+    assert loop.delay == 0.06, "three times as long as the alarm took"
+    engine.post(ev.SchedulingSwitched(True))
+    assert len(loop.timers) == 1
+    assert loop.delay == 0.06, "what others post does not end the pause"
+
+
+def test_a_short_alarm_is_followed_by_no_pause() -> None:
+    loop = Loop()
+    node = SlowNode(Settings(), epoch=1)
+    Engine(node, cast("asyncio.AbstractEventLoop", loop), clock=lambda: node.used_ns, work_clock=lambda: 0)
+    loop.ring()
+    assert loop.delay == 0

@@ -33,7 +33,7 @@ enum nvs_verdict nvs_account_reserve(struct nvs_account *account, uint64_t bytes
     if (account->limit && account->used + bytes > account->budget)
         return NVS_ASK;
     nvs_account_add(account, bytes, swappable);
-    return NVS_ROOM;
+    return NVS_CHARGED;
 }
 
 void nvs_account_add(struct nvs_account *account, uint64_t bytes, bool swappable)

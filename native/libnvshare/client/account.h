@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum nvs_verdict {
-    NVS_ROOM,   /* charged */
+    NVS_CHARGED,
     NVS_ASK,    /* the limit allows it, our budget does not: ask for more */
     NVS_REFUSE, /* over the limit or the card */
 };

@@ -61,7 +61,7 @@ void nvs_client_apply(struct nvs_client *client, int index, unsigned todo)
         return;
     if (todo & NVS_DO_OPEN) { /* what is left to do for the turn before is dropped; of OPEN and CLOSE the last one counts */
         out->gpu_todo[index] &= ~(uint32_t)(NVS_DO_CLOSE | NVS_DO_DRAIN | NVS_DO_MOVE_OUT);
-        todo |= NVS_DO_STOP_DRAINING; /* also a submission that is let through (LET_ONE) needs no looks any more */
+        todo |= NVS_DO_STOP_DRAIN; /* also a submission that is let through (LET_ONE) needs no looks any more */
     }
     if (todo & NVS_DO_CLOSE)
         out->gpu_todo[index] &= ~(uint32_t)(NVS_DO_OPEN | NVS_DO_MOVE_IN);

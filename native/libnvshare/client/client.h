@@ -53,7 +53,7 @@ struct nvs_seen {
     uint32_t news;     /* enum nvs_news */
 };
 
-/* To be done at a GPU; bits beside those of enum nvs_turn_do, of which OPEN, CLOSE, DRAIN and STOP_DRAINING are used. */
+/* To be done at a GPU; bits beside those of enum nvs_turn_do, of which OPEN, CLOSE, DRAIN and STOP_DRAIN are used. */
 enum nvs_gpu_do {
     NVS_DO_FIGURES = 64, /* call nvs_client_figures with the present ones: a frame needs them */
     NVS_DO_WATCH = 128,  /* nvs_client_watches says something new */
@@ -70,9 +70,9 @@ enum nvs_client_do {
     NVS_CLIENT_CONNECT = 4,      /* then call nvs_client_connected or nvs_client_not_connected */
     NVS_CLIENT_DISCONNECT = 8,
     NVS_CLIENT_JOINED = 16,      /* it is known whether there is a scheduler: threads that wait for that continue */
-    NVS_CLIENT_AWAY = 128,       /* there is none now, but one is expected: all threads continue, except those that allocate */
     NVS_CLIENT_ANSWER = 32,      /* question `ask` is answered: `granted` */
     NVS_CLIENT_UNANSWERED = 64,  /* the questions that were sent are lost: ask again once registered, refuse them if none is expected */
+    NVS_CLIENT_AWAY = 128,       /* there is no scheduler now, but one is expected: all threads continue, except those that allocate */
     NVS_CLIENT_SAY_ALONE = 256,  /* no scheduler: running unshared until there is one */
     NVS_CLIENT_SAY_LOST = 512,   /* the scheduler went away */
     NVS_CLIENT_SAY_BROKEN = 1024, /* it sent an invalid frame */

@@ -9,8 +9,6 @@
  * scheduler of protocol version 1 does not know PING; only a closed connection shows that it has ended. */
 #include "client/parts.h"
 
-enum { FIRST_WITH_PING = 2 };
-
 static bool depends(const struct nvs_client_gpu *gpu)
 {
     const struct nvs_turn *turn = &gpu->turn;
@@ -22,7 +20,7 @@ void nvs_keepalive_update(struct nvs_client *client, int64_t now_ns)
     bool is_attentive = false;
     for (int i = 0; i < client->gpu_count && !is_attentive; i++)
         is_attentive = depends(&client->gpus[i]);
-    is_attentive = is_attentive && client->is_registered && client->version >= FIRST_WITH_PING;
+    is_attentive = is_attentive && client->is_registered && client->version >= NVS_PING_SINCE;
     if (is_attentive && !client->is_attentive) {
         client->quiet_since_ns = now_ns;
         client->pinged_ns = 0;

@@ -43,7 +43,7 @@ enum nvs_turn_do {
     NVS_DO_CLOSE = 2,          /* stop them */
     NVS_DO_REQUEST = 4,        /* send REQ_LOCK */
     NVS_DO_DRAIN = 8,          /* then call nvs_turn_drained */
-    NVS_DO_STOP_DRAINING = 16, /* a drain in progress is no longer needed */
+    NVS_DO_STOP_DRAIN = 16,    /* a drain in progress is no longer needed */
     NVS_DO_RELEASE = 32,       /* send LOCK_RELEASED */
 };
 

@@ -73,6 +73,12 @@ static void say_long_wait(const struct nvs_gpu *gpu, const struct nvs_msg_long_w
                  gpu->label, (unsigned long long)wait->waited_ms / 1000, *holder ? holder : "another process");
         return;
     }
+    if (!wait->holders) {
+        nvs_info("waiting for %s for %llu s, although no program holds it: this one is paused, has used its share of GPU time, or waits "
+                 "for other GPUs too; `nvsharectl story` says why",
+                 gpu->label, (unsigned long long)wait->waited_ms / 1000);
+        return;
+    }
     nvs_info("waiting for %s%s for %llu s, place %u in the queue; held by %s%s for %llu s%s",
              wanted(nvs_helper_client.gpus[gpu->index].wait), gpu->label, (unsigned long long)wait->waited_ms / 1000, wait->place,
              *holder ? holder : "another process", wait->holders > 1 ? " and others" : "", (unsigned long long)wait->held_ms / 1000, start);

@@ -75,7 +75,7 @@ static enum nvs_verdict try_reserve(struct nvs_gpu *gpu, struct attempt *attempt
     nvs_memory_count_contexts(gpu);
     bool is_small = attempt->may_be_small && has_room_for_small(gpu, attempt->bytes);
     enum nvs_verdict verdict = nvs_account_reserve(&gpu->account, attempt->bytes, attempt->swappable && !is_small);
-    if (NVS_LIKELY(verdict == NVS_ROOM)) {
+    if (NVS_LIKELY(verdict == NVS_CHARGED)) {
         attempt->is_small = is_small;
         gpu->small_bytes += is_small ? attempt->bytes : 0;
         account_changed(gpu);
@@ -122,7 +122,7 @@ static CUresult reserve(struct nvs_gpu *gpu, struct attempt *attempt)
         uint64_t granted;
         enum nvs_verdict verdict = try_reserve(gpu, attempt);
         uint64_t need = attempt->need;
-        if (verdict == NVS_ROOM) {
+        if (verdict == NVS_CHARGED) {
             nvs_passage_charged(attempt->bytes);
             return CUDA_SUCCESS;
         }

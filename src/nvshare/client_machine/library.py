@@ -23,7 +23,7 @@ class TurnDo:
     CLOSE = 2
     REQUEST = 4
     DRAIN = 8
-    STOP_DRAINING = 16
+    STOP_DRAIN = 16
     RELEASE = 32
 
 
@@ -81,7 +81,7 @@ class TurnState(IntEnum):
 class Verdict(IntEnum):
     """enum nvs_verdict: what becomes of an allocation."""
 
-    ROOM = 0
+    CHARGED = 0
     ASK = 1
     REFUSE = 2
 

@@ -209,7 +209,7 @@ class ClientMachine:
     def reserve(self, gpu: int, size: int, *, swappable: bool = True) -> Verdict:
         self.accounts[gpu].contexts = self.seen[gpu].contexts or 1
         verdict = self.accounts[gpu].reserve(size, swappable=swappable)
-        if verdict is Verdict.ROOM:
+        if verdict is Verdict.CHARGED:
             self._changed(gpu)
         return verdict
 

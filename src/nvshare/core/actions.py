@@ -142,13 +142,13 @@ class MoveIn(Action, frozen=True):
 
 
 class MoveOut(Action, frozen=True):
-    """When the client has released this lock, it should move `need` bytes to the host: others need the space. Lock 0:
+    """When the client has released this lock, it should move `most` bytes to the host: others need the space. Lock 0:
     it has none, and should do so now. RoomMade answers, if the client makes room (ClientRegistered)."""
 
     client: int
     gpu: str
     lock: int
-    need: int
+    most: int
 
 
 class KeepOnHost(Action, frozen=True):
@@ -182,12 +182,12 @@ class EndTurn(Action, frozen=True):
 
 
 class ReportBlocked(Action, frozen=True):
-    """A client waits: its turn would evict memory of `holder`, and the host cannot take `pinned` bytes of that."""
+    """A client waits: its turn would evict protected memory. Of the others `holder` has most: `protected` bytes."""
 
     client: int
     gpu: str
     holder: int
-    pinned: int
+    protected: int
 
 
 class ReportLimit(Action, frozen=True):

@@ -1,9 +1,6 @@
 """A registered process."""
 
-from collections.abc import Mapping
-
 from nvshare.core.events import ClientRegistered
-from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import MemoryMode
 from nvshare.core.turns.seat import Seat
@@ -14,8 +11,8 @@ class Client:
 
     __slots__ = (
         "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "makes_room", "may_be_in_gang",
-        "memory_mode",
-        "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "uses_collectives", "weight",
+        "memory_mode", "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "uses_collectives",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
@@ -56,16 +53,3 @@ class Client:
         seat.makes_room = self.makes_room
         seat.hears_starts = self.hears_starts
         return seat
-
-    def set_memory_mode(self, mode: MemoryMode, gpus: Mapping[str, Gpu]) -> None:
-        self.memory_mode = mode
-        for uuid, seat in self.seats.items():
-            seat.is_suspended = mode == "checkpoint"
-            gpus[uuid].turns.reports.mode_changed(seat)
-
-    def stopped_waiting(self, now: int, gpus: Mapping[str, Gpu]) -> dict[str, Gpu]:
-        """It was let in at one of its GPUs, so from now on it may be idle at the others: those at which it is."""
-        idle = {uuid: gpus[uuid] for uuid, seat in self.seats.items() if self.id in gpus[uuid].turns.idle}
-        for uuid, gpu in idle.items():
-            gpu.turns.pauses.restarted(now, self.seats[uuid])
-        return idle

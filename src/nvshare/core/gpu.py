@@ -1,13 +1,14 @@
 """One GPU: its parts, and the order of decisions in each step.
 
-Theory of operation. `turns` and `memory` hold the state and record the facts. `make_room` and `let_in` then depend only
-on the state and the time, so late alarms, double alarms and reordered messages need no code of their own:
+Theory of operation. `turns` and `memory` hold the state and record the facts. `preempt` and `admit` then depend only on
+the state and the time, so late alarms, double alarms and reordered messages need no code of their own:
 
-    preemption      which clients must release the lock: overdue, grown, at the end of the quantum, idle
-    thrashing       whose working set no longer counts
-    shares          which clients are held back by their core limit or their weight
-    admission       which waiting clients get a lock
-    notices         what the clients are told
+    preempt     preemption      which clients must release the lock: grown, at the end of the quantum, outranked, idle
+                thrashing       whose working set no longer counts
+                shares          which clients are held back by their core limit or their weight
+                blocking        which clients wait in no queue
+    admit       admission       which waiting clients get a lock
+                notices         what the clients are told
 
 The parts are connected here; each uses only the public interface of the others."""
 
@@ -70,11 +71,11 @@ class Gpu:
         """When something will follow from the passing of time alone."""
         self._idle_due = NEVER
         self._preemption = Preemption(self.turns, self.memory)
-        self._admission = Admission(settings, self.turns, self.memory)
+        self.admission = Admission(settings, self.turns, self.memory)
         self._thrashing = Thrashing(settings, self.turns, self.memory)
         self._blocking = Blocking(self.turns, self.memory)
         self.shares = ComputeShares(self.turns, self.memory)
-        self.notices = Notices(settings, self.turns, self.memory, self._admission)
+        self.notices = Notices(settings, self.turns, self.memory, self.admission)
 
     @property
     def rule(self) -> QuantumRule:
@@ -158,7 +159,7 @@ class Gpu:
 
     def reserved_for(self, now: int) -> Seat | None:
         """The waiting client that no other client may pass, although others would fit."""
-        return self._admission.reserved_for(now)
+        return self.admission.reserved_for(now)
 
     def check(self) -> None:
         """What must hold, in full; for tests."""
@@ -166,7 +167,7 @@ class Gpu:
         self.memory.check(self.turns.seats.values())
         self.shares.check()
 
-    def make_room(self, now: int, out: list[Action]) -> None:
+    def preempt(self, now: int, out: list[Action]) -> None:
         """The first half of what follows from the state and the time: which clients must release the lock."""
         turns, held_back = self.turns, self.turns.held_back
         self._idle_due = NEVER
@@ -202,7 +203,7 @@ class Gpu:
         if self.turns.held_back.over:
             self.shares.preempt(now, out)
 
-    def let_in(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
+    def admit(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
         """The second half: admission and notices. Returns the clients that got a lock."""
         turns = self.turns
         self.is_reordered = False
@@ -215,7 +216,7 @@ class Gpu:
         if not is_settling:
             due = self._idle_due
             if turns.queue.order:
-                admitted = self._admission.admit(now, out)
+                admitted = self.admission.admit(now, out)
                 if admitted and turns.idle and (first := self._lone_first()) is not None:
                     due = self._preemption.idle_deadline(now, first)
             if len(turns.staying) > 1 and admitted and (first := self._lone_first()) is not None:
@@ -243,7 +244,7 @@ class Gpu:
         if turns.dropping:
             due = min(due, next(iter(turns.dropping.values())).drop_deadline)
         ends, waits = turns.timer.ends, turns.waits
-        if ends is None or ends >= due or (waits.is_switching and not waits.is_early) or waits.is_held:
+        if ends is None or ends >= due or (waits.is_switching and not waits.is_early) or waits.is_withheld:
             return due
         head = turns.queue.first()
         if head is None or head.gang is not None:  # For a gang core.gangs knows the time.
@@ -258,12 +259,9 @@ class Gpu:
 
     # For gangs (core.gangs): `seat` is a member that waits and is first here.
 
-    def has_room(self, seat: Seat) -> bool:
-        return self._admission.has_room(seat)
-
-    def may_let_in(self, seat: Seat) -> bool:
+    def may_admit(self, seat: Seat) -> bool:
         """There is room, and no client before it: since room was made, one may wait again (queue.blocking)."""
-        return self.turns.queue.first() is seat and self.has_room(seat)
+        return self.turns.queue.first() is seat and self.admission.has_room(seat)
 
     def switch_time(self, now: int, seat: Seat) -> int:
         """From when on holders make room for it: when the quantum is over, or at once if no holder has to go."""
@@ -290,7 +288,7 @@ class Gpu:
         """Preempt idle holders if they are enough, otherwise begin a switch: of outranked holders, unless it is due."""
         turns = self.turns
         turns.moves.card_room.ask(now, seat, out)
-        if self._admission.fits(seat):
+        if self.admission.fits(seat):
             return
         self._preemption.preempt_idle(now, seat, out)
         is_made = self.memory.would_fit(seat.need) and not turns.waits.is_switching

@@ -13,6 +13,9 @@ from nvshare.core.gpu import Gpu
 from nvshare.core.model import MemoryMode
 from nvshare.core.turns.seat import Seat
 
+MOST_SEATS = 1024
+"""Of the GPUs that are decided upon in one step of the alarm, unless one GPU has more."""
+
 
 class GpuDecisions:
     """The GPUs that the present step has touched. `is_paranoid`: see core.node."""
@@ -29,6 +32,19 @@ class GpuDecisions:
     def touch(self, gpu: Gpu) -> None:
         self.touched[gpu.uuid] = gpu
 
+    def touch_due(self, now: int) -> None:
+        """The alarm rang. If the GPUs whose time has come have many clients, those that come later in the order of
+        deadlines are left for the next alarm, which is due at once: others are served before it."""
+        due = [gpu for gpu in self._gpus.values() if gpu.deadline <= now]
+        if sum(len(gpu.turns.seats) for gpu in due) > MOST_SEATS:
+            due.sort(key=lambda gpu: gpu.deadline)
+        seats = 0
+        for gpu in due:
+            seats += len(gpu.turns.seats)
+            if seats > MOST_SEATS and self.touched:
+                break
+            self.touch(gpu)
+
     def divide_gpu_time(self, now: int) -> None:
         """At all GPUs; nothing is to be decided."""
         for gpu in self._gpus.values():
@@ -40,9 +56,11 @@ class GpuDecisions:
 
     def note_memory_mode(self, client: int, mode: MemoryMode) -> None:
         """What counts of its memory changes on all its GPUs."""
-        seats = self._clients[client].seats
-        self.touched.update((uuid, self._gpus[uuid]) for uuid in seats)
-        self._clients[client].set_memory_mode(mode, self._gpus)
+        self._clients[client].memory_mode = mode
+        for uuid, seat in self._clients[client].seats.items():
+            seat.is_suspended = mode == "checkpoint"
+            self._gpus[uuid].turns.reports.mode_changed(seat)
+            self.touch(self._gpus[uuid])
 
     def note_collectives(self, client: int) -> None:
         self.gangs.collectives.used_by(self._clients[client])
@@ -61,8 +79,8 @@ class GpuDecisions:
             touched, self.touched = self.touched, {}
             for gpu in touched.values():
                 if not is_settling:  # While settling, no client loses its lock.
-                    gpu.make_room(now, out)
-                for seat in gpu.let_in(now, out, is_settling=is_settling):
+                    gpu.preempt(now, out)
+                for seat in gpu.admit(now, out, is_settling=is_settling):
                     if len(seat.siblings) > 1 or seat.gang is not None:
                         self._note_admitted(now, seat)
                 if self._is_paranoid:
@@ -84,11 +102,11 @@ class GpuDecisions:
         self.gangs.decide(now, out)
         empty: list[Gpu] = []
         while self.touched:
-            touched = self._make_room(now, out)
+            touched = self._preempt(now, out)
             self.touched.clear()
             is_changed = any(gpu.is_reordered for gpu in touched)
             for gpu in touched:
-                for seat in gpu.let_in(now, out, is_settling=False):
+                for seat in gpu.admit(now, out, is_settling=False):
                     if len(seat.siblings) > 1 or seat.gang is not None:
                         self._note_admitted(now, seat)
                     is_changed = True
@@ -99,24 +117,38 @@ class GpuDecisions:
                 self.gangs.even_out_quanta(now)
                 self.gangs.decide(now, out)
                 self.gangs.open()
+                self._touch_outranked()
         return empty
 
-    def _make_room(self, now: int, out: list[Action]) -> list[Gpu]:
+    def _preempt(self, now: int, out: list[Action]) -> list[Gpu]:
         touched: dict[str, Gpu] = {}
         while self.touched:
             gpus = dict(sorted(self.touched.items()))
             self.touched.clear()
             for gpu in gpus.values():
-                gpu.make_room(now, out)
+                gpu.preempt(now, out)
             self.gangs.drop_together(now, out)
+            self._touch_outranked()
             touched |= gpus
             self.gangs.leave_jobs(now, out)  # A lock may have been revoked.
         self.gangs.open()
         return [gpu for _, gpu in sorted((touched | self.touched).items())]
 
+    def _touch_outranked(self) -> None:
+        """The rank of a gang depends on all its members: when one of them ends its turn or no longer waits, a client
+        that waits at another GPU may outrank it."""
+        for gang in self.gangs.all.values():
+            if gang.have_ranks_changed():
+                for uuid, seat in gang.seats.items():
+                    if seat.state == "staying" and self._gpus[uuid].turns.queue.order:
+                        self.touch(self._gpus[uuid])
+
     def _note_admitted(self, now: int, seat: Seat) -> None:
-        """A client of several GPUs no longer waits at one of them."""
-        for gpu in self._clients[seat.client].stopped_waiting(now, self._gpus).values():
-            self.touch(gpu)
+        """A client of several GPUs no longer waits at one of them, so from now on it may be idle at the others."""
+        for uuid, other in seat.siblings.items():
+            gpu = self._gpus[uuid]
+            if other.client in gpu.turns.idle:
+                gpu.turns.pauses.restarted(now, other)
+                self.touch(gpu)
         if seat.enters_with_gang:
             self.gangs.note_entered(now, seat)

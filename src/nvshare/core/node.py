@@ -56,7 +56,7 @@ class Node:
         self._decisions = GpuDecisions(self.gpus, self.clients, is_paranoid=is_paranoid)
         self.gangs, self._touch = self._decisions.gangs, self._decisions.touch
         self._live_shrink = LiveShrink(self._limits, self.clients, self.gpus, self._touch)
-        self.orders = Orders(settings, self.gpus, self.clients, self._limits, self.gangs)
+        self.orders = Orders(settings, self.gpus, self.clients, self._limits, self.gangs, self._touch)
         self._registering: Client | None = None
         """Who registered in this step and has not been answered."""
         self._notes: dict[type[ev.Event], Callable[[int, Any, list[Action]], None]] = {
@@ -294,7 +294,5 @@ class Node:
             gpu.host_measured(seat, host.room)
 
     def _note_alarm(self, now: int, event: ev.AlarmRang, out: list[Action]) -> None:
-        for gpu in self.gpus.values():
-            if gpu.deadline <= now:
-                self._touch(gpu)
+        self._decisions.touch_due(now)
         self._limits.alarm_rang(now)

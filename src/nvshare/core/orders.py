@@ -32,7 +32,8 @@ MOST_OWED = 64
 
 
 class Orders:
-    """Notes the operator's orders. `gpus` and `clients` are the node's."""
+    """Notes the operator's orders. `gpus` and `clients` are the node's; `touch` makes the present step decide on a
+    GPU."""
 
     def __init__(
         self,
@@ -41,10 +42,11 @@ class Orders:
         clients: Mapping[int, Client],
         limits: MemoryLimits,
         gangs: Gangs,
+        touch: Callable[[Gpu], None],
     ) -> None:
         self.rule: QuantumRule = settings.quantum
         self.policy = settings.policy
-        self._gpus, self._clients, self._limits, self._gangs = gpus, clients, limits, gangs
+        self._gpus, self._clients, self._limits, self._gangs, self._touch = gpus, clients, limits, gangs, touch
         self.notes: dict[type[ev.Event], Callable[[int, Any, list[Action]], None]] = {
             ev.QuantumSet: lambda now, event, out: self._set_rule(event, out, mode="fixed", fixed_ns=event.quantum_ns),
             ev.ModeSet: lambda now, event, out: self._set_rule(event, out, mode=event.mode),
@@ -100,7 +102,7 @@ class Orders:
             self.rule = replace(self.rule, **changes)
         for gpu in [self._gpus[event.gpu]] if event.gpu is not None else self._gpus.values():
             gpu.turns.rule_changed(replace(gpu.rule, **changes))
-            self._gangs.touch(gpu)
+            self._touch(gpu)
 
     def _note_policy(self, now: int, event: ev.PolicySet, out: list[Action]) -> None:
         if event.policy not in POLICIES:
@@ -109,7 +111,7 @@ class Orders:
             self.policy = event.policy
             self._rerank(lambda: self._set_policy(*self._gpus.values()))
             for gpu in self._gpus.values():  # Weights may count from now on where no client waits.
-                self._gangs.touch(gpu)
+                self._touch(gpu)
 
     def _set_policy(self, *gpus: Gpu) -> None:
         for gpu in gpus:
@@ -117,21 +119,23 @@ class Orders:
             gpu.shares.policy_changed()
 
     def _rerank(self, change: Callable[[], None]) -> None:
-        """Waiting clients get the ranks that they would have if the change had been made before they arrived."""
+        """Waiting clients get the ranks that they would have if the change had been made before they arrived. New
+        weights count from now on in the mean of all tags (compute.fair_shares)."""
         before = [
-            (gpu, seat, gpu.turns.ranking.handicap(seat))
+            (gpu, seat, gpu.turns.ranking.shift_ns(seat))
             for gpu in self._gpus.values()
             for seat in (*gpu.turns.queue, *(seat for seat in gpu.turns.seats.values() if seat.rank is None))
         ]
         change()
-        for gpu, seat, handicap in before:
-            self._move(gpu, seat, gpu.turns.ranking.handicap(seat) - handicap)
+        for gpu, seat, shift_ns in before:
+            self._move(gpu, seat, gpu.turns.ranking.shift_ns(seat) - shift_ns)
+            gpu.turns.ranking.shares.reweigh(seat)
         self._gangs.reranked()
 
     def _move(self, gpu: Gpu, seat: Seat, by_ns: int) -> None:
         if by_ns and seat.rank is not None:
             gpu.turns.queue.move(seat, seat.rank + by_ns)
-            self._gangs.touch(gpu)
+            self._touch(gpu)
         elif seat.lock and seat.won_rank is not None:
             seat.won_rank += by_ns
             if seat.outranked_rank is not None:
@@ -153,7 +157,7 @@ class Orders:
         members = self._members(event.group)
         self._rerank(lambda: apply_priorities(members))
         for uuid in dict.fromkeys(uuid for client in members for uuid in client.seats):
-            self._gangs.touch(self._gpus[uuid])
+            self._touch(self._gpus[uuid])
         out.extend(NoteOrder(client.id) for client in members)
 
     def _note_core_limit(self, now: int, event: ev.CoreLimitSet, out: list[Action]) -> None:
@@ -177,7 +181,7 @@ class Orders:
         """The limit of the group may have changed, on each GPU at which it has clients."""
         for uuid in group.limits if gpus is None else gpus:
             self._gpus[uuid].shares.set_limit(now, group, group.core_limit_on(uuid))
-            self._gangs.touch(self._gpus[uuid])
+            self._touch(self._gpus[uuid])
 
     def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:
         """Also applies the memory limit. Priorities in it change the ranks of waiting clients."""
@@ -222,7 +226,7 @@ class Orders:
                 gpu.turns.held_back.pause(client.id)
             else:
                 gpu.turns.held_back.resume(client.id)
-            self._gangs.touch(gpu)
+            self._touch(gpu)
 
     def _note_yield(self, now: int, event: ev.YieldAsked, out: list[Action]) -> None:
         """Holders for whose GPU a client waits drop their locks."""
@@ -235,7 +239,7 @@ class Orders:
         for gpu, seat in seats:
             if seat.state == "staying" and gpu.turns.queue.order:
                 gpu.turns.preempt(now, seat, "operator", out)
-                self._gangs.touch(gpu)
+                self._touch(gpu)
 
     def _members(self, group: str) -> list[Client]:
         return [client for client in self._clients.values() if client.group.key == group]

@@ -123,7 +123,7 @@ class NvshareGate(Gate):
 
     def _reserve(self) -> bool:
         gpus = range(len(self._program.gpus))
-        return all(self._client.reserve(gpu, self._program.memory) is Verdict.ROOM for gpu in gpus)
+        return all(self._client.reserve(gpu, self._program.memory) is Verdict.CHARGED for gpu in gpus)
 
     def is_open(self, gpu: int) -> bool:
         return self._open[gpu]

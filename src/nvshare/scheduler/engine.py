@@ -19,7 +19,7 @@ from nvshare.core.events import AlarmRang, Event, GpuTimeAsked, GpuTimeReported,
 from nvshare.core.model import MILLISECOND, NEVER, SECOND
 from nvshare.core.node import Node
 from nvshare.core.snapshots.claim_snapshot import claims
-from nvshare.core.snapshots.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, outlook, snapshot
+from nvshare.core.snapshots.snapshot import ClientSnapshot, Snapshot, client_snapshot, gpu_snapshot, outlook
 from nvshare.journal import Step
 from nvshare.scheduler.observe.log import log
 from nvshare.translation import FRAMES, Receiver
@@ -29,6 +29,11 @@ LATE_NS = 20 * MILLISECOND
 READ_FIRST_S = 0.001
 """An alarm that is this late rings again after this time: this process did not run, and answers that arrived before
 the deadline are still to be read."""
+ALARM_PAUSE = 3
+"""After an alarm that took a time, the next one rings after at least so many times that time: what follows from the
+passing of time is charged to no account, and takes at most a quarter of the scheduler's time."""
+LEAST_PAUSED_NS = MILLISECOND // 5
+"""Shorter alarms are followed by no pause."""
 FREQUENT = (GpuTimeAsked, GpuTimeReported, UtilizationMeasured)
 """Events that only ask for or report figures. Each running client reports its GPU time five times a second."""
 
@@ -55,7 +60,12 @@ class Engine:
     """Runs one core.Node. Each connection adds itself to `connections` under its client's id."""
 
     def __init__(
-        self, node: Node, loop: asyncio.AbstractEventLoop, *, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Callable[[], int] = time.monotonic_ns,
+        work_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self.node = node
         self.connections: dict[int, Outgoing] = {}
@@ -73,8 +83,12 @@ class Engine:
         self._complained_at: dict[Callable[..., None], int] = {}
         self._loop = loop
         self._clock = clock
+        self._work_clock = work_clock
+        """The processor time of this thread: a busy machine makes no alarm long."""
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = NEVER
+        self._pauses_until = 0
+        """No alarm rings before."""
         self._is_reading_first = False
         self._wall_offset = time.time() - clock() / 1e9
         deadline = node.next_deadline()
@@ -155,11 +169,6 @@ class Engine:
         """The core's time."""
         return self._clock()
 
-    def snapshot(self) -> Snapshot:
-        """The state now."""
-        self.count_gpu_time()
-        return snapshot(self.node, self._clock())
-
     def outline(self) -> Snapshot:
         """The state now without its clients."""
         self.count_gpu_time()
@@ -179,11 +188,11 @@ class Engine:
         return self._wall_offset + now / 1e9
 
     def _set_alarm(self, now: int, deadline: int) -> None:
-        """One alarm, never later than the core's deadline. An alarm that is too early only sets the next one."""
+        """One alarm, at the core's deadline or at the end of the pause. One that is too early only sets the next."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at = deadline
-        self._alarm = self._loop.call_later(max(0, deadline - now) / 1e9, self._ring)
+        self._alarm = self._loop.call_later(max(0, deadline - now, self._pauses_until - now) / 1e9, self._ring)
 
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, NEVER
@@ -203,4 +212,16 @@ class Engine:
             self._alarm = self._loop.call_later(READ_FIRST_S, self._ring)
         else:
             self._is_reading_first = False
+            began = self._work_clock()
+            self._pauses_until = 0
             self.post(AlarmRang())
+            took = self._work_clock() - began
+            if took > LEAST_PAUSED_NS:
+                self._pause(took)
+
+    def _pause(self, took_ns: int) -> None:
+        """The last alarm took so long. It has set the next one already."""
+        now = self._clock()
+        self._pauses_until = now + ALARM_PAUSE * took_ns
+        if self._alarm is not None and self._alarm_at < self._pauses_until:
+            self._set_alarm(now, self._alarm_at)

@@ -27,6 +27,8 @@ from nvshare.quantity import MAX_BYTES as MAX_BYTES
 from nvshare.record import Record
 
 PROTOCOL_VERSION = 6
+PING_SINCE = 2
+"""The first version that has PING and PONG."""
 MOVES_SINCE = 4
 """The first version whose clients move memory (MOVE_IN, MOVE_OUT) and report it (MOVED)."""
 WORKING_SETS_SINCE = 5
@@ -406,7 +408,7 @@ class MoveOut(Message, frozen=True):
     from_client = False
     gpu: U8
     lock: U64
-    need: Bytes
+    most: Bytes
 
 
 class Moved(Message, frozen=True):

@@ -14,22 +14,20 @@ quantum is over. Otherwise memory would move for a fraction of a second. The deb
 repaid in turns of others."""
 
 from collections.abc import Iterable
+from heapq import nsmallest
 from typing import Literal
 
 from nvshare.core.actions import Action
+from nvshare.core.compute.check_pace import LEAST_STEP_NS, MOST_GROUPS, MOST_STEP_NS, crowd_pause_ns
 from nvshare.core.compute.core_cap import MOST_AHEAD_NS, MOST_DEBT_NS, CoreCap
 from nvshare.core.compute.gpu_time import Chunk
 from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.compute.weighted_time import WeightedTime, most_lead_ns
 from nvshare.core.limits.groups import Group
 from nvshare.core.memory.memory_planner import MemoryPlanner
-from nvshare.core.model import MILLISECOND, NEVER, SECOND
+from nvshare.core.model import NEVER, SECOND
 from nvshare.core.turns.seat import Seat
 from nvshare.core.turns.turns import Turns
-
-LEAST_STEP_NS = 10 * MILLISECOND
-MOST_STEP_NS = 500 * MILLISECOND
-"""How soon, and how late, leads are looked at again."""
 
 MOST_UNDIVIDED_NS = 10 * SECOND
 """While there are core limits, looks are divided up at least so often: many at once take long."""
@@ -66,7 +64,7 @@ class ComputeShares:
 
     def set_limit(self, now: int, group: Group, percent: int) -> None:
         """0: none."""
-        self._looked = -LEAST_STEP_NS, None
+        self._looked = self._looked[0], None
         if not percent:
             self._retire(now, group)
             return
@@ -81,7 +79,7 @@ class ComputeShares:
                 cap.is_over = True
                 cap.begin = now // LOOK_NS + 1  # Not what its clients used without a limit.
             self._turns.gpu_time.divide(now)
-            cap.set_percent(self._turns.gpu_time.pending(now), percent)
+            cap.set_percent(self._turns.gpu_time.upto, now // LOOK_NS + 1, percent)
             cap.group = group  # The group may have been forgotten meanwhile.
             self._caps[group.key] = cap
         self._note_activity()
@@ -109,7 +107,7 @@ class ComputeShares:
         self._turns.held_back.release_group(group.key)
         if cap is None:
             return
-        pending = self._turns.gpu_time.pending(now)
+        pending = self._turns.gpu_time.lately_pending(now)
         cap.retire(pending)
         self._dormant[group.key] = cap
         if len(self._dormant) >= self._prune_at:
@@ -124,7 +122,7 @@ class ComputeShares:
 
     def admitted(self, now: int) -> None:
         """A client was admitted, so there may be something to look at."""
-        self._look_again(now, LEAST_STEP_NS)
+        self._look_again(now, max(LEAST_STEP_NS, self._next_in_crowd() - now))
 
     def longest_hold_ns(self, percent: int, quantum_ns: int, grace_ns: int) -> int:
         """For how long a core limit holds a group back at most: until what it used beyond its limit in one turn, and
@@ -133,14 +131,23 @@ class ComputeShares:
 
     def decide(self, now: int, out: list[Action]) -> None:
         """Debts and leads are checked at most once in LEAST_STEP_NS, unless something is due or other clients run. A
-        check visits all clients, and events may come every millisecond."""
+        check visits all clients, and events may come every millisecond. In a crowd nothing makes it come earlier."""
         looked, them = self._looked
+        if (next_look := self._next_in_crowd()) > now:
+            self.deadline = next_look if self.deadline <= now else min(self.deadline, next_look)
+            return
         is_early = now < min(looked + LEAST_STEP_NS, self.deadline) and them == self._those_concerned()
         if is_early and (self._turns.staying or self._turns.held_back.over or self._turns.held_back.ahead):
             self.deadline = min(self.deadline, looked + LEAST_STEP_NS)
             return
         self._look(now, out)
         self._looked = now, self._those_concerned()
+        self.deadline = max(self.deadline, self._next_in_crowd())
+
+    def _next_in_crowd(self) -> int:
+        """When the next check is allowed, if the clients here are many; 0 if they are few."""
+        pause = crowd_pause_ns(len(self._turns.seats), len(self._caps))
+        return self._looked[0] + pause if pause else 0
 
     def _those_concerned(self) -> object:
         turns = self._turns
@@ -187,12 +194,14 @@ class ComputeShares:
 
     def _look_at_caps(self, now: int, pending: Chunk) -> None:
         turns = self._turns
-        for key in turns.held_back.over | {entry.group for entry in pending.entries}:
-            cap = self._caps.get(key)
-            if cap is None:
-                continue
+        keys = turns.held_back.over | {entry.group for entry in pending.entries}
+        caps = [(self._caps[key].looked_at, key) for key in keys & self._caps.keys()]
+        if len(caps) > MOST_GROUPS:
+            self.deadline = now  # The others are next.
+        for _, key in nsmallest(MOST_GROUPS, caps) if len(caps) > MOST_GROUPS else caps:
+            cap = self._caps[key]
             debt = cap.debt_ns(pending)
-            if cap.look(debt):
+            if cap.look(now, debt):
                 turns.held_back.hold_group(key)
                 after_ns = cap.repaid_ns(debt)
                 cap.free_at = now + after_ns

@@ -62,6 +62,9 @@ class Shares:
     def queue_changed(self, now: int, *, is_waited_for: bool) -> None:
         """Called at the end of each step, with whether clients wait."""
 
+    def reweigh(self, seat: Seat) -> None:
+        """The weight of the client may have changed."""
+
     def restart(self, seat: Seat) -> None:
         """The policy is new. The seat has no tag."""
 
@@ -126,6 +129,11 @@ class FairShares(Shares):
 
     def queue_changed(self, now: int, *, is_waited_for: bool) -> None:
         self._bills.queue_changed(now, is_waited_for=is_waited_for)
+
+    def reweigh(self, seat: Seat) -> None:
+        if seat.client in self._members and self._members[seat.client][0] != max(1, seat.weight):
+            self._leave(seat)
+            self._enter(seat)
 
     def restart(self, seat: Seat) -> None:
         seat.billed_ns = seat.turn_bill_ns = seat.bill_ns

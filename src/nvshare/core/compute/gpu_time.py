@@ -19,6 +19,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
+from nvshare.core.compute.check_pace import CLIENT_PAUSE_NS, CROWD
 from nvshare.core.compute.look_bits import LOOK_NS, ones, ones_from, split
 from nvshare.core.compute.looks import Looks
 from nvshare.core.compute.recent_use import WINDOW_NS, RecentUse
@@ -34,6 +35,10 @@ WAKE_LOOKS = 250
 LEAST_LOOKS, MOST_LOOKS = 64, 4096
 """How many looks are divided at once. With fewer, each report would cost a visit to every client. More than this are
 divided at once only if all have the same answer: a step after a silence of days costs no more than another one."""
+FAR_BEHIND = 1024
+"""Looks are divided LEAST_LOOKS at a time while there are core limits or weights (`observer`): what a group had is
+spread over all looks that are divided together. If more than this many are to be divided and all have the same answer,
+they are divided at once: a step after a pause would visit all clients many times."""
 
 
 class Chunk:
@@ -44,8 +49,8 @@ class Chunk:
     def __init__(self, entries: list[Looks], counts: list[int], parts: list[int], first: int, looks: int) -> None:
         self.entries, self.counts, self.first, self.looks = entries, counts, first, looks
         self._parts = parts
-        self._sums: dict[int, dict[str, tuple[int, int]]] = {}
-        """By `begin` and group, made when asked for. Each of many groups is asked about, so all are added at once."""
+        self._sums: dict[str, tuple[int, int]] | None = None
+        """By group, made when asked for. Each of many groups is asked about, so all are added at once."""
 
     def parts(self, begin: int, end: int = NEVER) -> list[int]:
         """What each client had, of the looks from `begin` to before `end`."""
@@ -55,19 +60,22 @@ class Chunk:
         return split([(count & ones(max(0, last))) >> first for count in self.counts])
 
     def used(self, group: str, begin: int) -> tuple[int, int]:
-        """What the clients of a group had together from look `begin` on, and the looks at which one was busy."""
-        begin = max(begin, self.first)
-        sums = self._sums.get(begin)
-        if sums is None:
-            sums = self._sums[begin] = self._by_group(begin)
-        return sums.get(group, (0, 0))
+        """What the clients of a group had together from look `begin` on, and the looks at which one was busy. If that
+        is not the first look: in proportion to these looks, so that groups that begin at different looks cost no
+        more."""
+        if self._sums is None:
+            self._sums = self._by_group()
+        used, busy = self._sums.get(group, (0, 0))
+        if begin <= self.first or not busy:
+            return used, busy
+        later = busy & ~ones(begin - self.first)
+        return used * later.bit_count() // busy.bit_count(), later
 
-    def _by_group(self, begin: int) -> dict[str, tuple[int, int]]:
+    def _by_group(self) -> dict[str, tuple[int, int]]:
         sums: dict[str, tuple[int, int]] = {}
-        skipped = ones(begin - self.first)
-        for entry, count, part in zip(self.entries, self.counts, self.parts(begin), strict=True):
+        for entry, count, part in zip(self.entries, self.counts, self._parts, strict=True):
             used, busy = sums.get(entry.group, (0, 0))
-            sums[entry.group] = used + part, busy | (count & ~skipped)
+            sums[entry.group] = used + part, busy | count
         return sums
 
 
@@ -83,6 +91,8 @@ class GpuTime:
         self._busy_until = 0
         """The end of the last look at which a client was busy."""
         self._looks: list[Looks] = []
+        self._lately: tuple[int, Chunk | None] = 0, None
+        """Until when the chunk of `lately_pending` counts."""
         self.observer: Callable[[Chunk], None] | None = None
         """Is told of looks when they are divided up (compute.compute_shares)."""
         self.bills: TurnBills | None = None
@@ -92,7 +102,17 @@ class GpuTime:
         """The looks that are not divided up."""
         looks = max(0, now // LOOK_NS + 1 - self.upto)
         counts = [entry.counts(self.upto, looks) for entry in self._looks]
-        return Chunk(self._looks, counts, split(counts), self.upto, looks)
+        return Chunk(list(self._looks), counts, split(counts), self.upto, looks)
+
+    def lately_pending(self, now: int) -> "Chunk":
+        """The same, but with many clients perhaps as it was a moment ago: it visits all clients, and when all of their
+        groups end at once, each end asks for it."""
+        until, chunk = self._lately
+        if chunk is None or now >= until:
+            chunk = self.pending(now)
+            clients = len(chunk.entries)
+            self._lately = now + (clients * CLIENT_PAUSE_NS if clients > CROWD else 0), chunk
+        return chunk
 
     def hold_back(self, now: int, seat: Seat) -> None:
         """It competes from now on, whether it is busy or not."""
@@ -116,7 +136,7 @@ class GpuTime:
         looks = seat.looks or self._new(seat)
         if looks.rests is not None:
             looks.stop_resting(self.upto, first)
-        looks.since = looks.started = first
+        looks.since = first
         self.holders += 1
 
     def turn_ended(self, now: int, seat: Seat) -> None:
@@ -128,7 +148,7 @@ class GpuTime:
             end = -(-now // LOOK_NS)
             if end - self.upto > 2 * REPORT_LOOKS:
                 self.divide(now)
-            looks.held |= ones(max(0, end - self.upto)) & ~ones(max(0, looks.since - self.upto))
+            looks.turn_ended(self.upto, looks.since, end)
         looks.since = None
         self.holders -= 1
 
@@ -161,15 +181,20 @@ class GpuTime:
     def divide(self, now: int) -> None:
         """All looks whose reports should have come."""
         end = now // LOOK_NS - REPORT_LOOKS
-        while self._looks and (looks := end - self.upto) >= LEAST_LOOKS:
-            if self.observer is not None:
-                self._divide(LEAST_LOOKS)
-            elif looks > MOST_LOOKS and self._is_constant():
+        while self._looks and (looks := end - self.upto) >= (least := self._least_looks()):
+            is_constant = looks > FAR_BEHIND and self._is_constant()
+            if self.observer is not None and (looks < 2 * least or not is_constant):
+                self._divide(least)
+            elif looks > MOST_LOOKS and self.observer is None and is_constant:
                 self._divide(1, times=looks)
             else:
                 self._divide(min(MOST_LOOKS, looks))
         if not self._looks:
             self.upto = max(self.upto, end)
+
+    def _least_looks(self) -> int:
+        """More for many clients, each of which is visited: a second of their looks takes the same time."""
+        return LEAST_LOOKS * max(1, min(len(self._looks), MOST_LOOKS) // LEAST_LOOKS)
 
     def divide_for(self, now: int, seat: Seat) -> None:
         """The same, if something is known of this client's looks."""

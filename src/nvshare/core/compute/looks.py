@@ -5,6 +5,9 @@ Bit 0 is look `upto` of compute.gpu_time. If a look is reported twice, the first
 from nvshare.core.compute.look_bits import ones, ones_from
 from nvshare.core.turns.seat import Seat
 
+START_LOOKS = 50
+"""The first looks of a turn, in which the client wakes up and submits its first work."""
+
 
 class Looks:
     """Of one client that holds the lock or has reported: what is known of the looks that are not divided up."""
@@ -20,7 +23,7 @@ class Looks:
         "rests",
         "seat",
         "since",
-        "started",
+        "starting",
         "wake",
     )
 
@@ -28,11 +31,10 @@ class Looks:
         self.seat: Seat | None = seat
         """None if it has left."""
         self.group = "" if seat.group is None else seat.group.key
-        self.busy = self.known = self.rested = self.held = self.back = self.wake = 0
+        self.busy = self.known = self.rested = self.held = self.back = self.wake = self.starting = 0
         self.since: int | None = None
-        """The first look at which it held the lock that it has; None if it has none."""
-        self.started = 0
-        """The first look of its present or last lock."""
+        """The first look at which it held the lock that it has; None if it has none. `held`: the looks of earlier
+        turns; `starting`: those of them that were the first START_LOOKS of a turn."""
         self.back_since: int | None = None
         """The look since which it is held back by its weight. `back`: earlier looks at which it was held back. `wake`:
         the looks after it was let go in which it may still wake up."""
@@ -45,6 +47,20 @@ class Looks:
         held = self.held | ones_from(self.since, upto, looks)
         known = self.known | self.rested | ones_from(self.rests, upto, looks)
         return (self.busy | (held & ~known)) & ones(looks)
+
+    def turn_ended(self, upto: int, since: int, end: int) -> None:
+        """The turn had the looks from `since` to before `end`."""
+        self.held |= ones_from(since, upto, max(0, end - upto))
+        self.starting |= self._first_looks(since, upto, max(0, end - upto))
+
+    def may_idle(self, upto: int, looks: int) -> int:
+        """The looks at which it holds a lock, after the first START_LOOKS of each turn."""
+        held = self.held | ones_from(self.since, upto, looks)
+        return held & ~self.starting & ~self._first_looks(self.since, upto, looks) & ones(looks)
+
+    @staticmethod
+    def _first_looks(since: int | None, upto: int, looks: int) -> int:
+        return 0 if since is None else ones_from(since, upto, min(looks, max(0, since + START_LOOKS - upto)))
 
     def reported(self, upto: int, first: int, known: int, busy: int) -> None:
         """`first` is the report's first look; the looks that it knows, and those of them at which it was busy."""
@@ -85,6 +101,7 @@ class Looks:
         self.known >>= looks
         self.rested >>= looks
         self.held >>= looks
+        self.starting >>= looks
         self.back >>= looks
         return bool(
             self.known or self.held or self.back or self.wake or self.since is not None or self.back_since is not None

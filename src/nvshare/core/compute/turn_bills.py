@@ -22,11 +22,10 @@ from operator import or_
 
 from nvshare.core.compute.gpu_time import Chunk, GpuTime
 from nvshare.core.compute.look_bits import LOOK_NS, ones, ones_from, split
-from nvshare.core.compute.looks import Looks
+from nvshare.core.compute.looks import START_LOOKS, Looks
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.turns.seat import Seat
 
-START_LOOKS = 50
 RECENT_LOOKS = 60_000
 LEAST_RECENT_LOOKS = 1000
 """Until a client has waited at this many looks, all time counts as billed."""
@@ -70,7 +69,7 @@ class TurnBills:
     def are_constant(self, entries: Iterable[Looks], first: int) -> bool:
         """As far as is known now, all looks from this one on are billed in the same way."""
         is_changed = self._waited >> max(0, first - self._first) or (self._waits_since or 0) > first
-        return not is_changed and all(entry.started + START_LOOKS <= first for entry in entries)
+        return not is_changed and all((entry.since or 0) + START_LOOKS <= first for entry in entries)
 
     def charge(self, chunk: Chunk, times: int = 1) -> None:
         """Bills the looks of a chunk, as if the same looks had come `times` times in succession."""
@@ -94,7 +93,7 @@ class TurnBills:
 
     def _charge_idle(self, chunk: Chunk, waited: int, times: int) -> None:
         busy = reduce(or_, chunk.counts)
-        idle = [_idle_holder(entry, chunk.first, chunk.looks) & waited & ~busy for entry in chunk.entries]
+        idle = [entry.may_idle(chunk.first, chunk.looks) & waited & ~busy for entry in chunk.entries]
         for entry, part in zip(chunk.entries, split(idle), strict=True):
             self._add(entry, part * times)
         if self._passed > RECENT_LOOKS:
@@ -139,7 +138,7 @@ class TurnBills:
             if not seat.lent_ns:
                 seat.lent_from = -(-seat.held_since // LOOK_NS)
             seat.lent_ns += credit - divided
-            seat.lent_until = -(-now // LOOK_NS)
+            seat.lent_until = -(-(now if seat.lock else seat.last_ran) // LOOK_NS)
         seat.credit_ns += credit
         self._credit(seat, credit)
 
@@ -177,9 +176,3 @@ class TurnBills:
     def stretched(self, bill_ns: int) -> int:
         passed, paid = (max(0, looks) + LEAST_RECENT_LOOKS for looks in (self._passed, self._paid))
         return bill_ns * min(max(paid, passed), MOST_STRETCHED * paid) // paid
-
-
-def _idle_holder(entry: Looks, first: int, looks: int) -> int:
-    """The looks at which a client holds a lock, after the time in which it begins its work."""
-    start = ones(max(0, entry.started + START_LOOKS - first)) & ~ones(max(0, entry.started - first))
-    return (entry.held | ones_from(entry.since, first, looks)) & ones(looks) & ~start

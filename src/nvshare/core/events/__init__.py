@@ -1,4 +1,7 @@
-"""What can happen. All knowledge of the core comes from these events."""
+"""What can happen. All knowledge of the core comes from these events.
+
+What belongs here: facts, in the past tense, as frozen records; one file for each place that they come from. What does
+not: what follows from them (`core.node` and the parts that it calls), and messages of the protocol (`wire`)."""
 
 from nvshare.core.events.clients import (
     BudgetAsked,

@@ -3,7 +3,7 @@
 Kernels of one process may wait for kernels of another process, which waits at its closed gate. So, until all members
 have released:
 
-    held        a GPU of the gang on which no client runs is given to no other client: work that passes the gate there
+    withheld    a GPU of the gang on which no client runs is given to no other client: work that passes the gate there
                 disturbs no other client
     let one     if nothing has changed for `patience`, each member that has released and has work lets one submission
                 pass, and reports its end. At a GPU where another client runs, only after `UNLOCKED_NS`
@@ -53,10 +53,10 @@ class Departure:
             self._quiet_since = now
             self._patience_ns = min(PATIENCE_NS, max(LEAST_PATIENCE_NS, 2 * (now - self._let_since)))
 
-    def let_time(self, *, is_held: bool) -> int:
+    def let_time(self, *, is_withheld: bool) -> int:
         """From when on a submission may be let through at a GPU."""
         due = self._quiet_since + self._patience_ns
-        return due if is_held else max(due, self._began + UNLOCKED_NS)
+        return due if is_withheld else max(due, self._began + UNLOCKED_NS)
 
     def let_through(self, now: int, uuids: list[str]) -> list[str]:
         """Work may be let through at these GPUs. Returns those at which it is."""

@@ -13,7 +13,7 @@ from nvshare.core.turns.seat import Seat
 class Gang:
     """The linked seats by GPU, in the order of the UUIDs; one at each GPU."""
 
-    __slots__ = ("account", "departure", "dropped", "due", "is_job", "may_enter", "number", "seats", "stage")
+    __slots__ = ("account", "departure", "dropped", "due", "is_job", "may_enter", "number", "ranks", "seats", "stage")
 
     def __init__(self, number: int, account: str) -> None:
         self.number = number
@@ -28,6 +28,8 @@ class Gang:
         """Of a job, while its locks are being dropped."""
         self.may_enter = False
         """There is room at all GPUs at which it waits."""
+        self.ranks: tuple[int | None, ...] = ()
+        """Of its members when that was last looked at (`have_ranks_changed`)."""
         self.dropped: DropCause | None = None
         """Why a member was told to drop its lock in this step; the others have not been told yet."""
 
@@ -48,6 +50,12 @@ class Gang:
     @property
     def highest_priority(self) -> int:
         return max(seat.priority for seat in self.seats.values())
+
+    def have_ranks_changed(self) -> bool:
+        """Since the last call. If so, clients that did not outrank it may do so now."""
+        before = self.ranks
+        self.ranks = tuple(seat.won_rank if seat.lock else seat.rank for seat in self.seats.values())
+        return self.ranks != before
 
     def aged_rank(self, at: int, move_ns_per_gib: int) -> int | None:
         """The lowest of its members: it is served while none of them waits."""

@@ -52,8 +52,8 @@ class Gangs:
         self._at = Counter[str]()
         """How many gangs have a member at each GPU."""
         self._of_account = Counter[str]()
-        self.touch = self._touch = touch
-        self._held: set[str] = set()
+        self._touch = touch
+        self._withheld: set[str] = set()
         """GPUs at which no client is admitted because a job has not released all its locks."""
         self._numbers = 0
 
@@ -61,7 +61,7 @@ class Gangs:
 
     def are_concerned(self, now: int, touched: Iterable[str]) -> bool:
         """Whether something may follow for a gang from a step that has touched these GPUs."""
-        return self.deadline <= now or not (self._at.keys() | self._held).isdisjoint(touched)
+        return self.deadline <= now or not (self._at.keys() | self._withheld).isdisjoint(touched)
 
     def look_at(self, now: int, client: Client) -> bool:
         """At the end of a step in which the client began to wait; true if a gang has a new member."""
@@ -198,11 +198,11 @@ class Gangs:
     def leave_jobs(self, now: int, out: list[Action]) -> None:
         """No client is admitted at a job's GPUs before all its locks are released (gangs.departure)."""
         leaving = [gang for gang in self.all.values() if gang.is_job and self._is_leaving(now, gang)]
-        held = {uuid for gang in leaving for uuid in gang.seats if not self._gpus[uuid].turns.staying}
-        for uuid in held ^ self._held:
-            self._gpus[uuid].turns.waits.hold_admission(on=uuid in held)
+        withheld = {uuid for gang in leaving for uuid in gang.seats if not self._gpus[uuid].turns.staying}
+        for uuid in withheld ^ self._withheld:
+            self._gpus[uuid].turns.waits.withhold(on=uuid in withheld)
             self._touch(self._gpus[uuid])
-        self._held = held
+        self._withheld = withheld
         for gang in leaving:
             self._let_through(now, gang, out)
 
@@ -222,14 +222,14 @@ class Gangs:
         due: list[str] = []
         for uuid, seat in gang.seats.items():
             if can_let(seat) and uuid not in departure.let:
-                time = departure.let_time(is_held=self._gpus[uuid].turns.waits.is_held)
+                time = departure.let_time(is_withheld=self._gpus[uuid].turns.waits.is_withheld)
                 if time <= now:
                     due.append(uuid)
                 else:
                     self.deadline = min(self.deadline, time)
         if due:
             out.extend(LetOne(gang.seats[uuid].client, uuid) for uuid in departure.let_through(now, due))
-            self.deadline = min(self.deadline, departure.let_time(is_held=True))
+            self.deadline = min(self.deadline, departure.let_time(is_withheld=True))
 
     def let_finished(self, now: int, gpu: Gpu, seat: Seat) -> None:
         if seat.gang is not None and seat.gang.departure is not None:
@@ -292,6 +292,6 @@ class Gangs:
         """Which gangs are admitted: those that are first and find room at all GPUs."""
         for gang in self.all.values():
             waiting = gang.waiting() if gang.stage == "entering" else {}
-            gang.may_enter = bool(waiting) and all(self._gpus[uuid].may_let_in(seat) for uuid, seat in waiting.items())
+            gang.may_enter = bool(waiting) and all(self._gpus[uuid].may_admit(seat) for uuid, seat in waiting.items())
             if gang.may_enter:
                 self._touch_gpus(waiting)

@@ -1,5 +1,6 @@
-"""How much GPU memory each group of processes may allocate.
+"""How much GPU memory each group of processes may allocate, and which core limit it has.
 
-What belongs here: which limit a group has, and how its processes share it. What does not: which clients may
-run (`core.turns` and the parts around it), and where limits come from (`scheduler.sources`, `scheduler.operator`).
+What belongs here: which limits a group has, and how its processes share the memory limit. What does not: what follows
+from a core limit (`core.compute`), which clients may run (`core.queue`), and where limits come from
+(`scheduler.sources`, `scheduler.operator`).
 """

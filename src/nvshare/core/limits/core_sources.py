@@ -1,4 +1,4 @@
-"""Who names the core limit of a group. Which one counts says Group.core_limit_on (core.limits.groups)."""
+"""Who names the core limit of a group, to be shown. Group.core_limit_on (core.limits.groups) says which one counts."""
 
 from nvshare.core.limits.groups import Group, Source
 

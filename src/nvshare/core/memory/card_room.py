@@ -16,6 +16,9 @@ drops its lock is asked with that lock (memory.moves). A client that was asked h
 is asked for more meanwhile. Memory that has not moved by then is stuck: it counts like memory that the host cannot take
 (memory.memory_planner). Such a client is not asked again before it has answered or had a turn.
 
+If the host can take all memory, nobody waits for room. But at a switch clients without a lock are asked as well, so
+that the driver need not evict (memory.moves).
+
 The coming client waits for room for at most one grace time in total. The time begins when only room is missing and no
 client is releasing a lock; reports of others do not extend it. It begins again if another client is admitted first, or
 if the coming client was blocked (queue.blocking)."""
@@ -90,8 +93,20 @@ def _order(seat: Seat) -> tuple[bool, int]:
     return (False, seat.last_ran) if seat.rank is None else (True, -seat.rank)
 
 
+def _note_late(now: int, seat: Seat) -> None:
+    if 0 < seat.room_due <= now:
+        seat.room_due = LATE
+
+
+def _age(seat: Seat) -> int:
+    return seat.last_ran
+
+
+_Order = Callable[[Seat], tuple[bool, int] | int]
+
+
 class CardRoom:
-    """The room of one GPU. Without protected memory there is nothing to do."""
+    """The room of one GPU. Without protected memory no client waits for it."""
 
     def __init__(self, uuid: str, seats: dict[int, Seat], memory: MemoryPlanner, grace_ns: int) -> None:
         self._uuid = uuid
@@ -100,6 +115,8 @@ class CardRoom:
         self._grace_ns = grace_ns
         self.is_waited_for = False
         """A client may have a time until which it waits for room."""
+        self.ran: dict[int, Seat] = {}
+        """Clients by the end of their last turns. Who has a lock, or nothing on the card, is removed when it is met."""
 
     @property
     def deadline(self) -> int:
@@ -158,9 +175,43 @@ class CardRoom:
             return
         if not coming.room_until and not any(seat.state == "dropping" for seat in self._seats.values()):
             coming.room_until, self.is_waited_for = now + self._grace_ns, True
-        others = self._others(coming)
-        missing = self.missing(coming) - sum(_going(seat) for seat in others)
-        for seat in sorted((seat for seat in others if _could_go(seat)), key=_order):
+        self._ask(now, self._others(coming), _order, self.missing(coming), out)
+
+    def excess(self, coming: Seat) -> int:
+        """By how much the card may be too full with this client, by what clients need; not more than it needs itself,
+        if others have the rest of the card."""
+        memory = self._memory
+        others = sum(min(seat.need, on_card(seat)) for seat in self._without_lock(coming))
+        return memory.running_bytes + others + coming.need - memory.capacity
+
+    def ask_oldest(self, now: int, coming: Seat, missing: int, out: list[Action]) -> int:
+        """Asks clients without a lock, the one that ran longest ago first. Returns what they cannot move of that."""
+        others = self._without_lock(coming)
+        for seat in others:
+            _note_late(now, seat)
+        return self._ask(now, others, _age, missing, out)
+
+    def _without_lock(self, coming: Seat) -> list[Seat]:
+        """The clients that may have memory on the card although they have no lock, from the one that ran last on, until
+        the card is full."""
+        found: list[Seat] = []
+        gone: list[int] = []
+        room = self._memory.capacity - self._memory.running_bytes
+        for client, seat in reversed(self.ran.items()):
+            if room <= 0:
+                break
+            if seat.lock or not on_card(seat):
+                gone.append(client)
+            elif seat is not coming:
+                found.append(seat)
+                room -= min(seat.need, on_card(seat))
+        for client in gone:
+            del self.ran[client]
+        return found
+
+    def _ask(self, now: int, others: list[Seat], order: _Order, missing: int, out: list[Action]) -> int:
+        missing -= sum(_going(seat) for seat in others)
+        for seat in sorted((seat for seat in others if _could_go(seat)), key=order):
             if missing <= 0:
                 break
             gain = min(missing, _could_go(seat))
@@ -168,6 +219,7 @@ class CardRoom:
             self.asked(now, seat, need if need > seat.room_asked else movable(seat))
             out.append(MoveOut(seat.client, self._uuid, 0, seat.room_asked))
             missing -= gain
+        return missing
 
     def asked(self, now: int, seat: Seat, need: int) -> None:
         """The client must move `need` bytes to the host, counted from its last turn on. If it is asked for more before
@@ -185,8 +237,7 @@ class CardRoom:
         """Clients that have not answered in time are not waited for, and are not asked for more before they answer. Who
         has waited long enough comes in."""
         for seat in self._seats.values():
-            if 0 < seat.room_due <= now:
-                seat.room_due = LATE
+            _note_late(now, seat)
             if 0 < seat.room_until <= now:
                 seat.room_until = LATE
 

@@ -14,7 +14,8 @@ Unswappable memory counts whether its client runs or not: a client that overstat
 is what NVML measured for the process. `growth` is what its client has reported since then beyond the highest report at
 any measurement. So a lie counts until the next measurement and never again, even if the client withdraws it before each
 measurement. A new connection of a measured process counts with what that process has: only what it reports beyond the
-highest report of the process is growth. New processes are a matter of their account: what nothing confirms of all its
+highest report of the process is growth. When one of its connections ends, the others have what was measured for that
+one. New processes are a matter of their account: what nothing confirms of all its
 clients is bounded together.
 
 A client in memory mode checkpoint has nothing on the card while it has no lock: all its memory counts as swappable, its
@@ -41,7 +42,6 @@ by the protected memory:
 It is not divided, but all of it together counts as at most half of the card (memory.memory_planner)."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
 from collections.abc import Iterable
 
 from nvshare.core.memory.memory_planner import MemoryPlanner
@@ -61,15 +61,15 @@ class MemoryReports:
         """(unswappable memory as reported, client) for clients that have any: those above a share are found at once."""
         self._by_lacking: list[tuple[int, int]] = []
         """The same of the memory that the host cannot take."""
-        self._connections: Counter[int] = Counter()
-        """How many clients each process has; in `_highest` the most that any of them had reported at a measurement."""
+        self._of_process: dict[int, list[Seat]] = {}
+        """The clients of each process; in `_highest` the most that any of them had reported at a measurement."""
         self._highest: dict[int, int] = {}
 
     def joined(self, seat: Seat, reported: Memory) -> None:
         self._seats[seat.client] = seat
         self._memory.joined(seat)
         seat.resident = reported.swappable  # it was there before this daemon, or before its connection was lost
-        self._connections[seat.pid] += 1
+        self._of_process.setdefault(seat.pid, []).append(seat)
         if seat.pid in self._highest:
             seat.measured = ProcessMemory(seat.client, 0, self._highest[seat.pid])
         if self._by_fixed:
@@ -80,12 +80,28 @@ class MemoryReports:
         self.reported(seat, NO_MEMORY)
         del self._seats[seat.client]
         self._memory.left(seat)
-        self._connections[seat.pid] -= 1
-        if not self._connections[seat.pid]:
-            del self._connections[seat.pid]
-            self._highest.pop(seat.pid, None)
+        self._leave_process(seat)
         if self._by_fixed:
             self._divide_card(len(self._seats) + 1)
+
+    def _leave_process(self, seat: Seat) -> None:
+        """What NVML measured for the process is still there if it has other clients, such as one that registered before
+        the end of its earlier connection was noticed: they have it until the next measurement."""
+        others = self._of_process[seat.pid]
+        others.remove(seat)
+        if not others:
+            del self._of_process[seat.pid]
+            self._highest.pop(seat.pid, None)
+        if seat.measured is not None and seat.pid:
+            self._share_out(seat.measured.used, others)
+
+    def _share_out(self, left: int, seats: list[Seat]) -> None:
+        for other, its in [(seat, seat.measured) for seat in seats if seat.measured is not None]:
+            more = min(left, max(0, other.fixed - its.used))
+            if more:
+                left -= more
+                other.measured = ProcessMemory(other.client, its.used + more, its.reported)
+                self._count(other)
 
     def reported(self, seat: Seat, reported: Memory) -> None:
         before = seat.reported

@@ -1,8 +1,11 @@
 """What clients are asked to move in bulk at a switch. They move it themselves (docs/decisions/0012-mover.md).
 
     away    max(0, need(all clients) + fixed - size): what cannot be on the card
-    out     min(need of the first in the queue, away + margin), less what other leaving clients were asked for, and at
-            most what the host can take of it; more if memory must stay on the card (memory.card_room)
+    excess  need of the first in the queue + what the others may have on the card (memory.card_room) + fixed - size
+    out     min(need of the first in the queue, excess + margin). First the clients without a lock move out what they
+            still have on the card, the one that ran longest ago first, as the driver does. The leaving clients move
+            the rest, at most what the host can take of it; more if memory must stay on the card. While all clients fit
+            (away = 0) nobody is asked
     in      need(client), at most what the other running clients leave of the card; 0 if none of it can be away
 
 Memory of a client can be away if not all clients fit now, if not all fitted at some time since its last turn, or if it
@@ -17,7 +20,7 @@ from nvshare.core.actions import Action, MoveIn, MoveOut, TurnEnd
 from nvshare.core.events import MemoryMoved
 from nvshare.core.memory.card_room import CardRoom, movable
 from nvshare.core.memory.memory_planner import MemoryPlanner
-from nvshare.core.model import NEVER, UNLIMITED
+from nvshare.core.model import UNLIMITED
 from nvshare.core.queue.wait_queue import WaitQueue
 from nvshare.core.turns.seat import Seat
 
@@ -41,24 +44,28 @@ class Moves:
         self._crowded_steps = 0
         """Steps in which not all fitted."""
 
-    def ask_leaving(self, seat: Seat, queue: WaitQueue, dropping: Mapping[int, Seat], out: list[Action]) -> None:
+    def ask_leaving(
+        self, now: int, seat: Seat, queue: WaitQueue, dropping: Mapping[int, Seat], out: list[Action]
+    ) -> None:
         """A client is about to be told to release its lock; it is among the dropping ones already."""
         if not seat.moves_memory:
             return
         first = queue.first()
         need = self._needed_by(first) - sum(other.asked_out for other in dropping.values())
+        if need > 0 and first is not None and not self._memory.protected:
+            need = self.card_room.ask_oldest(now, first, need, out)
         seat.asked_out = max(0, min(need, movable(seat)))
         if seat.asked_out:
             out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
 
     def _needed_by(self, first: Seat | None) -> int:
         """How much should be moved out for the first in the queue; None: for any next client."""
-        need = 0
-        if self._memory.away:
-            need = min(first.need if first is not None else NEVER, self._memory.away + self._memory.size // MARGIN)
-        if self._memory.protected and first is not None:
-            need = max(need, self.card_room.missing(first))
-        return need
+        memory = self._memory
+        margin = memory.size // MARGIN
+        if first is None:
+            return memory.away + margin if memory.away else 0
+        need = min(first.need, self.card_room.excess(first) + margin) if memory.away else 0
+        return max(need, self.card_room.missing(first)) if memory.protected else need
 
     def ask_less(self, dropping: Iterable[Seat], out: list[Action]) -> None:
         """Of the clients that were asked for more than the host can take now (queue.blocking)."""
@@ -77,6 +84,9 @@ class Moves:
         seat.resident, seat.room_asked, seat.room_due = UNLIMITED, 0, 0
         if seat.asked_out and end != "revoked":
             self.card_room.asked(now, seat, seat.asked_out)
+        ran = self.card_room.ran
+        ran.pop(seat.client, None)
+        ran[seat.client] = seat
         seat.crowded_when_left = None if seat.asked_out else self._crowded_steps
         seat.asked_out = 0
 

@@ -28,7 +28,7 @@ class Admission:
     def fits(self, seat: Seat) -> bool:
         """It fits beside the running clients, or would be alone."""
         turns = self._turns
-        return not turns.waits.is_held and (turns.is_empty or self._memory.fits(seat.need))
+        return not turns.waits.is_withheld and (turns.is_empty or self._memory.fits(seat.need))
 
     def _room_is_made(self, now: int, seat: Seat, out: list[Action]) -> bool:
         room = self._turns.moves.card_room
@@ -45,7 +45,7 @@ class Admission:
         starts_timer = False
         if memory.protected and turns.dropping and (head := queue.first()) is not None:
             turns.moves.card_room.ask(now, head, out)
-        while queue.order and not waits.is_held:
+        while queue.order and not waits.is_withheld:
             is_empty = not turns.staying and not turns.dropping
             if not is_empty and not memory.fits(queue.needs[0]):
                 break  # No client fits.

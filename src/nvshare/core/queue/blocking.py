@@ -34,13 +34,13 @@ def _order(seat: Seat) -> tuple[int, int]:
     return rank, seat.ticket
 
 
-def most_pinned(turns: Turns) -> list[Seat]:
-    """The two clients with the most memory that the host cannot take."""
+def most_protected(turns: Turns) -> list[Seat]:
+    """The two clients with the most protected memory."""
     return nlargest(2, turns.seats.values(), key=lambda seat: seat.protected)
 
 
 def who_blocks(most: list[Seat], blocked: Seat) -> Seat:
-    """Of the clients that block a client, the one with the most memory that the host cannot take."""
+    """Of the clients that block a client, the one with the most protected memory."""
     return next(seat for seat in most if seat is not blocked)
 
 
@@ -62,7 +62,7 @@ class Blocking:
         may_run = set(self._who_may_run())
         leaving = [seat for seat in turns.queue if seat not in may_run]
         coming = sorted((seat for seat in turns.blocked.values() if seat in may_run), key=_order)
-        most = most_pinned(turns) if leaving else []
+        most = most_protected(turns) if leaving else []
         for seat in leaving:
             turns.block(seat)
             if seat.client not in turns.held_back.paused and not turns.held_back.has_had_enough(seat):

@@ -14,7 +14,7 @@ from nvshare.core.compute.compute_shares import held_back_by
 from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import NEVER, Settings
 from nvshare.core.queue.admission import Admission
-from nvshare.core.queue.blocking import most_pinned, who_blocks
+from nvshare.core.queue.blocking import most_protected, who_blocks
 from nvshare.core.queue.expected_start import expected_starts
 from nvshare.core.turns.seat import Seat
 from nvshare.core.turns.turns import Turns
@@ -119,7 +119,7 @@ class Notices:
         is_paused = seat.client in turns.held_back.paused
         is_held_back = not is_paused and held_back_by(turns, seat) is not None
         if seat.state == "blocked" and not is_paused and not is_held_back:
-            whose = who_blocks(most_pinned(turns), seat).client
+            whose = who_blocks(most_protected(turns), seat).client
             out.append(ReportLongWait(seat.client, turns.uuid, 0, waited, 1, whose, 0))
             return
         running = sorted(turns.running(), key=lambda holder: holder.held_since)

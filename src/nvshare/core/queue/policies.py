@@ -103,7 +103,7 @@ class Ranking:
         lags = policy.adds_lag and not (policy.preempts and seat.priority > 0)
         return policy.rank(arrival, seat) + (seat.lag_ns if lags else 0)
 
-    def handicap(self, seat: Seat) -> int:
+    def shift_ns(self, seat: Seat) -> int:
         """By how much the policy, and the lag of the mode, shift the rank of a waiting client from its arrival."""
         return self.rank(0, seat)
 

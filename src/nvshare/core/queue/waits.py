@@ -17,7 +17,7 @@ class Waits:
         self.is_switching = self.is_early = False
         """Room is being made for the first in the queue, because the quantum is over or, if `is_early`, because it
         outranks clients (queue.preemption)."""
-        self.is_held = False
+        self.is_withheld = False
         """No client is admitted before a job has released its locks (core.gangs)."""
         self.begun: list[Seat] = []
         """Who started to wait in this step; queue.notices empties it."""
@@ -64,9 +64,9 @@ class Waits:
         """The first in the queue comes in, or nobody leaves for it any more."""
         self.is_switching = self.is_early = False
 
-    def hold_admission(self, *, on: bool) -> None:
-        """Nobody gets a lock, or locks are given again."""
-        self.is_held = on
+    def withhold(self, *, on: bool) -> None:
+        """No client gets a lock, or locks are given again."""
+        self.is_withheld = on
 
     def hide(self, seat: Seat) -> None:
         """Its wait is not reported: another seat of its client waits for the same reason."""

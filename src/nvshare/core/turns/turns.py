@@ -70,6 +70,7 @@ class Turns:
         self.gpu_time.left(now, seat)
         self.mode.client_left(now, seat)
         self.held_back.resume(seat.client)
+        self.moves.card_room.ran.pop(seat.client, None)
         del self.seats[seat.client]
 
     def claimed(self, now: int, seat: Seat, lock: int, out: list[Action], *, is_settling: bool) -> None:
@@ -214,7 +215,7 @@ class Turns:
         seat.outranked_rank = None
         begin_drop(self.dropping, seat, now + self._settings.grace_ns)
         self._memory.staying_to_dropping(seat)
-        self.moves.ask_leaving(seat, self.queue, self.dropping, out)
+        self.moves.ask_leaving(now, seat, self.queue, self.dropping, out)
         out.append(DropLock(seat.client, self.uuid, seat.lock, cause))
         if seat.gang is not None:
             seat.gang.dropped = cause

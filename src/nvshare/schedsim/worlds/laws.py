@@ -52,8 +52,7 @@ def check_moves(node: Node, actions: list[ac.Action]) -> None:
     for action in actions:
         if isinstance(action, ac.MoveOut | ac.MoveIn):
             seat = node.clients[action.client].seats[action.gpu]
-            asked = action.need if isinstance(action, ac.MoveOut) else action.most
-            assert asked <= seat.memory.swappable, f"{asked} bytes shall move of {seat.memory.swappable}"
+            assert action.most <= seat.memory.swappable, f"{action.most} bytes shall move of {seat.memory.swappable}"
             assert not seat.not_moving, f"memory shall move although {seat.not_moving}"
 
 

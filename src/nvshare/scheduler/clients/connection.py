@@ -45,8 +45,7 @@ ENDING_S = 30.0
 STILL_ENDING_S = 0.1
 """Processes usually end faster than this; after it the client gets no lock, and loses one that others wait for."""
 _PONG = encode(wire.Pong(0))
-_read_buffer = memoryview(bytearray(MAX_READ))
-"""Shared by all connections: it is emptied before the next connection is served."""
+_read_buffer = memoryview(bytearray(MAX_READ))  # Shared: it is emptied before the next connection is served.
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -86,7 +85,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             account = self._admission.account_of(self._peer)
             self._admission.charge(account, began)
             self._admission.admit_to(account)
-            self._loop.add_reader(self._peer.pidfd, self._guard, self._process_ended)
+            self._loop.add_reader(self._peer.pidfd, self._note_process_end, self._peer.pidfd)
             self._timeout.start("never registered")
             self._account = account
         except Exception as error:
@@ -155,11 +154,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._loop.call_soon(self._guard, self._close, "unread", "does not read what it is sent")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        began = time.monotonic_ns()
         self._is_lost = True
-        self._guard(self._lost)
-        if self._account is not None:
-            self._admission.charge(self._account, began)
+        self._admission.end(self._account, lambda: self._guard(self._lost))
 
     def _lost(self) -> None:
         self._timeout.stop()
@@ -235,12 +231,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._admission.admit_gpus(self._account, self._gpus, len(self._engine.node.gpus))
         self._admission.end_earlier(self._peer.pid)
         client = self._client = self._admission.new_client_id(self._account)
-        self.sends_ping = message.version >= 2
+        self.sends_ping = message.version >= wire.PING_SINCE
         self._engine.connections[client] = self
         registrant = registrant_of(client, self._peer, message.run, self._account.name)
         self._engine.post(translation.registration(registrant, message))
 
     # The end of the connection.
+
+    def _note_process_end(self, pidfd: int) -> None:
+        self._loop.remove_reader(pidfd)
+        self._admission.end(self._account, lambda: self._guard(self._process_ended))
 
     def _process_ended(self) -> None:
         self._reason = "process ended"

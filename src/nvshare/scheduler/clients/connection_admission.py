@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 
 from nvshare.scheduler.clients.identity import Peer, group_of
+from nvshare.scheduler.clients.leaving import Departures
 
 MOST_DESCRIPTORS = 65_536
 """Of this process, unless more clients may connect than these suffice for; as in the systemd unit. A pod cannot state
@@ -121,6 +122,7 @@ class ConnectionAdmission:
         """One account could delay another, so time is charged."""
         self._accounts: dict[str, Account] = {}
         self._ending: dict[int, Callable[[], None]] = {}
+        self._departures = Departures()
 
     @property
     def registered(self) -> int:
@@ -205,6 +207,17 @@ class ConnectionAdmission:
         for name in gone:
             del self._accounts[name]
         self.has_several_accounts = len(self._accounts) > 1
+
+    def end(self, account: Account | None, end: Callable[[], None]) -> None:
+        """A connection of this account ends: do what is to be done, at once or a little later, at its expense."""
+
+        def do() -> None:
+            began = time.monotonic_ns()
+            end()
+            if account is not None:
+                self.charge(account, began)
+
+        self._departures.do(do)
 
     def note_ending(self, pid: int, leave: Callable[[], None]) -> None:
         """The connection of a process that ends is closed, and its client stays until `leave`; one for each process."""

@@ -157,7 +157,7 @@ def _describe_wait(action: ac.Action, names: Ids) -> list[str]:
             ]
         case ac.ReportBlocked():
             waits = f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}"
-            missing = f"{action.pinned / GIB:.2f} GiB of client {names.client(action.holder)}"
+            missing = f"{action.protected / GIB:.2f} GiB of client {names.client(action.holder)}"
             return [f"{waits} until the host has room for {missing}"]
         case ac.ReportLongWait(place=0):
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"

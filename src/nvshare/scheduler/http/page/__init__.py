@@ -1,4 +1,5 @@
-"""The files of the live page, served as they are. The page loads nothing from other servers."""
+"""The files of the live page, served as they are. The page loads nothing from other servers. What does not belong here:
+the figures that it shows (`http.live_feed`)."""
 
 import functools
 from collections.abc import Callable, Iterable
