@@ -27,7 +27,7 @@ struct nvs_gpu {
     _Atomic bool threads_drain;  /* the program exits: threads that wait at the gate drain the GPU */
     _Atomic uint32_t let_one;    /* not 0: a thread may pass the closed gate once and makes it 0; each offer has its own number */
     _Atomic uint32_t waiters;    /* threads that wait at the gate; the helper requests the lock for them */
-    _Atomic bool is_idle_told;   /* the scheduler was told that all our work has finished */
+    _Atomic bool is_known_idle;  /* all our work has finished and the gate is watched: a thread that submits wakes the helper */
     _Atomic uint32_t contexts;   /* how many are alive; written under nvs_streams_lock */
     uint32_t noted_streams;      /* how many are to be drained; under nvs_streams_lock */
     uint32_t unfinished;         /* what the last step of a drain waited for; under nvs_streams_lock */
@@ -42,7 +42,7 @@ struct nvs_gpu {
     /* The rest belongs to the helper thread. Its flags must not share a word with fields that threads write, because the compiler may read
      * a whole word to test several flags. So the times come first. */
     int64_t drain_began_ns, asked_ns;
-    int64_t next_look_ns; /* when the helper looks for idleness again */
+    int64_t next_idle_poll_ns; /* when the helper next finds out whether the process is idle */
     bool is_draining;     /* the lock is to be released when all work has finished */
     bool is_helping;      /* a drain of another GPU may wait for work that has not passed this closed gate (helper/drains.c) */
     bool is_asked;        /* the scheduler wants one submission let through (LET_ONE) */
@@ -50,7 +50,7 @@ struct nvs_gpu {
     bool is_past_threads; /* no thread was inside the gate: events are recorded and asked about from here on */
     bool was_closed;      /* the gate, when events were first recorded; else it was watched */
     bool is_watch_armed;  /* the watch bit has been set since the gate opened; a thread may have cleared it again */
-    uint32_t looks;       /* of the present drain */
+    uint32_t polls;       /* of the present drain, so far */
     uint32_t seen_unfinished; /* `unfinished` after the helper's own last step: threads that exit take steps too */
     uint32_t offer;       /* what let_one was set to, until it is found taken or withdrawn */
     int64_t let_ns;       /* when it was last found taken; 0 once that work has finished */

@@ -6,7 +6,7 @@ NVS_SRC    := $(sort $(wildcard $(NVS_DIR)/*.c $(NVS_DIR)/*/*.c))
 NVS_OBJ    := $(patsubst $(NVS_DIR)/%.c,$(NVS_BUILD)/%.o,$(NVS_SRC))
 NVS_CLIENT_SRC := $(sort $(wildcard $(NVS_DIR)/client/*.c))
 NVS_CLIENT := $(patsubst $(NVS_DIR)/%.c,%.o,$(NVS_CLIENT_SRC))
-NVS_PURE   := $(addprefix $(NVS_BUILD)/,$(addprefix base/,log.o options.o platform.o quantity.o) $(NVS_CLIENT) gate/pacing.o gate/sampling.o gate/slowness.o memory/ledger.o mover/chunk_set.o mover/effect.o mover/plan.o mover/usage.o mover/working_set.o)
+NVS_PURE   := $(addprefix $(NVS_BUILD)/,$(addprefix base/,log.o options.o platform.o quantity.o) $(NVS_CLIENT) gate/pacing.o gate/sampling.o gate/slowness.o memory/ledger.o mover/chunk_set.o mover/prefetch_effect.o mover/plan.o mover/usage.o mover/working_set.o)
 NVS_TESTS  := $(TOP)/../tests/native
 NVS_ARCH   ?= $(shell uname -m)
 # Thread-local variables by initial-exec: the library is there from the start, and a launch cannot afford a call to find them.

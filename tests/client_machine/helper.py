@@ -50,7 +50,7 @@ class Helper:
     def count(self, kind: type[wire.Message]) -> int:
         return sum(isinstance(message, kind) for message in self.sent)
 
-    # client_machine.machine.Effects
+    # client_machine.effects.Effects
 
     def send(self, frames: bytes) -> None:
         self.sent += Decoder(wire.FROM_CLIENT).feed(frames)

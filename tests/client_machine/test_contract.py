@@ -20,6 +20,7 @@ INCLUDED = (
     "client/turn.h",
     "client/client.h",
     "client/looks.h",
+    "client/looker.h",
     "client/tell.h",
     "client/job.h",
     "client/effects.h",
@@ -35,6 +36,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nvs_client": library.Client,
     "nvs_look_report": looks.LookReport,
     "nvs_looks": looks.Looks,
+    "nvs_look_facts": looks.LookFacts,
+    "nvs_looker": looks.Looker,
     "nvs_effect": effects.Effect,
 }
 ENUMS: dict[str, tuple[str, type[Any]]] = {
@@ -48,6 +51,7 @@ ENUMS: dict[str, tuple[str, type[Any]]] = {
     "nvs_ask_fate": ("NVS_ASK_", library.AskFate),
     "nvs_effect_kind": ("NVS_EFFECT_", effects.EffectKind),
     "nvs_wait": ("NVS_WAIT_", library.Wait),
+    "nvs_unfinished": ("NVS_UNFINISHED_", looks.Unfinished),
 }
 """By the name of the C enum: what its constants begin with, and the class that has them."""
 NOT_MIRRORED = {"NVS_TURN_STATES", "NVS_DO_NOTHING"}
@@ -72,6 +76,8 @@ def asserts() -> Iterator[str]:
     yield f"NVS_MAX_GPUS == {library.MAX_GPUS}"
     yield f"NVS_MAX_FRAME == {library.MAX_FRAME}"
     yield f"NVS_NEVER == {library.NEVER}"
+    yield f"NVS_LOOKS_DUE == {looks.DUE}"
+    yield f"NVS_LOOKS_QUIET == {looks.QUIET}"
 
 
 def complaints(headers: Path, directory: Path) -> str:

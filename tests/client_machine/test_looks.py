@@ -3,11 +3,11 @@
 import random
 
 from nvshare.client_machine.library import LIBRARY
-from nvshare.client_machine.looks import LookReport, Looks
+from nvshare.client_machine.looks import DUE, QUIET, LookReport, Looks
 from nvshare.wire import messages as m
 
 MS = 1_000_000
-MOST, DUE, QUIET = m.LOOKS_MOST, 192, 128
+MOST = m.LOOKS_MOST
 
 
 class Watcher:

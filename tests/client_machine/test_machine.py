@@ -173,9 +173,21 @@ def test_what_was_to_go_out_stays_if_the_lock_was_not_released() -> None:
 @pytest.mark.parametrize(("version", "reports"), [(wire.MOVES_SINCE - 1, 0), (wire.MOVES_SINCE, 1)])
 def test_a_move_is_reported_to_a_scheduler_that_knows_moves(version: int, reports: int) -> None:
     helper = Helper(version)
-    helper.machine.moved(0, to_host=True, moved=GIB, took_ns=90 * MILLISECOND)
+    helper.machine.move_ended(0, to_host=False, moved=GIB, took_ns=90 * MILLISECOND)
+    helper.machine.move_ended(0, to_host=False, moved=0, took_ns=MILLISECOND)
     assert helper.count(wire.Moved) == reports
-    assert not reports or helper.sent == [wire.Moved(0, True, GIB, 90 * MILLISECOND)]
+    assert not reports or helper.sent == [wire.Moved(0, False, GIB, 90 * MILLISECOND)]
+
+
+def test_what_is_left_on_the_card_is_reported_after_every_move_to_the_host_without_a_lock() -> None:
+    helper = Helper()
+    helper.machine.move_ended(0, to_host=True, moved=GIB, took_ns=90 * MILLISECOND, left=5)
+    helper.machine.move_ended(0, to_host=True, moved=0, took_ns=0, left=GIB)
+    assert helper.sent == [wire.RoomMade(0, 5), wire.Moved(0, True, GIB, 90 * MILLISECOND), wire.RoomMade(0, GIB)]
+    helper.want()
+    helper.hear(wire.LockOk(0, False, 7))
+    helper.machine.move_ended(0, to_host=True, moved=0, took_ns=0, left=GIB)
+    assert helper.count(wire.RoomMade) == 2
 
 
 def reports_of(helper: Helper) -> list[wire.Message]:
@@ -237,12 +249,3 @@ def test_a_client_says_once_on_each_connection_that_it_does_not_move_memory() ->
     old = Helper(wire.MOVER_SINCE - 1)
     old.machine.mover(0, wire.MoverState.NO_EFFECT)
     assert old.count(wire.Mover) == 0
-
-
-def test_gpu_time_is_told_to_a_scheduler_that_knows_it() -> None:
-    helper, old = Helper(), Helper(version=wire.GPU_TIME_SINCE - 1)
-    for one in (helper, old):
-        one.machine.gpu_time(0, 1000, 200, 5 | 3 << 130)
-        one.machine.gpu_time(0, 1200, 0, 0)
-    assert helper.sent == [wire.GpuTime(0, 200, 1000, 5, 0, 12, 0), wire.GpuTime(0, 0, 1200, 0, 0, 0, 0)]
-    assert old.sent == []

@@ -160,7 +160,7 @@ class DrivenClient:
         if not use.has_work and self._machine.watches(use.index):
             self._machine.idle(use.index)
 
-    # What the machine says (client_machine.machine.Effects).
+    # What the machine says (client_machine.effects.Effects).
 
     def send(self, frames: bytes) -> None:
         for message in self._scheduler.feed(frames):
@@ -188,9 +188,9 @@ class DrivenClient:
         self._look_idle(use)
 
     def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
-        if to_host:  # The memory of some clients does not go.
-            self._machine.room_made(gpu, max(0, self._machine.accounts[gpu].used - size * (self.id % 3 > 0)))
-        self._machine.moved(gpu, to_host=to_host, moved=size, took_ns=size // 12)
+        goes = size * (self.id % 3 > 0)  # The memory of some clients does not go.
+        left = max(0, self._machine.accounts[gpu].used - goes)
+        self._machine.move_ended(gpu, to_host=to_host, moved=size, took_ns=size // 12, left=left)
 
     def hold_memory(self, gpu: int, size: int) -> None:
         self._machine.held(gpu, size)

@@ -71,7 +71,7 @@ static void launch(struct nvs_gpu *gpu, uint8_t how)
 {
     struct world_gpu *state = &world.gpus[gpu->index];
     (void)how;
-    if (state->is_watched && atomic_load(&gpu->is_idle_told))
+    if (state->is_watched && atomic_load(&gpu->is_known_idle))
         nvs_wake_helper();
     state->is_watched = false;
 }

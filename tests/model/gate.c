@@ -196,7 +196,7 @@ static void watches(void)
     await_leaving();
     if (!drain(false))
         return; /* a thread came in meanwhile */
-    atomic_store(&gpu->is_idle_told, true);
+    atomic_store(&gpu->is_known_idle, true);
     has_told_idle = nvs_gate_is_watched(gpu);
     for (int i = 0; has_told_idle && i < workers; i++)
         /* With reordered loads the look may have been earlier than it seems: work since then has woken the helper. */

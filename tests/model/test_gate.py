@@ -171,7 +171,7 @@ BROKEN = {
         "nvs_futex_wait(&gpu->open_count, atomic_load(&gpu->open_count),",
         "let 1 2 3",
     ),
-    "work after IDLE that wakes nobody": ("gate.c", " && atomic_load(&gpu->is_idle_told)", " && false", "watch 1 2 3"),
+    "work after IDLE that wakes nobody": ("gate.c", " && atomic_load(&gpu->is_known_idle)", " && false", "watch 1 2 3"),
 }
 
 

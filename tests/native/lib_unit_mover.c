@@ -1,7 +1,7 @@
 /* What the mover knows of the memory in use, and what it plans to move. */
 #include "lib_check.h"
-#include "mover/effect.h"
 #include "mover/plan.h"
+#include "mover/prefetch_effect.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
@@ -245,28 +245,28 @@ static void if_launches_are_not_seen_unused_memory_may_be_in_use(void)
 
 static void prefetches_are_off_after_several_moves_in_a_row_that_took_no_time(void)
 {
-    struct nvs_effect effect = {0};
+    struct nvs_prefetch_effect effect = {0};
     for (int i = 0; i < 3 * NVS_EMPTY_MOVES; i++) /* now and again memory was not where we thought */
-        CHECK(!nvs_effect_moved(&effect, i, GIB, i % NVS_EMPTY_MOVES ? 0 : GIB / 2));
-    CHECK(!nvs_effect_moved(&effect, 20, GIB, GIB));
+        CHECK(!nvs_prefetch_effect_moved(&effect, i, GIB, i % NVS_EMPTY_MOVES ? 0 : GIB / 2));
+    CHECK(!nvs_prefetch_effect_moved(&effect, 20, GIB, GIB));
     for (int i = 0; i < 100; i++)
-        CHECK(!nvs_effect_moved(&effect, 20, MIB, 0)); /* too little to tell */
+        CHECK(!nvs_prefetch_effect_moved(&effect, 20, MIB, 0)); /* too little to tell */
     for (int i = 1; i <= NVS_EMPTY_MOVES; i++)
-        EQUAL(nvs_effect_moved(&effect, 21, GIB, 0), i == NVS_EMPTY_MOVES);
-    CHECK(nvs_effect_is_off(&effect, 22) && !nvs_effect_is_off(&effect, 21 + NVS_NO_EFFECT_NS));
-    EQUAL(nvs_effect_moved(&effect, 21 + NVS_NO_EFFECT_NS, GIB, 0), false); /* it begins again */
+        EQUAL(nvs_prefetch_effect_moved(&effect, 21, GIB, 0), i == NVS_EMPTY_MOVES);
+    CHECK(nvs_prefetch_effect_is_off(&effect, 22) && !nvs_prefetch_effect_is_off(&effect, 21 + NVS_NO_EFFECT_NS));
+    EQUAL(nvs_prefetch_effect_moved(&effect, 21 + NVS_NO_EFFECT_NS, GIB, 0), false); /* it begins again */
 }
 
 static void a_move_over_the_fastest_link_counts_as_a_move(void)
 {
-    EQUAL(nvs_effect_took(64 * MIB, 5.4, 0.01), NVS_TOOK_TIME);     /* PCIe 3: 12 GB/s */
-    EQUAL(nvs_effect_took(64 * MIB, 0.15, 0.01), NVS_TOOK_TIME);    /* NVLink-C2C: 450 GB/s */
-    EQUAL(nvs_effect_took(64 * MIB, 0.01, 0.01), NVS_TOOK_NO_TIME); /* the calls alone */
-    EQUAL(nvs_effect_took(64 * MIB, 0, 0.01), NVS_TOOK_NO_TIME);
-    EQUAL(nvs_effect_took(64 * MIB, 0.3, 0.3), NVS_TOOK_NO_TIME);   /* our thread was delayed between the calls */
-    EQUAL(nvs_effect_took(64 * MIB, 5.4, 5.4), NVS_TOOK_UNKNOWN);   /* for long, or the driver moved it before the call returned */
-    CHECK(nvs_effect_was_slow(64 * MIB, 1.2));                      /* PCIe 5 */
-    CHECK(!nvs_effect_was_slow(64 * MIB, 0.15));                    /* it may have been there */
+    EQUAL(nvs_prefetch_effect_took(64 * MIB, 5.4, 0.01), NVS_TOOK_TIME);     /* PCIe 3: 12 GB/s */
+    EQUAL(nvs_prefetch_effect_took(64 * MIB, 0.15, 0.01), NVS_TOOK_TIME);    /* NVLink-C2C: 450 GB/s */
+    EQUAL(nvs_prefetch_effect_took(64 * MIB, 0.01, 0.01), NVS_TOOK_NO_TIME); /* the calls alone */
+    EQUAL(nvs_prefetch_effect_took(64 * MIB, 0, 0.01), NVS_TOOK_NO_TIME);
+    EQUAL(nvs_prefetch_effect_took(64 * MIB, 0.3, 0.3), NVS_TOOK_NO_TIME);   /* our thread was delayed between the calls */
+    EQUAL(nvs_prefetch_effect_took(64 * MIB, 5.4, 5.4), NVS_TOOK_UNKNOWN);   /* for long, or the driver moved it before the call returned */
+    CHECK(nvs_prefetch_effect_was_slow(64 * MIB, 1.2));                      /* PCIe 5 */
+    CHECK(!nvs_prefetch_effect_was_slow(64 * MIB, 0.15));                    /* it may have been there */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-"""Worlds notice a core, or a client machine, that counts GPU time wrongly or does not keep shares."""
+"""Worlds notice a core that counts GPU time wrongly or does not keep shares."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from core import priority_stories
-from nvshare.client_machine.looks import LookReport
 from nvshare.core import events as ev
 from nvshare.core.compute import fair_shares, gpu_time
 from nvshare.core.compute.core_cap import CoreCap
@@ -21,7 +20,6 @@ from nvshare.core.node import Node
 from nvshare.core.queue.preemption import Preemption
 from nvshare.core.turns.seat import Seat
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
-from nvshare.schedsim.worlds.looker import Looker
 from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.share_laws import Excess, ShareLaws
 from nvshare.schedsim.worlds.world import GPUS, World
@@ -73,10 +71,6 @@ BREACHES: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
     ),
     "priorities do not preempt": (
         Preemption, "_outranked", lambda real: lambda self, now, head: [], "and outranks",
-    ),
-    "work is not reported": (
-        Looker, "_report",
-        lambda real: lambda self, report: real(self, LookReport.of(report.first, report.count, 0)), "and reported 0",
     ),
 }  # fmt: skip
 

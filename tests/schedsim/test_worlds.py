@@ -1,7 +1,6 @@
 """Simulated worlds keep their laws, repeat exactly, and notice when a law is broken."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,7 +28,6 @@ from nvshare.schedsim.worlds.week import Week
 from nvshare.schedsim.worlds.world import GPUS, LONG_QUANTUM_NS, World
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = ROOT / "native" / "libnvshare"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -59,48 +57,6 @@ def broken(seeds: range, steps: int = 1200) -> BrokenWorldError | None:
         except BrokenWorldError as error:
             return error
     return None
-
-
-BrokenMachine = Callable[..., str]
-
-PLAY = """
-import sys
-from pathlib import Path
-import nvshare.native_directory
-nvshare.native_directory.NATIVE = Path(sys.argv[1])
-from nvshare.schedsim.worlds import faults
-if "patient" in sys.argv:  # only worlds that are slow and whose scheduler never hangs
-    del faults.FAULTS[faults._hang_daemon]
-for seed in range(int(sys.argv[3]), 200):
-    if "patient" not in sys.argv or faults.World(seed).pace == 100:
-        faults.play(seed, 500)
-"""
-
-
-@pytest.fixture
-def broken_machine(tmp_path: Path) -> BrokenMachine:
-    """Worlds with a client machine in which something is replaced; what they find."""
-
-    def play_broken(file: str, *changes: tuple[str, str], worlds: str = "all", first: int = 0) -> str:
-        sources = tmp_path / "libnvshare"
-        shutil.copytree(LIBRARY / "client", sources / "client")
-        shutil.copy(LIBRARY / "wire.h", sources)
-        text = (sources / "client" / file).read_text()
-        for old, new in changes:
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        (sources / "client" / file).write_text(text)
-        parts = sorted((sources / "client").glob("*.c"))
-        built = tmp_path / "libnvshare_client.so"
-        words: list[str | Path] = ["cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-I", sources, "-o", built, *parts]
-        subprocess.run(words, check=True)
-        done = subprocess.run(
-            [sys.executable, "-c", PLAY, tmp_path, worlds, str(first)], capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode, "nothing was found"
-        return done.stderr
-
-    return play_broken
 
 
 def test_a_core_that_gives_a_budget_twice_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,31 +139,6 @@ def test_worlds_fail_while_memory_moves(monkeypatch: pytest.MonkeyPatch) -> None
             faults._fail_soon(worlds[-1])
             worlds[-1].play(steps=1500)
     assert wanted <= seen
-
-
-def test_a_machine_that_keeps_what_it_never_claimed_is_found_out(broken_machine: BrokenMachine) -> None:
-    """As libnvshare's once did."""
-    found = broken_machine("turn.c", ("first && !turn->claimed_nothing ?", "first ?"), first=3)
-    assert "UNSHARED" in found
-
-
-def test_a_machine_that_takes_silence_for_death_is_found_out(broken_machine: BrokenMachine) -> None:
-    """As libnvshare once did after eleven minutes: whoever waited longer lost its place."""
-    no_verdict = ("return !client->pinged_ns ?", "return client ?")
-    silence = (
-        "nvs_frames_bare(client, NVS_PING, 0);",
-        """if (client->gpus[0].turn.state == NVS_TURN_WAITING && now_ns - client->quiet_since_ns >= 660000000000) {
-            nvs_client_lost(client, now_ns);
-            client->out.todo |= NVS_CLIENT_DISCONNECT;
-            return;
-        }""",
-    )
-    assert "lost its place" in broken_machine("keepalive.c", no_verdict, silence, worlds="patient")
-
-
-def test_a_machine_that_waits_for_a_hung_scheduler_is_found_out(broken_machine: BrokenMachine) -> None:
-    found = broken_machine("keepalive.c", ("return !client->pinged_ns ?", "return client ?"))
-    assert "a scheduler that hangs" in found
 
 
 def test_a_lock_kept_while_the_scheduler_was_away_is_given_back_when_it_is_there_again() -> None:

@@ -76,10 +76,14 @@ void nvs_client_apply(struct nvs_client *client, int index, unsigned todo)
 static void look_at_contexts(struct nvs_client *client, int index, const struct nvs_seen *seen)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];
-    if (gpu->had_contexts && !seen->contexts && !seen->waiters) {
+    if (gpu->had_contexts && !seen->contexts) {
+        if (seen->waiters)
+            return; /* they pass the gate first */
         if (!client->is_registered)
             return; /* nobody to give the lock to: without it we could only wait for a scheduler that is not there */
         nvs_client_apply(client, index, nvs_turn_input(&gpu->turn, NVS_TURN_IN_YIELD));
+        if (gpu->turn.state != NVS_TURN_NONE)
+            return; /* a lock may still come that we do not need, also while an earlier one is drained: it is released then */
     }
     gpu->had_contexts = seen->contexts > 0;
 }

@@ -15,7 +15,7 @@
 
 #include "client/account.h"
 #include "client/deadline.h"
-#include "client/looks.h"
+#include "client/looker.h"
 #include "client/turn.h"
 #include "wire.h"
 
@@ -104,7 +104,7 @@ struct nvs_client_gpu {
     enum nvs_wait wait; /* what a waiting turn waits for */
     bool idle_reported; /* the scheduler believes that all our work has finished */
     bool owes_claim, owes_request, owes_report;
-    bool had_contexts;
+    bool had_contexts;  /* when last seen; also while a lock may come that is to be released because none is left */
     uint32_t waiters;   /* as last seen */
     uint32_t told_contexts;
     int64_t report_ns;  /* when a report is due; 0: none is */
@@ -116,6 +116,7 @@ struct nvs_client_gpu {
     uint64_t held_bytes; /* what is held on the host, as last told */
     uint8_t told_mover; /* enum nvs_mover_state, as told on this connection; the scheduler assumes that we move memory until it is told */
     int64_t slowed_ns;   /* when the scheduler was last told that our work is slow */
+    struct nvs_looker looker; /* of the GPU time */
 };
 
 struct nvs_client {

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#define LOOK_NS INT64_C(1000000)
-
 enum { ALIKE = 8, LONG_ALIKE = 64 };
 
 /* The finalizer of murmur3. */
@@ -16,11 +14,11 @@ static uint64_t hash(uint64_t number)
     return number ^ number >> 33;
 }
 
-static int64_t instant(uint64_t look) { return (int64_t)look * LOOK_NS + (int64_t)(hash(look) % (uint64_t)LOOK_NS); }
+static int64_t instant(uint64_t look) { return (int64_t)look * NVS_LOOK_NS + (int64_t)(hash(look) % NVS_LOOK_NS); }
 
 uint64_t nvs_look_at(int64_t now_ns)
 {
-    uint64_t look = (uint64_t)(now_ns / LOOK_NS);
+    uint64_t look = (uint64_t)(now_ns / NVS_LOOK_NS);
     return now_ns >= instant(look) || !look ? look : look - 1;
 }
 

@@ -1,4 +1,5 @@
-/* When to look whether work is unfinished, and what is reported to the scheduler (GPU_TIME). Pure.
+/* At which instants to look whether work is unfinished, what an answer counts for, and what is reported to the scheduler (GPU_TIME).
+ * Whether to look at all: client/looker.h. Pure.
  *
  * Theory of operation
  *
@@ -10,8 +11,7 @@
  *             the last 8 answers were the same; 16 while the last 64 were;
  *   lateness  if the answer came after its block, the first half of the looks since then has the answer before;
  *   reports   when there are NVS_LOOKS_DUE looks, or the next ones would not fit;
- *   rest      after NVS_LOOKS_QUIET looks without work the caller finds out that nothing was submitted since, and waits for work
- *             instead of looking. The scheduler hears it once: a report of no looks means that there is no work from that look on;
+ *   quiet     after NVS_LOOKS_QUIET looks without work;
  *   unknown   if there was no answer for more than NVS_LOOKS_MOST looks, these are not reported. They count as busy while the lock
  *             is held. */
 #ifndef NVS_LOOKS_H

@@ -12,12 +12,18 @@ uint32_t nvs_tell_moved(struct nvs_client *client, int gpu, bool to_host, uint64
     return client->out.todo;
 }
 
-uint32_t nvs_tell_room_made(struct nvs_client *client, int index, uint64_t left)
+static void tell_room_made(struct nvs_client *client, int index, uint64_t left)
 {
     const struct nvs_turn *turn = &client->gpus[index].turn;
     if (client->is_registered && client->version >= NVS_ROOM_SINCE && !turn->lock && !nvs_turn_is_open(turn))
         nvs_frames_room_made(client, index, left);
-    return client->out.todo;
+}
+
+uint32_t nvs_tell_move_ended(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, uint64_t left, int64_t took_ns)
+{
+    if (to_host)
+        tell_room_made(client, gpu, left);
+    return bytes ? nvs_tell_moved(client, gpu, to_host, bytes, took_ns) : client->out.todo;
 }
 
 uint32_t nvs_tell_working_set(struct nvs_client *client, int index, bool is_known, uint64_t bytes)

@@ -4,10 +4,11 @@
 
 #include "client/client.h"
 
-/* A requested move has ended. */
+/* `bytes` were moved. */
 uint32_t nvs_tell_moved(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, int64_t took_ns);
-/* A move to the host has ended: at most `left` bytes of the process's swappable memory are on the card. Sent if it has no lock. */
-uint32_t nvs_tell_room_made(struct nvs_client *client, int gpu, uint64_t left);
+/* A requested move has ended, also if nothing was moved. To the host: at most `left` bytes of the process's swappable memory are still on
+ * the card; sent if it has no lock. */
+uint32_t nvs_tell_move_ended(struct nvs_client *client, int gpu, bool to_host, uint64_t bytes, uint64_t left, int64_t took_ns);
 /* How much of its memory the process has used recently. Sent if it is new to the scheduler. */
 uint32_t nvs_tell_working_set(struct nvs_client *client, int gpu, bool is_known, uint64_t bytes);
 /* Whether the process moves its memory in bulk, or why not (enum nvs_mover_state). Sent if it is new to the scheduler. */

@@ -54,8 +54,8 @@ void nvs_gate_watch(struct nvs_gpu *gpu)
  * a barrier: a thread that still reads the bit takes the slow path one time, nothing else. */
 void nvs_gate_unwatch(struct nvs_gpu *gpu) { atomic_fetch_and(&gpu->gate->word, ~NVS_WORD_WATCH); }
 
-/* Pairs with clear_watch, as described there: the bit is read after is_idle_told is stored. In the other order a thread could clear the bit,
- * find nothing told, and not wake the helper, which would report a busy process as idle. */
+/* Pairs with clear_watch, as described there: the bit is read after is_known_idle is stored. In the other order a thread could clear the bit,
+ * find no idleness known, and not wake the helper, which would report a busy process as idle. */
 bool nvs_gate_is_watched(const struct nvs_gpu *gpu) { return atomic_load(&gpu->gate->word) & NVS_WORD_WATCH; }
 
 /* In nvs_enter_several and take_offers: the load of the thread's half of the store-buffering pattern, after `inside` is stored and
@@ -108,12 +108,12 @@ bool nvs_gate_new_generation(struct nvs_gpu *gpu, bool was_closed)
 void nvs_gate_force_slow_path(struct nvs_gpu *gpu) { atomic_fetch_add(&gpu->gate->word, NVS_WORD_GENERATION); }
 
 /* A thread is about to submit while the helper looks whether the process is idle.
- * Pairs with tick_watch in helper/work.c, which stores is_idle_told and then reads the watch bit; here the bit is cleared and
- * then is_idle_told is read. Both are sequentially consistent, so at least one side sees the other's store. Otherwise the
+ * Pairs with tick_watch in helper/work.c, which stores is_known_idle and then reads the watch bit; here the bit is cleared and
+ * then is_known_idle is read. Both are sequentially consistent, so at least one side sees the other's store. Otherwise the
  * scheduler would take a busy process for idle. */
 static void clear_watch(struct nvs_gpu *gpu, uint64_t word)
 {
-    if (atomic_compare_exchange_strong(&gpu->gate->word, &word, word & ~NVS_WORD_WATCH) && atomic_load(&gpu->is_idle_told))
+    if (atomic_compare_exchange_strong(&gpu->gate->word, &word, word & ~NVS_WORD_WATCH) && atomic_load(&gpu->is_known_idle))
         nvs_wake_helper();
 }
 
@@ -130,7 +130,7 @@ static uint32_t offer_for(const struct nvs_gpu *gpu, const struct nvs_stream_use
  * - waiters is raised before the helper is woken; the helper clears the wake-up (nvs_wake_clear) before it reads waiters in
  *   the same step. Otherwise it could miss the waiter and not request the lock.
  * - open_count is read before let_one; nvs_gate_offer changes them in the other order.
- * - open_count is read before threads_drain; look_again in helper/drains.c changes them in the other order. Otherwise the thread
+ * - open_count is read before threads_drain; poll_again in helper/drains.c changes them in the other order. Otherwise the thread
  *   could sleep for a second before it drains. */
 static uint32_t wait_for_turn(struct nvs_gpu *gpu, const struct nvs_stream_use *use)
 {

@@ -39,10 +39,10 @@
 #include "helper/helper.h"
 #include "suspend/suspension.h"
 
-enum { QUICK_LOOKS = 25 };
-#define QUICK_LOOK_NS (NVS_MS / 5)
-#define LOOK_NS NVS_MS
-#define SELDOM_LOOK_NS (20 * NVS_MS)
+enum { QUICK_POLLS = 25 };
+#define QUICK_POLL_NS (NVS_MS / 5)
+#define POLL_NS NVS_MS
+#define SELDOM_POLL_NS (20 * NVS_MS)
 #define PATIENCE_NS (20 * NVS_MS)
 #define LEAST_PATIENCE_NS (NVS_MS / 2)
 #define UNLOCKED_NS (1000 * NVS_MS)
@@ -60,7 +60,7 @@ void nvs_drains_forked(void) { is_without_driver = false; }
 static void begin_again(struct nvs_gpu *gpu)
 {
     gpu->is_drained = gpu->is_past_threads = false;
-    gpu->looks = 0;
+    gpu->polls = 0;
 }
 
 /* What was offered is no longer. False if a thread has taken it: it is, or was, inside. */
@@ -102,8 +102,9 @@ static bool takes_part(const struct nvs_gpu *gpu) { return gpu->is_draining || g
 
 void nvs_drains_let_one(struct nvs_gpu *gpu, int64_t now)
 {
-    if (takes_part(gpu) || !nvs_gate_is_closed(gpu) || is_without_driver || !nvs_suspension_is_on_card()) {
-        nvs_job_let_done(&nvs_helper_client, gpu->index); /* it is let through as it is, or cannot be */
+    bool can_let = !takes_part(gpu) && !is_without_driver && nvs_suspension_is_on_card();
+    if (!can_let || !nvs_job_must_let(&nvs_helper_client, gpu->index)) {
+        nvs_job_let_done(&nvs_helper_client, gpu->index);
         return;
     }
     begin_again(gpu);
@@ -227,11 +228,11 @@ static bool end_all(int64_t now)
 
 /* threads_drain is stored before open_count is raised: pairs with wait_for_turn, which reads them in the other order. A thread that
  * misses the flag finds the count changed and does not sleep. */
-static int64_t look_again(struct nvs_gpu *gpu, int64_t now)
+static int64_t poll_again(struct nvs_gpu *gpu, int64_t now)
 {
     if (is_without_driver && !atomic_exchange(&gpu->threads_drain, true))
         nvs_gate_call_waiters(gpu);
-    return now + (gpu->looks++ < QUICK_LOOKS || gpu->offer ? QUICK_LOOK_NS : LOOK_NS);
+    return now + (gpu->polls++ < QUICK_POLLS || gpu->offer ? QUICK_POLL_NS : POLL_NS);
 }
 
 /* One submission for another process: look until the GPU has drained, offer, look again. */
@@ -247,7 +248,7 @@ static int64_t tick_asked(struct nvs_gpu *gpu, int64_t now)
     }
     if (gpu->is_drained && !was_offered)
         make_offer(gpu);
-    return now - gpu->asked_ns < UNLOCKED_NS ? look_again(gpu, now) : now + SELDOM_LOOK_NS; /* later the other process does not wait for it any more */
+    return now - gpu->asked_ns < UNLOCKED_NS ? poll_again(gpu, now) : now + SELDOM_POLL_NS; /* later the other process does not wait for it any more */
 }
 
 static bool is_young(const struct nvs_gpu *gpu, int64_t now)
@@ -275,6 +276,6 @@ int64_t nvs_drains_tick(int64_t now)
         return now;
     for (int i = 0; i < nvs_gpu_count; i++)
         if (takes_part(&nvs_gpus[i]))
-            next = nvs_deadline_sooner(next, look_again(&nvs_gpus[i], now));
+            next = nvs_deadline_sooner(next, poll_again(&nvs_gpus[i], now));
     return next;
 }

@@ -16,9 +16,9 @@
 #include "mover/mover.h"
 #include "suspend/suspension.h"
 
-#define LOOK_NS NVS_MS
-#define WATCH_NS (10 * NVS_MS)
-#define POOL_LOOK_NS (100 * NVS_MS)
+#define WATCH_NS (10 * NVS_MS)    /* from one submission that was seen until the next is looked for */
+#define BUSY_POLL_NS (2 * NVS_MS) /* while nothing is submitted, and work is unfinished */
+#define POOL_POLL_NS (100 * NVS_MS)
 
 static bool is_without_driver;
 
@@ -49,14 +49,14 @@ static void end_watch(struct nvs_gpu *gpu)
     if (!gpu->is_watch_armed)
         return;
     gpu->is_watch_armed = false;
-    atomic_store(&gpu->is_idle_told, false);
+    atomic_store(&gpu->is_known_idle, false);
     nvs_gate_unwatch(gpu);
 }
 
 /* The GPU has become contended, or is no longer. */
 static void look_at_watch(struct nvs_gpu *gpu)
 {
-    gpu->next_look_ns = 0;
+    gpu->next_idle_poll_ns = 0;
     if (!is_watched_for(gpu))
         end_watch(gpu);
 }
@@ -64,8 +64,8 @@ static void look_at_watch(struct nvs_gpu *gpu)
 static void forget_watch(struct nvs_gpu *gpu)
 {
     gpu->is_watch_armed = false;
-    atomic_store(&gpu->is_idle_told, false);
-    gpu->next_look_ns = 0;
+    atomic_store(&gpu->is_known_idle, false);
+    gpu->next_idle_poll_ns = 0;
 }
 
 static void close_gate(struct nvs_gpu *gpu)
@@ -139,22 +139,22 @@ static void arm_watch(struct nvs_gpu *gpu)
 static int64_t tick_watch(struct nvs_gpu *gpu, int64_t now)
 {
     bool has_worked = !gpu->is_watch_armed || !nvs_gate_is_watched(gpu);
-    if (has_worked && atomic_exchange(&gpu->is_idle_told, false))
+    if (has_worked && atomic_exchange(&gpu->is_known_idle, false))
         nvs_client_busy(&nvs_helper_client, gpu->index);
-    else if (now < gpu->next_look_ns)
-        return gpu->next_look_ns;
+    else if (now < gpu->next_idle_poll_ns)
+        return gpu->next_idle_poll_ns;
     if (has_worked) {
         arm_watch(gpu);
-        return gpu->next_look_ns = now + WATCH_NS;
+        return gpu->next_idle_poll_ns = now + WATCH_NS;
     }
-    if (atomic_load(&gpu->is_idle_told)) {
+    if (atomic_load(&gpu->is_known_idle)) {
         nvs_client_idle(&nvs_helper_client, gpu->index); /* we may have known it before the scheduler wanted to */
         return NVS_NEVER;
     }
     if (!nvs_drains_advance(gpu))
-        return gpu->next_look_ns = now + 2 * LOOK_NS;
+        return gpu->next_idle_poll_ns = now + BUSY_POLL_NS;
     /* Stored before IDLE is sent: a thread that submits from here on wakes us. Pairs with clear_watch in gate/gate.c. */
-    atomic_store(&gpu->is_idle_told, true);
+    atomic_store(&gpu->is_known_idle, true);
     nvs_client_idle(&nvs_helper_client, gpu->index);
     return nvs_gate_is_watched(gpu) ? NVS_NEVER : now;
 }
@@ -181,10 +181,8 @@ static int64_t tick_mover(struct nvs_gpu *gpu, int64_t now)
     struct nvs_moved moved;
     bool has_ended;
     int64_t next = nvs_mover_tick(gpu, now, &moved, &has_ended);
-    if (has_ended && moved.to_host)
-        nvs_tell_room_made(&nvs_helper_client, gpu->index, moved.left);
-    if (has_ended && moved.bytes)
-        nvs_tell_moved(&nvs_helper_client, gpu->index, moved.to_host, moved.bytes, moved.ns);
+    if (has_ended)
+        nvs_tell_move_ended(&nvs_helper_client, gpu->index, moved.to_host, moved.bytes, moved.left, moved.ns);
     return next;
 }
 
@@ -223,7 +221,7 @@ int64_t nvs_work_pools(int64_t now)
         return NVS_NEVER;
     if (now >= next_ns) {
         nvs_work_refresh_pools();
-        next_ns = now + POOL_LOOK_NS;
+        next_ns = now + POOL_POLL_NS;
     }
     return next_ns;
 }

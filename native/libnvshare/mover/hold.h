@@ -11,7 +11,7 @@
 
 #include "gpu.h"
 
-/* Hold `bytes` from now on. While prefetches have no effect (mover/effect.h), the held memory can shrink but not grow. */
+/* Hold `bytes` from now on. While prefetches have no effect (mover/prefetch_effect.h), the held memory can shrink but not grow. */
 void nvs_hold_want(struct nvs_gpu *gpu, uint64_t bytes);
 /* Continues; returns when to call again. `is_open`: the process may use the GPU, so memory that is no longer held is moved back
  * at once. *is_done is true if it has ended: *held says how much is held. */

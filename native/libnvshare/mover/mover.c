@@ -9,9 +9,9 @@
 #include "helper/deputy.h"
 #include "memory/entries.h"
 #include "memory/memory.h"
-#include "mover/effect.h"
 #include "mover/evidence.h"
 #include "mover/plan.h"
+#include "mover/prefetch_effect.h"
 #include "mover/working_set.h"
 #include "wire.h"
 
@@ -36,7 +36,7 @@ static struct mover {
     uint64_t moved_bytes;
     uint64_t left_bytes; /* what could be on the card when the move was planned, less what has arrived on the host */
     int64_t began_ns;
-    struct nvs_effect effect;
+    struct nvs_prefetch_effect effect;
     CUcontext context;    /* of the stream and the events */
     CUstream stream;
     struct flight flights[IN_FLIGHT];
@@ -70,7 +70,7 @@ uint8_t nvs_mover_state(const struct nvs_gpu *gpu)
         return NVS_MOVER_STATE_NATIVE;
     if (!gpu->can_be_managed)
         return NVS_MOVER_STATE_NO_PAGING;
-    if (nvs_effect_is_off(&movers[gpu->index].effect, nvs_now_ns()))
+    if (nvs_prefetch_effect_is_off(&movers[gpu->index].effect, nvs_now_ns()))
         return NVS_MOVER_STATE_NO_EFFECT;
     return nvs_evidence.marks ? NVS_MOVER_STATE_MOVES : NVS_MOVER_STATE_SWITCHED_OFF;
 }
@@ -199,10 +199,10 @@ static void land(struct mover *mover)
             continue;
         }
         double submit_ms = (double)flight->submit_ns / NVS_MS;
-        enum nvs_took took = flight->is_sure ? nvs_effect_took(flight->bytes, (double)ms, submit_ms) : NVS_TOOK_UNKNOWN;
+        enum nvs_took took = flight->is_sure ? nvs_prefetch_effect_took(flight->bytes, (double)ms, submit_ms) : NVS_TOOK_UNKNOWN;
         mover->asked_bytes += took != NVS_TOOK_UNKNOWN ? flight->bytes : 0;
         mover->sure_bytes += took == NVS_TOOK_TIME ? flight->bytes : 0;
-        mover->moved_bytes += took == NVS_TOOK_TIME || nvs_effect_was_slow(flight->bytes, (double)ms) ? flight->bytes : 0;
+        mover->moved_bytes += took == NVS_TOOK_TIME || nvs_prefetch_effect_was_slow(flight->bytes, (double)ms) ? flight->bytes : 0;
         if (mover->to_host && mover->left_bytes != NVS_MAX_BYTES)
             mover->left_bytes -= flight->bytes < mover->left_bytes ? flight->bytes : mover->left_bytes;
         nvs_usage_moved(&nvs_evidence, flight->address, flight->bytes, mover->to_host);
@@ -246,7 +246,7 @@ static enum nvs_context_use step_in_context(struct mover *mover, struct nvs_gpu 
 
 static void notice_no_effect(struct mover *mover, const struct nvs_gpu *gpu)
 {
-    if (!nvs_effect_moved(&mover->effect, nvs_now_ns(), mover->asked_bytes, mover->sure_bytes) || mover->has_warned)
+    if (!nvs_prefetch_effect_moved(&mover->effect, nvs_now_ns(), mover->asked_bytes, mover->sure_bytes) || mover->has_warned)
         return;
     nvs_warn("%s: prefetching memory has no effect here; page faults move it instead", gpu->label);
     mover->has_warned = true;

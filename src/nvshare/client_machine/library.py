@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, Self
 
 from nvshare.client_machine.effects import Effect
-from nvshare.client_machine.looks import LookReport, Looks
+from nvshare.client_machine.looks import CALLS, Looker, LookFacts
 from nvshare.native_directory import NATIVE
 
 MAX_GPUS = 64
@@ -198,7 +198,7 @@ class Gpu(ctypes.Structure):
         ("owes_report", c_bool), ("had_contexts", c_bool), ("waiters", c_uint32), ("told_contexts", c_uint32),
         ("report_ns", c_int64), ("owed_bytes", c_uint64), ("move_bytes", c_uint64), ("is_told_known", c_bool),
         ("told_working_set", c_uint64), ("keep_bytes", c_uint64), ("held_bytes", c_uint64), ("told_mover", c_uint8),
-        ("slowed_ns", c_int64),
+        ("slowed_ns", c_int64), ("looker", Looker),
     )  # fmt: skip
 
 
@@ -235,7 +235,7 @@ class Client(ctypes.Structure):
 
 
 _pointer = ctypes.POINTER
-_client, _account = _pointer(Client), _pointer(Account)
+_client, _account, _facts = _pointer(Client), _pointer(Account), _pointer(LookFacts)
 _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_client_defaults": (None, [_pointer(Config)]),
     "nvs_client_init": (None, [_client, _pointer(Config), c_int64]),
@@ -251,19 +251,17 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_client_idle": (c_uint32, [_client, c_int]),
     "nvs_client_busy": (c_uint32, [_client, c_int]),
     "nvs_job_use_collectives": (c_uint32, [_client]),
+    "nvs_job_must_let": (c_bool, [_client, c_int]),
     "nvs_job_let_done": (c_uint32, [_client, c_int]),
-    "nvs_tell_moved": (c_uint32, [_client, c_int, c_bool, c_uint64, c_int64]),
-    "nvs_tell_room_made": (c_uint32, [_client, c_int, c_uint64]),
+    "nvs_tell_move_ended": (c_uint32, [_client, c_int, c_bool, c_uint64, c_uint64, c_int64]),
     "nvs_tell_working_set": (c_uint32, [_client, c_int, c_bool, c_uint64]),
     "nvs_tell_held": (c_uint32, [_client, c_int, c_uint64]),
     "nvs_tell_mover": (c_uint32, [_client, c_int, c_uint8]),
     "nvs_tell_slowed": (c_uint32, [_client, c_int64, c_int, c_uint32]),
-    "nvs_tell_gpu_time": (c_uint32, [_client, c_int, _pointer(LookReport)]),
-    "nvs_look_at": (c_uint64, [c_int64]),
-    "nvs_looks_next": (c_int64, [_pointer(Looks), c_int64]),
-    "nvs_looks_saw": (c_bool, [_pointer(Looks), c_int64, c_bool, _pointer(LookReport)]),
-    "nvs_looks_are_quiet": (c_bool, [_pointer(Looks)]),
-    "nvs_looks_end": (c_bool, [_pointer(Looks), _pointer(LookReport)]),
+    "nvs_looker_tick": (c_int64, [_client, c_int, c_int64, _facts]),
+    "nvs_looker_saw": (c_int64, [_client, c_int, c_int64, _facts, c_int]),
+    "nvs_looker_wants_watch": (c_bool, [_client, c_int, _facts]),
+    **CALLS,
     "nvs_client_ask": (c_uint32, [_client, c_int, c_uint32, c_uint64]),
     "nvs_client_ask_fate": (c_int, [_client]),
     "nvs_effects_next": (c_bool, [_client, c_bool, _pointer(Effect)]),

@@ -2,9 +2,8 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import Protocol
 
-from nvshare.client_machine.effects import Effect, EffectKind
+from nvshare.client_machine.effects import Effect, EffectKind, Effects
 from nvshare.client_machine.library import (
     LIBRARY,
     MAX_GPUS,
@@ -22,53 +21,7 @@ from nvshare.client_machine.library import (
     TurnState,
     Verdict,
 )
-from nvshare.client_machine.looks import LookReport
-
-
-class Effects(Protocol):
-    """What a machine tells its process to do. GPUs are named by their index."""
-
-    def send(self, frames: bytes) -> None:
-        """One frame or several, to the scheduler."""
-
-    def connect(self) -> None:
-        """Then call `connected` or `not_connected`."""
-
-    def disconnect(self) -> None:
-        """The scheduler broke the protocol."""
-
-    def gate_moved(self, gpu: int, is_open: bool) -> None:
-        """Threads may pass from now on, or must stop."""
-
-    def start_drain(self, gpu: int) -> None:
-        """Then call `drained`."""
-
-    def stop_drain(self, gpu: int) -> None:
-        """A drain under way has no purpose any more."""
-
-    def move_memory(self, gpu: int, to_host: bool, size: int) -> None:
-        """Move at most so many bytes to the host, or to the GPU; then call `moved`, and `room_made` if to the host."""
-
-    def hold_memory(self, gpu: int, size: int) -> None:
-        """Hold so many bytes on the host from now on; then call `held`."""
-
-    def watch_changed(self, gpu: int) -> None:
-        """`watches` says something new."""
-
-    def let_one(self, gpu: int) -> None:
-        """Let one submission through the closed gate; call `let_done` when it has finished, or if there is none."""
-
-    def answer(self, ask: int, granted: int) -> None:
-        """A question about budget is answered."""
-
-    def questions_lost(self) -> None:
-        """Those that were sent; `ask_fate` says what becomes of them."""
-
-    def joined(self) -> None:
-        """It is known whether there is a scheduler: threads may allocate."""
-
-    def say(self, notices: int) -> None:
-        """Lines for the user; the SAY_ bits of ClientDo."""
+from nvshare.client_machine.looks import LookFacts, Unfinished
 
 
 class ClientMachine:
@@ -122,6 +75,10 @@ class ClientMachine:
         """Idleness is to be told: others wait for what this process holds."""
         return bool(LIBRARY.nvs_client_watches(self._at, gpu))
 
+    def looker_wants_watch(self, gpu: int, facts: LookFacts) -> bool:
+        """Idleness is to be found: no look is made while nothing is submitted."""
+        return bool(LIBRARY.nvs_looker_wants_watch(self._at, gpu, facts))
+
     def next_deadline(self) -> int | None:
         """When to call `tick` at the latest."""
         when: int = LIBRARY.nvs_client_next(self._at)
@@ -168,16 +125,17 @@ class ClientMachine:
         if LIBRARY.nvs_job_use_collectives(self._at):
             self._perform()
 
+    def must_let(self, gpu: int) -> bool:
+        """False if `let_one` has nothing to do: the submission passes without it."""
+        return bool(LIBRARY.nvs_job_must_let(self._at, gpu))
+
     def let_done(self, gpu: int) -> None:
         if LIBRARY.nvs_job_let_done(self._at, gpu):
             self._perform()
 
-    def moved(self, gpu: int, *, to_host: bool, moved: int, took_ns: int) -> None:
-        if LIBRARY.nvs_tell_moved(self._at, gpu, to_host, moved, took_ns):
-            self._perform()
-
-    def room_made(self, gpu: int, left: int) -> None:
-        if LIBRARY.nvs_tell_room_made(self._at, gpu, left):
+    def move_ended(self, gpu: int, *, to_host: bool, moved: int, took_ns: int, left: int = 0) -> None:
+        """`left`: so much can still be on the card after a move to the host."""
+        if LIBRARY.nvs_tell_move_ended(self._at, gpu, to_host, moved, left, took_ns):
             self._perform()
 
     def working_set(self, gpu: int, used: int | None) -> None:
@@ -196,9 +154,19 @@ class ClientMachine:
         if LIBRARY.nvs_tell_slowed(self._at, now, gpu, factor):
             self._perform()
 
-    def gpu_time(self, gpu: int, first: int, count: int, busy: int) -> None:
-        if LIBRARY.nvs_tell_gpu_time(self._at, gpu, LookReport.of(first, count, busy)):
+    def next_look(self, now: int, gpu: int, facts: LookFacts) -> int:
+        """Begins to look, rests or ends; when the next look is due, or NEVER."""
+        when: int = LIBRARY.nvs_looker_tick(self._at, gpu, now, facts)
+        if self._out.todo:
             self._perform()
+        return when
+
+    def looked(self, now: int, gpu: int, facts: LookFacts, seen: Unfinished) -> int:
+        """The answer of a look that was due; when the next one is."""
+        when: int = LIBRARY.nvs_looker_saw(self._at, gpu, now, facts, seen)
+        if self._out.todo:
+            self._perform()
+        return when
 
     def ask(self, gpu: int, ask: int, need: int) -> None:
         if LIBRARY.nvs_client_ask(self._at, gpu, ask, need):

@@ -156,7 +156,7 @@ class NvshareGate(Gate):
                 self._client.working_set(gpu, self._program.working_set)
 
     def loaded(self, gpu: int, moved: int, took_ns: int) -> None:
-        self._client.moved(gpu, to_host=False, moved=moved, took_ns=took_ns)
+        self._client.move_ended(gpu, to_host=False, moved=moved, took_ns=took_ns)
 
     def drained(self) -> None:
         """The last kernels have finished, at each GPU whose drain ends by now."""
@@ -173,7 +173,7 @@ class NvshareGate(Gate):
             self._machine.call_at(deadline, (self._program.key, "wake"))
         self._wakes_at = deadline
 
-    # What the machine says (client_machine.machine.Effects).
+    # What the machine says (client_machine.effects.Effects).
 
     def connect(self) -> None:
         self._client.connected()
@@ -211,9 +211,8 @@ class NvshareGate(Gate):
         for gpu in [gpu for gpu, until in self._pushes_until.items() if until <= self._machine.now]:
             del self._pushes_until[gpu]
             moved, took_ns = self._program.pushed_out(gpu)
-            self._client.room_made(gpu, self._program.left_on_card(gpu))
-            if moved:
-                self._client.moved(gpu, to_host=True, moved=moved, took_ns=took_ns)
+            left = self._program.left_on_card(gpu)
+            self._client.move_ended(gpu, to_host=True, moved=moved, took_ns=took_ns, left=left)
 
     def hold_memory(self, gpu: int, size: int) -> None:
         """What moves to the host does so at the speed of the link."""

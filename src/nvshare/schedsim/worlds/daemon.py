@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from nvshare.client_machine.library import Absence
+from nvshare.client_machine.library import Absence, Config
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import MILLISECOND, SECOND, Settings
@@ -25,10 +25,10 @@ from nvshare.translation import Registrant
 MAX_RINGS = 20
 """Alarms at one moment: one may make the next due, but not for ever."""
 
-SURELY_HUNG_NS = 35 * SECOND
-"""A waiting client takes a scheduler that says nothing for hung after 25 s; messages under way take up to 3 s."""
-SURELY_AWAY_NS = 6 * SECOND
-"""Nobody waits longer than 5 s for a scheduler that is not there."""
+SURELY_HUNG_NS = Config().silence_ns + 10 * SECOND
+"""By then a waiting client takes a scheduler that says nothing for hung; messages under way take up to 3 s."""
+SURELY_AWAY_NS = Config().orphan_ns + SECOND
+"""By then nobody waits for a scheduler that is not there."""
 
 _ENCODER = msgspec.json.Encoder()
 

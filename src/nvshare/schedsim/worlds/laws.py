@@ -137,6 +137,16 @@ def check_looks(process: Process) -> None:
         )
 
 
+def check_rest(processes: list[Process], before: dict[tuple[int, str], int], after: dict[tuple[int, str], int]) -> None:
+    """Nobody works: a process that has said so is not charged, whether it holds a lock or not."""
+    for process in processes:
+        for use, _ in process.lookers.pairs:
+            assert process.connection is not None, f"p{process.pid} has no scheduler"
+            key = process.connection.client, use.gpu
+            more = after[key] - before[key]
+            assert not more, f"p{process.pid} is charged {more} ns of {use.gpu} although it rests"
+
+
 def check_gangs(node: Node, actions: list[ac.Action]) -> None:
     """A job gets all its locks or none, in the order of the UUIDs, and drops all. A process alone may come in at one
     GPU before the others: where it fits without a switch."""

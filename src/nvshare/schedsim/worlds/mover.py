@@ -33,10 +33,12 @@ class Mover:
         self._next: tuple[bool, int] | None = None
 
     def start(self, size: int, *, to_host: bool) -> None:
+        if self.is_off or not size:
+            return
         self.stop()
         if self.is_moving:
             self._next = (to_host, size)
-        elif not self.is_off:
+        else:
             self._begin(to_host, size)
 
     def stop(self) -> None:
@@ -63,8 +65,7 @@ class Mover:
 
     def _end(self) -> None:
         self.is_moving = False
-        if self._moved or self.to_host:
-            self._report(self.to_host, self._moved, self._timeline.now - self._began_at)
+        self._report(self.to_host, self._moved, self._timeline.now - self._began_at)
         following, self._next = self._next, None
         if following is not None and not self.is_off:
             self._begin(*following)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from nvshare.client_machine.library import AskFate, Config, TurnState, Verdict
+from nvshare.client_machine.library import AskFate, Config, Verdict
 from nvshare.client_machine.machine import ClientMachine
 from nvshare.schedsim.worlds.connection import Connection
 from nvshare.schedsim.worlds.gpu_use import GpuUse
@@ -70,10 +70,8 @@ class Process:
 
         def report(to_host: bool, moved: int, took_ns: int) -> None:
             self.uses[gpu].told_moved[to_host] += moved if self.machine.is_registered else 0
-            if to_host:
-                self.machine.room_made(index, max(0, account.used - moved))
-            if moved:
-                self.machine.moved(index, to_host=to_host, moved=moved, took_ns=took_ns)
+            left = max(0, account.used - moved)
+            self.machine.move_ended(index, to_host=to_host, moved=moved, took_ns=took_ns, left=left)
 
         return GpuUse(gpu, index, account, Mover(self._timeline, self.do, lambda: account.used, report))
 
@@ -227,10 +225,11 @@ class Process:
         if not use.has_work and self.machine.watches(use.index):
             self.machine.idle(use.index)
 
-    # What the machine says (client_machine.machine.Effects).
+    # What the machine says (client_machine.effects.Effects).
 
     def send(self, frames: bytes) -> None:
         assert self.connection is not None, f"p{self.pid} speaks to nobody"
+        self.lookers.sent(frames)
         self._world.say(self, frames)
 
     def connect(self) -> None:
@@ -260,13 +259,12 @@ class Process:
         self.let_through(use, use.lets)
 
     def let_one(self, gpu: int) -> None:
-        """At an open gate, or one that drains, it passes as it is."""
         use = self._by_index[gpu]
         use.begin_letting()
-        if use.is_open or self.machine.state(gpu) is TurnState.DRAINING:
-            self.let_through(use, use.lets)
-        else:
+        if self.machine.must_let(gpu):
             self._world.let_later(self, use)
+        else:
+            self.let_through(use, use.lets)
 
     def let_through(self, use: GpuUse, number: int) -> None:
         """The submission that was let through has finished, or is not wanted any more."""

@@ -9,6 +9,7 @@ from nvshare.client_machine.library import Config
 from nvshare.core import events as ev
 from nvshare.core.limits.group_names import POD_PREFIX, RUN_PREFIX
 from nvshare.core.model import GIB, MILLISECOND, SECOND, QuantumRule, Settings
+from nvshare.core.node import Node
 from nvshare.schedsim.worlds import laws
 from nvshare.schedsim.worlds.chance import Chance
 from nvshare.schedsim.worlds.daemon import Daemon
@@ -193,6 +194,9 @@ class World:
                 process.stop_working(gpu)
         self.play(until=self.now + bound + 20 * SECOND)
         laws.check_agreement(node, processes)
+        used = self._gpu_time(node)
+        self.play(until=self.now + 5 * SECOND)
+        laws.check_rest(processes, used, self._gpu_time(node))
         for process in processes:
             laws.check_looks(process)
             self.kill(process)
@@ -201,3 +205,8 @@ class World:
             self.daemon.tell(ev.PodRemoved(pod))
         assert all(group.is_ordered for group in node.groups.values()), "only what the operator said is kept"
         assert all(not gpu.turns.seats and not gpu.turns.queue.order for gpu in node.gpus.values())
+
+    def _gpu_time(self, node: Node) -> dict[tuple[int, str], int]:
+        """What each client has had of each GPU until now."""
+        self.daemon.tell(ev.GpuTimeAsked())
+        return {(client.id, gpu): seat.gpu_ns for client in node.clients.values() for gpu, seat in client.seats.items()}
