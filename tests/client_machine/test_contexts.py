@@ -56,3 +56,22 @@ def test_a_lock_that_comes_while_an_earlier_one_is_drained_is_released_if_no_con
     helper.tick()
     assert helper.sent[-1] == wire.LockReleased(0, False, 8)
     assert helper.machine.state(0) is TurnState.NONE
+
+
+def test_a_lock_that_was_to_be_released_when_the_connection_was_lost_is_released_on_the_next_one() -> None:
+    """It is kept meanwhile: nobody is there to have it."""
+    helper = Helper()
+    helper.machine.set_contexts(0, 1)
+    helper.want()
+    helper.machine.seen[0].waiters = 0
+    helper.hear(wire.LockOk(0, False, 7))
+    helper.machine.set_contexts(0, 0)
+    helper.tick()
+    assert helper.machine.state(0) is TurnState.DRAINING
+    helper.tick()
+    helper.machine.lost(helper.now)
+    helper.tick(SECOND)
+    assert helper.machine.state(0) is TurnState.HOLDING
+    helper.hear(wire.SchedOn(0, wire.PROTOCOL_VERSION, 1))
+    helper.tick()
+    assert helper.machine.state(0) is TurnState.DRAINING

@@ -83,7 +83,7 @@ static void look_at_contexts(struct nvs_client *client, int index, const struct 
             return; /* nobody to give the lock to: without it we could only wait for a scheduler that is not there */
         nvs_client_apply(client, index, nvs_turn_input(&gpu->turn, NVS_TURN_IN_YIELD));
         if (gpu->turn.state != NVS_TURN_NONE)
-            return; /* a lock may still come that we do not need, also while an earlier one is drained: it is released then */
+            return; /* a lock may still come that we do not need, or be kept because the connection is lost: it is released then */
     }
     gpu->had_contexts = seen->contexts > 0;
 }
