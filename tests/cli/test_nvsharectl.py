@@ -255,7 +255,7 @@ def test_a_limit_reaches_the_client_and_the_log(daemon: Daemon, two: tuple[WireC
         f"{head}Memory limit changed for {label}: 12884901888 -> 15032385536 bytes",
         f"{head}Sending UPDATE_LIMIT to client {runs.name}: 15032385536 bytes (14.00 GiB)",
         f"{head}Memory limit changed for {label}: 15032385536 -> 0 bytes",
-        f"{head}Sending UPDATE_LIMIT to client {runs.name}: 0 bytes (0.00 GiB)",
+        f"{head}Sending UPDATE_LIMIT to client {runs.name}: 0 bytes (limit removed)",
     ]
 
 

@@ -50,7 +50,7 @@ def test_scenario_1_a_limit_is_set_changed_and_removed_and_the_log_shows_each_st
             f"[NVSHARE][INFO]: {changed} 2147483648 -> 4294967296 bytes",
             f"[NVSHARE][INFO]: {sending} 4294967296 bytes (4.00 GiB)",
             f"[NVSHARE][INFO]: {changed} 4294967296 -> 0 bytes",
-            f"[NVSHARE][INFO]: {sending} 0 bytes (0.00 GiB)",
+            f"[NVSHARE][INFO]: {sending} 0 bytes (limit removed)",
         ]
 
 

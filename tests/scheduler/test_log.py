@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nvshare.core.actions import AnnounceRoom, GiveLock
+from nvshare.core.actions import AnnounceRoom, GiveLock, UpdateLimit
 from nvshare.core.events import LockRequested
 from nvshare.core.model import NO_MEMORY
 from nvshare.journal import Step
@@ -61,6 +61,16 @@ def test_room_is_a_line_of_its_own_only_if_the_lock_comes_later() -> None:
     assert lines(log) == [
         "[NVSHARE][INFO]: Lock given to client 6ccb on GPU-1",
         "[NVSHARE][INFO]: There is room for client 6ccb on GPU-1: its lock follows",
+    ]
+
+
+def test_a_limit_that_is_removed_is_called_so() -> None:
+    log = log_of()
+    sent = (UpdateLimit(0x6CCB, "GPU-1", 2 * GIB), UpdateLimit(0x6CCB, "GPU-1", 0))
+    log.observe(msgspec.structs.replace(step(), actions=sent))
+    assert lines(log) == [
+        "[NVSHARE][INFO]: Sending UPDATE_LIMIT to client 6ccb: 2147483648 bytes (2.00 GiB)",
+        "[NVSHARE][INFO]: Sending UPDATE_LIMIT to client 6ccb: 0 bytes (limit removed)",
     ]
 
 

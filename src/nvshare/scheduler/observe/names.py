@@ -29,7 +29,8 @@ class Ids:
         return key
 
     def limit(self, limit: int) -> str:
-        return f"{limit} bytes ({limit / GIB:.2f} GiB)"
+        """A limit that a client is told; 0 only if it had one before."""
+        return f"{limit} bytes ({limit / GIB:.2f} GiB)" if limit else "0 bytes (limit removed)"
 
     def change(self, old: int, new: int) -> str:
         """Of a limit."""
