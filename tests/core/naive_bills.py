@@ -45,6 +45,8 @@ class Account:
     lent_until: int = 0
     tag: int = 0
     handicap: int = 0
+    owed: int = 0
+    """When its last turn ended. What it rests for is taken from it."""
     weight: int | None = None
     """While it competes: waits or runs; else None."""
     is_rested: bool = False
@@ -81,7 +83,7 @@ class NaiveBills:
         self.waited, self.waits_from, self.virtual, self.passed, self.paid, self.last_began = [], None, 0, 0, 0, 0
         for one in self.accounts.values():
             one.contained = one.turn_bill = one.bill
-            one.tag = one.handicap = one.lent = 0
+            one.tag = one.handicap = one.lent = one.owed = 0
 
     def follow(self, seats: Iterable[Seat]) -> None:
         """At the end of a step with another policy."""
@@ -159,6 +161,9 @@ class NaiveBills:
         one = self.accounts[client]
         one.weight, one.ended = None, now
         self._settle(now, one, use)
+        others = self._total()
+        lead = (one.tag - self._mean(undivided + one.open)) * others // 100 if others else 0
+        one.owed = min(-lead, MOST_NS)
         self.holders.discard(client)
 
     def waits(self, now: int, client: int, use: Use, undivided: int, *, from_rest: bool) -> None:
@@ -169,7 +174,8 @@ class NaiveBills:
         others = self._total()
         if others:
             mean = self._mean(undivided + one.open)  # Its tag contains its own part of the looks that are not divided.
-            lead = max(0 if from_rest else -MOST_NS, min((one.tag - mean) * others // 100, MOST_NS))
+            owed = max(0, one.owed - now + (one.ended or 0)) if from_rest else MOST_NS
+            lead = max(-owed, min((one.tag - mean) * others // 100, MOST_NS))
             one.tag, one.handicap = mean + lead * 100 // others, self._stretched(lead)
         else:
             one.tag, one.handicap = max(one.tag, self.virtual), 0
@@ -240,7 +246,7 @@ class NaiveBills:
     def take(self, seat: Seat, real: FairShares) -> None:
         """As the core has it."""
         one = self.accounts[seat.client]
-        one.tag, one.handicap, one.contained = seat.tag, seat.handicap, seat.billed_ns
+        one.tag, one.handicap, one.contained, one.owed = seat.tag, seat.handicap, seat.billed_ns, seat.owed_ns
         one.turn_bill, one.weight = seat.turn_bill_ns, real._members.get(seat.client, (None, 0))[0]
 
     def check_bill(self, seat: Seat) -> None:

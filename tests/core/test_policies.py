@@ -7,7 +7,7 @@ import pytest
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.compute.fair_shares import LEAST_TURN_NS
-from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.queue.policies import POLICIES
 from nvshare.core.turns.seat import Seat
@@ -17,7 +17,10 @@ HUGE = Memory(swappable=9 * GIB)
 
 
 class Busy:
-    """Clients that always have work and take turns on one GPU; they drain at once when told to."""
+    """Clients that always have work and take turns on one GPU; they drain at once when told to. If `has_gaps`, they are
+    between two kernels then, and ask again after a millisecond."""
+
+    has_gaps = False
 
     def __init__(self, policy: str, quantum_s: int = QUANTUM_S, **clients: dict[str, int]) -> None:
         rule = QuantumRule(mode="fixed", fixed_ns=quantum_s * SECOND)
@@ -80,7 +83,10 @@ class Busy:
         for action in self.node.handle(self.now, event):
             match action:
                 case ac.DropLock():
-                    self._do(ev.LockReleased(action.client, "g0", action.lock, True))
+                    self._do(ev.LockReleased(action.client, "g0", action.lock, not self.has_gaps))
+                    if self.has_gaps:
+                        self.now += MILLISECOND
+                        self._do(ev.LockRequested(action.client, "g0", HUGE))
                 case ac.EndTurn():
                     self.held[self.names[action.client]] += action.held_ns
                 case ac.GiveLock():
@@ -167,6 +173,29 @@ def test_fair_does_not_let_a_client_save_up_while_it_wants_nothing() -> None:
     before = dict(busy.held)
     busy.run_until(8000 * SECOND)
     assert busy.held["a"] - before["a"] == pytest.approx(1000 * SECOND, rel=0.05)
+
+
+@pytest.mark.parametrize("weights", [(100, 300), (100, 150, 350)])
+def test_who_is_between_two_kernels_when_its_turn_ends_keeps_what_it_is_owed(weights: tuple[int, ...]) -> None:
+    busy = Busy("fair", 1, **{str(weight): {"weight": weight} for weight in weights})
+    busy.has_gaps = True
+    busy.run_until(1000 * SECOND)
+    for weight in weights:
+        assert shares(busy)[str(weight)] == pytest.approx(weight / sum(weights), rel=0.03)
+
+
+def test_who_rests_for_longer_than_it_is_owed_is_owed_nothing() -> None:
+    """It has waited for 300 s, and then only works for a moment."""
+    busy = Busy("fair", 300, a={})
+    busy.run_until(SECOND)
+    busy.add("b")
+    busy.run_until(302 * SECOND)
+    busy.rest("b")
+    busy.run_until(1000 * SECOND)
+    busy.want("b")
+    before = dict(busy.held)
+    busy.run_until(4000 * SECOND)
+    assert busy.held["b"] - before.get("b", 0) == pytest.approx(1500 * SECOND, abs=310 * SECOND)
 
 
 def test_a_change_of_weight_counts_from_the_next_turn_on() -> None:

@@ -9,7 +9,12 @@ A client whose tag is above it has had too much:
 
 The handicap is the time after which the client will have no more than its share, if it gets no lock until then. It
 waits as if it had arrived later by this time: rank = arrival + handicap. Time in which a client had no work counts as
-if it had had its share, so a client cannot save up time.
+if it had had its share, so a client cannot save up time:
+
+    after a pause    lead ≥ -max(0, what it was owed when its turn ended - the pause)
+
+So a program that is between two kernels when its turn ends keeps what it is owed, and after a long pause it is owed
+nothing.
 
 A turn ends before all its looks are divided. The tag then contains an estimate; the difference is added to it later.
 
@@ -97,9 +102,9 @@ class FairShares(Shares):
         if from_rest:  # Otherwise its turn has just ended.
             self._settle(now, seat)
         if self._members:
-            mean = self._mean_of_others(now, seat)
-            lead = (seat.tag - mean) * self._weights // DEFAULT_WEIGHT
-            lead = max(0 if from_rest else -MAX_LEAD_NS, min(MAX_LEAD_NS, lead))
+            mean, lead = self._mean_and_lead(now, seat)
+            least = -max(0, seat.owed_ns - (now - seat.last_ran)) if from_rest else -MAX_LEAD_NS
+            lead = max(least, min(MAX_LEAD_NS, lead))
             seat.tag, seat.handicap = mean + lead * DEFAULT_WEIGHT // self._weights, self._handicap(lead)
         else:
             seat.tag, seat.handicap = max(seat.tag, self._virtual), 0
@@ -123,6 +128,7 @@ class FairShares(Shares):
         self._virtual = max(self._virtual, self._mean(now))
         self._leave(seat)
         self._settle(now, seat)
+        seat.owed_ns = min(MAX_LEAD_NS, -self._mean_and_lead(now, seat)[1]) if self._members else 0
 
     def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:
         self._bills.moved_in(now, seat, took_ns)
@@ -137,7 +143,7 @@ class FairShares(Shares):
 
     def restart(self, seat: Seat) -> None:
         seat.billed_ns = seat.turn_bill_ns = seat.bill_ns
-        seat.lent_ns = 0
+        seat.lent_ns = seat.owed_ns = 0
         if seat.lock or seat.state in ("waiting", "blocked"):
             self._enter(seat)
 
@@ -175,6 +181,10 @@ class FairShares(Shares):
         """The mean of all competing clients. `seat` is not one of them yet, and its tag contains its whole bill."""
         unsettled = self._bills.all_unsettled_ns(now) - (seat.billed_ns - seat.bill_ns)
         return (self._used + DEFAULT_WEIGHT * unsettled) // self._weights
+
+    def _mean_and_lead(self, now: int, seat: Seat) -> tuple[int, int]:
+        mean = self._mean_of_others(now, seat)
+        return mean, (seat.tag - mean) * self._weights // DEFAULT_WEIGHT
 
     def _longest_turn_ns(self, seat: Seat) -> int:
         weight = self._members[seat.client][0]

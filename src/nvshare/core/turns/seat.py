@@ -123,10 +123,10 @@ class Seat:
         "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_suspended",
         "is_trusted", "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran", "last_scheduled", "last_turns",
         "lent_from", "lent_ns", "lent_until", "limit", "lock", "looks", "makes_room", "measured", "memory", "moved",
-        "moves_memory", "need", "not_moving", "outranked_rank", "passes", "pauses", "pid", "pinned", "priority",
-        "protected", "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until",
-        "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turn_bill_ns", "turns", "unbacked",
-        "waited_since", "waited_total", "weight", "won_rank", "working_set",
+        "moves_memory", "need", "not_moving", "outranked_rank", "owed_ns", "passes", "pauses", "pid", "pinned",
+        "priority", "protected", "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due",
+        "room_until", "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turn_bill_ns", "turns",
+        "unbacked", "waited_since", "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -167,6 +167,8 @@ class Seat:
         self.resident = self.room_asked = self.room_due = self.room_until = self.credit_ns = self.lent_ns = 0
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
         """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (compute.fair_shares)."""
+        self.owed_ns = 0
+        """Policy fair: by how much it had had less than its share when its last turn ended. Less than 0: more."""
         self.last_scheduled: int | None = None
         self.looks, self.recent, self.lent_from, self.lent_until = None, RecentUse(), 0, 0
 
