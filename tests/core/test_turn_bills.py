@@ -117,6 +117,20 @@ def test_a_new_weight_counts_while_its_client_waits() -> None:
     assert seat.handicap == 10 * SECOND
 
 
+def test_a_client_that_comes_back_with_a_lock_has_the_weight_and_the_priority_of_its_group() -> None:
+    """Its connection was lost. The operator's orders were given before."""
+    node = Node(turns(), epoch=1, is_paranoid=True)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "x", "x", (Claim("g0", 16 * GIB),)))
+    node.handle(0, ev.LockRequested(1, "g0", Memory(BIG)))
+    node.handle(0, ev.WeightSet("run/2", 1000))
+    node.handle(0, ev.PrioritySet("run/2", -2))
+    node.handle(0, ev.ClientRegistered(2, "run/2", "x", "x", (Claim("g0", 16 * GIB, 7, memory=Memory(BIG)),)))
+    first, second = (node.gpus["g0"].turns.seats[client] for client in (1, 2))
+    assert second.rank == 60 * SECOND
+    node.handle(SECOND, ev.LockReleased(1, "g0", first.lock, True))
+    assert first.handicap == 10 * SECOND
+
+
 def test_a_move_that_is_reported_after_the_turn_is_billed_again_if_no_look_covers_it() -> None:
     """The client had no work in its turn, and says so later."""
     node = Node(turns(), epoch=1, is_paranoid=True)

@@ -175,12 +175,16 @@ class Node:
         group = self._limits.groups.registered(event, is_settling=self.is_settling)
         client = self.clients[event.client] = Client(event, group)
         for claim in event.claims:
-            self._note_claim(now, client, claim, out)
+            self._note_joined(client, claim)
         self._limits.registered(client)
+        for claim in event.claims if self.is_scheduling else ():
+            if claim.lock or claim.unshared:  # With the weight and the priority of its group.
+                turns = self.gpus[claim.gpu].turns
+                turns.claimed(now, client.seats[claim.gpu], claim.lock, out, is_settling=self.is_settling)
         self.orders.registered(now, client)
         self._registering = client
 
-    def _note_claim(self, now: int, client: Client, claim: Claim, out: list[Action]) -> None:
+    def _note_joined(self, client: Client, claim: Claim) -> None:
         assert claim.gpu not in client.seats, "a client names a GPU once"
         gpu = self._gpu(claim.gpu)
         gpu.joined(client.id, claim.size)
@@ -189,8 +193,6 @@ class Node:
         self._touch(gpu)
         self._limits.joined(client, claim)
         self._live_shrink.note_memory(client.group.limits[claim.gpu], seat)
-        if self.is_scheduling and (claim.lock or claim.unshared):
-            gpu.turns.claimed(now, seat, claim.lock, out, is_settling=self.is_settling)
 
     def _note_left(self, now: int, event: ev.ClientLeft, out: list[Action]) -> None:
         client = self.clients.pop(event.client)
