@@ -1,15 +1,20 @@
 """The naive account finds a core that bills or ranks wrongly with policy fair: each rule is broken on purpose."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from core.naive import Naive
 from core.test_naive import found
+from nvshare.core import events as ev
 from nvshare.core.compute import fair_shares, turn_bills
 from nvshare.core.compute.fair_shares import FairShares
 from nvshare.core.compute.looks import Looks
 from nvshare.core.compute.turn_bills import TurnBills
+from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
+from nvshare.core.node import Node
 from nvshare.core.turns.seat import Seat
 
 
@@ -46,6 +51,15 @@ def bill_the_start(real: Callable[..., None]) -> Callable[..., None]:
     return turn_ended
 
 
+TWO_TURNS: list[tuple[int, ev.Event]] = [
+    *((0, ev.ClientRegistered(one, f"run/{one}", "x", "x", (Claim("g0", 16 * GIB),))) for one in (1, 2)),
+    *((0, ev.LockRequested(one, "g0", Memory(9 * GIB))) for one in (1, 2)),
+    (200, ev.LockReleased(1, "g0", (1 << 32) + 1, True)),
+    (400, ev.LockReleased(2, "g0", (1 << 32) + 2, True)),
+    *((600, ev.GpuTimeReported(one, "g0", first, 250, 0)) for one in (1, 2) for first in (0, 250)),
+    (900, ev.GpuTimeAsked()),
+]
+
 FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any], str, int]] = {
     "turns are billed twice": (
         TurnBills, "_add", lambda real: lambda self, entry, part: real(self, entry, 2 * part),
@@ -62,9 +76,6 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any], str, int]] = {
     "idle holders are not billed": (
         Looks, "may_idle", lambda real: lambda self, upto, looks: 0,
         "an idle holder is billed while others wait, and only then", 2,
-    ),
-    "the first looks of an earlier turn are billed": (
-        Looks, "turn_ended", bill_the_start, "an idle holder is billed while others wait, and only then", 39,
     ),
     "weights are ignored": (FairShares, "_settle", ignore_weights, "a tag grows by bill * 100 / weight", 5),
     "time is saved up": (FairShares, "wait_began", save_up, "time at rest is not saved up", 2),
@@ -83,3 +94,18 @@ def test_a_core_that_bills_wrongly_is_found(fault: str, monkeypatch: pytest.Monk
     part, name, broken, complaint, first = FAULTS[fault]
     monkeypatch.setattr(part, name, broken(getattr(part, name)))
     assert complaint in found(range(first, first + 5))
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_core_that_bills_the_start_of_an_earlier_turn_is_found(
+    is_broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few walks have two turns of an idle client before the looks of the first one are divided."""
+    settings = Settings(policy="fair", quantum=QuantumRule(mode="fixed", fixed_ns=SECOND))
+    node, naive = Node(settings, epoch=1, is_paranoid=True), Naive(settings, None)
+    if is_broken:
+        monkeypatch.setattr(Looks, "turn_ended", bill_the_start(Looks.turn_ended))
+    with pytest.raises(AssertionError, match="an idle holder is billed") if is_broken else nullcontext():
+        for at_ms, event in TWO_TURNS:
+            naive.before(at_ms * MILLISECOND, event)
+            naive.after(at_ms * MILLISECOND, node.handle(at_ms * MILLISECOND, event), node)
