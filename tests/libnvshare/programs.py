@@ -26,6 +26,13 @@ FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]  # the number of the 
 REPORTS = ("ThreadSanitizer", "AddressSanitizer", "runtime error:")
 
 
+def _name_of_thread(directory: Path) -> str:
+    try:
+        return (directory / "comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""  # It has ended meanwhile.
+
+
 class Program:
     """A process under the library. Its stderr is in a file, so that nothing it says can block it."""
 
@@ -78,8 +85,7 @@ class Program:
         return not self.hear(0)
 
     def has_thread(self, name: str) -> bool:
-        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return any((thread / "comm").read_text().strip() == name for thread in threads)
+        return name in map(_name_of_thread, Path(f"/proc/{self.process.pid}/task").iterdir())
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
