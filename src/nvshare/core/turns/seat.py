@@ -100,6 +100,8 @@ class Seat:
     lent_ns: int
     """What its moves have made its bill less since another client had a turn. `lent_ns`: the part of it that is not
     covered by divided looks yet. These begin with look `lent_from`, and the last ones end at `lent_until`."""
+    owed_ns: int
+    """Policy fair: by how much it had had less than its share when its last turn ended. Less than 0: more."""
     lag_ns: int
     """What the mode added to its rank when it began to wait."""
     makes_room: bool
@@ -167,10 +169,8 @@ class Seat:
         self.resident = self.room_asked = self.room_due = self.room_until = self.credit_ns = self.lent_ns = 0
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
         """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (compute.fair_shares)."""
-        self.owed_ns = 0
-        """Policy fair: by how much it had had less than its share when its last turn ended. Less than 0: more."""
         self.last_scheduled: int | None = None
-        self.looks, self.recent, self.lent_from, self.lent_until = None, RecentUse(), 0, 0
+        self.looks, self.recent, self.lent_from, self.lent_until, self.owed_ns = None, RecentUse(), 0, 0, 0
 
     @property
     def is_waiting(self) -> bool:
