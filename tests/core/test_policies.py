@@ -251,6 +251,26 @@ def test_a_claimed_lock_is_kept_until_its_quantum_is_over() -> None:
     assert not [a for a in node.handle(3 * SECOND, ev.LockRequested(2, "g0", HUGE)) if isinstance(a, ac.DropLock)]
 
 
+def test_a_gang_with_a_claimed_lock_is_outranked_when_its_turn_with_that_lock_ends() -> None:
+    settings = Settings(quantum=QuantumRule(mode="fixed", fixed_ns=100 * SECOND), policy="priority")
+    node = Node(settings, epoch=2, settles_at=SECOND, is_paranoid=True)
+    half, first = Memory(6 * GIB, 0, 1), 1 << 32
+    for gpu in ("g0", "g1"):
+        node.handle(0, ev.GpuFound(gpu, 10 * GIB))
+    gang = Claim("g0", 10 * GIB), Claim("g1", 10 * GIB, lock=first + 1, memory=half)
+    node.handle(0, ev.ClientRegistered(1, "run/1", "", "", gang))
+    node.handle(0, ev.ClientRegistered(2, "run/2", "", "", (Claim("g0", 10 * GIB, lock=first + 2, memory=half),)))
+    node.handle(0, ev.ClientRegistered(3, "run/3", "", "", (Claim("g0", 10 * GIB),), priority=10))
+    node.handle(2 * SECOND, ev.AlarmRang())
+    node.handle(3 * SECOND, ev.LockRequested(1, "g0", half))
+    node.handle(21 * SECOND, ev.LockReleased(2, "g0", first + 2, False))
+    assert node.clients[1].seats["g0"].state == "staying"
+    node.handle(30 * SECOND, ev.LockRequested(3, "g0", half))
+    assert node.clients[1].seats["g0"].state == "staying"
+    node.handle(40 * SECOND, ev.LockReleased(1, "g1", first + 1, False))
+    assert node.clients[1].seats["g0"].state == "dropping"
+
+
 def test_who_leaves_the_queue_or_falls_silent_competes_no_more_until_it_speaks() -> None:
     busy = Busy("fair", 60, a={}, b={}, c={}, d={})
     busy.leave("d")

@@ -28,8 +28,9 @@ class Gang:
         """Of a job, while its locks are being dropped."""
         self.may_enter = False
         """There is room at all GPUs at which it waits."""
-        self.ranks: tuple[int | None, ...] = ()
-        """Of its members when that was last looked at (`have_ranks_changed`)."""
+        self.ranks: tuple[tuple[bool, int | None], ...] = ()
+        """Of its members when that was last looked at (`have_ranks_changed`), and whether they have a lock. Without a
+        rank are those at rest, and those that have a lock without having waited."""
         self.dropped: DropCause | None = None
         """Why a member was told to drop its lock in this step; the others have not been told yet."""
 
@@ -54,7 +55,8 @@ class Gang:
     def have_ranks_changed(self) -> bool:
         """Since the last call. If so, clients that did not outrank it may do so now."""
         before = self.ranks
-        self.ranks = tuple(seat.won_rank if seat.lock else seat.rank for seat in self.seats.values())
+        seats = self.seats.values()
+        self.ranks = tuple((seat.lock > 0, seat.won_rank if seat.lock else seat.rank) for seat in seats)
         return self.ranks != before
 
     def aged_rank(self, at: int, move_ns_per_gib: int) -> int | None:
