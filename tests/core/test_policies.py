@@ -264,11 +264,11 @@ def test_a_gang_with_a_claimed_lock_is_outranked_when_its_turn_with_that_lock_en
     node.handle(2 * SECOND, ev.AlarmRang())
     node.handle(3 * SECOND, ev.LockRequested(1, "g0", half))
     node.handle(21 * SECOND, ev.LockReleased(2, "g0", first + 2, False))
-    assert node.clients[1].seats["g0"].state == "staying"
-    node.handle(30 * SECOND, ev.LockRequested(3, "g0", half))
-    assert node.clients[1].seats["g0"].state == "staying"
-    node.handle(40 * SECOND, ev.LockReleased(1, "g1", first + 1, False))
-    assert node.clients[1].seats["g0"].state == "dropping"
+    states = [node.clients[1].seats["g0"].state]
+    for at, event in (30, ev.LockRequested(3, "g0", half)), (40, ev.LockReleased(1, "g1", first + 1, False)):
+        node.handle(at * SECOND, event)
+        states.append(node.clients[1].seats["g0"].state)
+    assert states == ["staying", "staying", "dropping"]
 
 
 def test_who_leaves_the_queue_or_falls_silent_competes_no_more_until_it_speaks() -> None:
