@@ -5,6 +5,7 @@ import fcntl
 import math
 import os
 import platform
+import resource
 import signal
 import socket
 import stat
@@ -12,6 +13,8 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from nvshare.wire import messages as wire
 from support.client import GIB, WireClient, entry
@@ -105,13 +108,21 @@ def test_sigterm_ends_it_cleanly_with_clients_and_operators_connected(daemon: Da
     assert "Traceback" not in daemon.log.text
 
 
-def test_further_signals_do_not_disturb_a_clean_end(daemon: Daemon) -> None:
-    def has_ended() -> bool:
-        daemon.process.send_signal(signal.SIGTERM)
-        return daemon.process.poll() is not None
-
-    wait_until(has_ended, "it ends")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_further_signals_do_not_disturb_a_clean_end(daemon: Daemon, number: signal.Signals) -> None:
+    daemon.process.send_signal(signal.SIGTERM)
+    while daemon.process.poll() is None:
+        daemon.process.send_signal(number)
     assert daemon.process.returncode == 0
+
+
+def test_without_a_descriptor_for_systemd_it_ends_cleanly_too(daemon: Daemon) -> None:
+    used = [int(entry.name) for entry in Path(f"/proc/{daemon.pid}/fd").iterdir()]
+    _, most = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (min(set(range(len(used) + 1)) - set(used)), most))
+    assert daemon.stop() == 0
+    assert "cannot report STOPPING=1 to systemd: Too many open files" in daemon.log.text
+    assert not Path(daemon.socket).exists()
 
 
 def test_sigint_ends_it_too(daemon: Daemon) -> None:

@@ -42,9 +42,12 @@ class Shutdown:
 
     async def wait(self) -> int:
         """Until it is requested; the exit code. Further signals are ignored from then on: the loop takes its handlers
-        away when it closes, and a second SIGTERM would kill the process in the middle of a clean end."""
+        away when it closes, and a second SIGTERM, or a SIGHUP, would kill the process in the middle of a clean end.
+        The signals are blocked meanwhile: between the two calls their default action counts."""
         await self._requested.wait()
-        for number in SIGNALS:
+        ignored = (*SIGNALS, signal.SIGHUP)
+        signal.pthread_sigmask(signal.SIG_BLOCK, ignored)
+        for number in ignored:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
         return EXIT_INTERNAL_ERROR if self._has_failed else 0
@@ -169,8 +172,8 @@ def notify_systemd(state: str) -> None:
     """Tell systemd, or the program that set NOTIFY_SOCKET, that the daemon is ready or stopping."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            try:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
-            except OSError as error:
-                log.warning(f"cannot report {state} to systemd: {error.strerror}; check NOTIFY_SOCKET={address}")
+        except OSError as error:
+            log.warning(f"cannot report {state} to systemd: {error.strerror}; check NOTIFY_SOCKET={address}")
