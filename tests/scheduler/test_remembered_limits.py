@@ -43,7 +43,7 @@ def test_a_limit_taken_back_stays_taken_back(tmp_path: Path) -> None:
     assert join(start(tmp_path), "run/1") == 0
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"run/1": "x"}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"run/1": "x"}', b"\xff", b'{"run/\xff": 1}'])
 def test_a_file_that_makes_no_sense_is_only_complained_about(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ def _read(path: Path, kind: type[Value]) -> dict[str, Value]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, kind])  # type: ignore[valid-type]
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         log.warning(f"Cannot read the operator's earlier orders from {path}: {error}")
         return {}
 
