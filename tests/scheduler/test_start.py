@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,11 @@ def ways(place: Path) -> list[str]:
 
 
 def refused(*options: str, **environment: str) -> str:
-    done = run_scheduler(*options, **environment)
+    return refused_in((), *options, **environment)
+
+
+def refused_in(wrapper: tuple[str, ...], *options: str, **environment: str) -> str:
+    done = run_scheduler(*options, wrapper=wrapper, **environment)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -114,6 +119,34 @@ def test_an_open_directory_with_another_users_file_is_refused(tmp_path: Path) ->
     (operator / "limits.json").write_text("{}")
     os.chown(operator / "limits.json", 65534, 65534)
     assert "use a private directory" in refused(*ways(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
+def test_a_directory_of_the_operator_that_this_user_cannot_list_is_refused() -> None:
+    as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "operator").mkdir(mode=0o711)
+        (place / "run").mkdir()
+        for directory, mode in ((place, 0o755), (place / "run", 0o777)):
+            directory.chmod(mode)
+        assert "use a private directory" in refused_in(as_nobody, *ways(place))
+
+
+READ_ONLY = """
+mount -t tmpfs none "$1" && mkdir "$1/run" "$1/operator" && mount -o remount,ro "$1" && shift && exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+@pytest.mark.parametrize("which", ["run", "operator"])
+def test_a_read_only_disk_is_named(tmp_path: Path, which: str) -> None:
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    paths = {"run": f"--socket={tmp_path}/run/s.sock", "operator": f"--operator-socket={tmp_path}/operator/c.sock"}
+    paths[which] = paths[which].replace(str(tmp_path), str(mounted))
+    wrapper = ("unshare", "--mount", "sh", "-c", READ_ONLY, "sh", str(mounted))
+    assert "Read-only file system" in refused_in(wrapper, *paths.values(), "--nvml=off", "--kubernetes=off")
 
 
 def test_the_directory_of_the_clients_socket_is_left_as_it_is(tmp_path: Path, start_daemon: StartDaemon) -> None:

@@ -177,10 +177,10 @@ def run_ctl(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def run_scheduler(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_scheduler(*options: str, wrapper: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
     """A scheduler that is expected to end by itself."""
     return subprocess.run(
-        [*PROGRAM, *options],
+        [*wrapper, *PROGRAM, *options],
         capture_output=True,
         text=True,
         timeout=60,

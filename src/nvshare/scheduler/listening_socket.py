@@ -65,10 +65,14 @@ def _make_directory(directory: Path, mode: int) -> None:
         if not directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     except OSError as error:
-        raise ConfigError(
-            f"cannot use the directory {directory}: {error.strerror}; run as root, or choose another directory"
-            " with --socket and --operator-socket"
-        ) from None
+        raise _unusable(directory, error) from None
+
+
+def _unusable(directory: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"cannot use the directory {directory}: {error.strerror}; run as root, or choose another directory"
+        " with --socket and --operator-socket"
+    )
 
 
 def make_private_directory(directory: Path, own_files: set[str]) -> None:
@@ -78,10 +82,18 @@ def make_private_directory(directory: Path, own_files: set[str]) -> None:
     status = directory.stat()
     if status.st_mode & 0o077 == 0 and status.st_uid in (0, os.geteuid()):
         return
-    is_own = all(entry.name in own_files and entry.lstat().st_uid == os.geteuid() for entry in directory.iterdir())
-    if status.st_uid != os.geteuid() or not is_own:
-        raise ConfigError(f"{directory} is accessible to other users; use a private directory for --operator-socket")
-    directory.chmod(0o700)
+    try:
+        if status.st_uid != os.geteuid() or not _has_only(directory, own_files):
+            raise ConfigError(
+                f"{directory} is accessible to other users; use a private directory for --operator-socket"
+            )
+        directory.chmod(0o700)
+    except OSError as error:
+        raise _unusable(directory, error) from None
+
+
+def _has_only(directory: Path, own_files: set[str]) -> bool:
+    return all(entry.name in own_files and entry.lstat().st_uid == os.geteuid() for entry in directory.iterdir())
 
 
 def _check_unused(path: Path) -> None:
@@ -115,7 +127,8 @@ def _bind(path: Path, mode: int) -> socket.socket:
         fresh.rename(path)
     except OSError as error:
         listening.close()
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink()
         raise ConfigError(f"cannot listen at {path}: {error.strerror or error}; choose another path") from None
     return listening
 
