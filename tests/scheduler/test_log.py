@@ -153,6 +153,15 @@ def test_a_log_that_cannot_be_written_stops_nothing() -> None:
     assert lines(log)
 
 
+def test_a_path_and_a_node_that_are_not_utf8_are_told_as_json(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    path = f"{tmp_path}/\udcff/s.sock"
+    daemon = start_daemon("--log-format", "json", "--socket", path, "--node-name", "n\udcff")
+    assert daemon.status()["host"] == "n?"
+    assert daemon.stop() == 0
+    messages = [json.loads(line)["message"] for line in daemon.log.lines]
+    assert f"nvshare-scheduler listens at {tmp_path}/\\udcff/s.sock" in messages
+
+
 def test_json_lines_parse_and_name_the_clients(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--log-format", "json")
     with daemon.client().register(name=b'"quoted"\n') as client:

@@ -82,7 +82,7 @@ class Daemon:
     def __init__(self, config: Config, read: Callable[[], Config]) -> None:
         """`read` reads the settings again, after SIGHUP."""
         self._config = config
-        self._host = config.node_name or socket.gethostname()
+        self._host = printable(config.node_name or socket.gethostname())
         self._settings = settings_of(config)
         self._loop = asyncio.get_running_loop()
         self._cluster = self._find_cluster()

@@ -116,7 +116,7 @@ class Log:
         if not self.shows(level):
             return
         if self.is_json:
-            record = {"time": time.time(), "level": level, "message": text}
+            record = {"time": time.time(), "level": level, "message": text.encode(errors="backslashreplace").decode()}
             if clients:
                 record["clients"] = clients
             line = msgspec.json.encode(record).decode()
