@@ -188,7 +188,7 @@ def test_a_program_that_uses_a_gpu_and_is_no_client_is_named_with_the_reason(
 ) -> None:
     process = tmp_path / "proc" / "77"
     process.mkdir(parents=True)
-    (process / "comm").write_text("train.py\n")
+    (process / "comm").write_bytes(b"train.py\xff\n")
     (process / "environ").write_text(environment)
     if maps is not None:
         (process / "maps").write_text(f"7f00-7f01 r-xp 0 0:0 1 /usr/lib/{maps}\n")
@@ -196,7 +196,8 @@ def test_a_program_that_uses_a_gpu_and_is_no_client_is_named_with_the_reason(
     node.handle(0, ev.GpuFound(GPU, 16 * GIB, 3, "card"))
     node.handle(0, ev.MemoryMeasured(GPU, GIB, foreign_pids=(77,)))
     (finding,) = check_unshared(snapshot(node, 1), "/ours", tmp_path)
-    assert (finding.level, finding.text) == ("warn", "GPU 3: process 77 (train.py) uses it without turns and limits")
+    said = "GPU 3: process 77 (train.py\ufffd) uses it without turns and limits"
+    assert (finding.level, finding.text) == ("warn", said)
     assert finding.remedy == remedy
 
 

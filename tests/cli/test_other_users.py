@@ -50,6 +50,24 @@ def test_another_users_program_on_the_gpu_is_named(
     assert str(os.getpid()) not in said
 
 
+RENAMED = "import sys; open('/proc/self/comm', 'wb').write(b'\\xff\\x1b[31m'); print(flush=True); sys.stdin.read()"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
+def test_a_name_that_is_not_utf8_is_no_trouble(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["/usr/bin/python3", "-c", RENAMED]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=65534) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        monkeypatch.setattr(other_users, "Nvml", lambda: FakeNvml([process.pid]))
+        other_users.warn_of_strangers()
+        assert process.stdin is not None
+        process.stdin.close()
+    assert f"\ufffd?[31m (pid {process.pid}, user nobody)" in capsys.readouterr().err
+
+
 def test_nothing_is_said_of_ones_own_programs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

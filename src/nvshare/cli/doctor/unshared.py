@@ -26,7 +26,7 @@ def check_unshared(node: Snapshot, socket: str, root: Path = Path("/")) -> Itera
 
 def _name(process: Path) -> str:
     try:
-        return f" ({printable((process / 'comm').read_text().strip())})"
+        return f" ({printable((process / 'comm').read_text(errors='replace').strip())})"
     except OSError:
         return ""
 

@@ -32,7 +32,7 @@ def strangers() -> list[tuple[int, str, str]]:
     for pid in sorted(pids):
         try:
             uid = Path(f"/proc/{pid}").stat().st_uid
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
         except OSError:
             continue  # It has ended, or is in a PID namespace that is not visible here.
         if uid != os.geteuid():
