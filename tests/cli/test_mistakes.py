@@ -100,3 +100,12 @@ def test_top_on_a_terminal_that_cannot_move_the_cursor_prints_lines(daemon: Daem
         os.close(ours)
     assert b"trainer" in shown
     assert b"\x1b" not in shown
+
+
+def test_a_name_and_a_directory_that_are_not_utf8_are_used_as_they_are(nvshare: Front, tmp_path: Path) -> None:
+    place = tmp_path / "\udcff"
+    place.mkdir(mode=0o700)
+    shows = 'printf %s "$NVSHARE_NAME" | od -An -tx1'
+    words = ("run", "--sim-gpus", "1", "--name", "a\udcff", "--", "sh", "-c", shows)
+    result = nvshare(*words, XDG_RUNTIME_DIR=str(place))
+    assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["61", "ff"], "")

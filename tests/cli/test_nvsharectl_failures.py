@@ -18,6 +18,7 @@ from support.daemon import Daemon, call_ctl, clean_environment, run_ctl
 REFUSED = {
     "no such client": ["story", "ffff"],
     "not an id": ["story", "nobody\x1b[31m"],
+    "a name that is not UTF-8": ["story", "\udcff"],
     "nobody to limit": ["limit", "default/nobody", "1Gi"],
     "no such GPU for a quantum": ["set-tq", "5", "--gpu", "GPU-0"],
     "no such GPU for a mode": ["set-mode", "auto", "--gpu", "GPU-0"],

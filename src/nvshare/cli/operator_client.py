@@ -76,18 +76,26 @@ def answers(
     path: str, request: admin.Request, *, timeout_s: float, forever: bool = False
 ) -> Generator[admin.AnyAnswer, None, None]:
     """One request, answers until the scheduler closes. `forever`: wait for each without a timeout."""
+    question = _encoded(request)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_s)
         _connect(connection, path)
         try:
             with contextlib.suppress(BrokenPipeError):  # Refused before the request was sent: the answer can be read.
-                connection.sendall(admin.encode(request))
+                connection.sendall(question)
             for line in _lines(connection, None if forever else timeout_s):
                 yield admin.decode_answer(line)
         except TimeoutError:
             raise UnreachableError(f"the scheduler at {path} does not answer; is it stopped?") from None
         except ConnectionError:
             raise UnreachableError(f"the scheduler at {path} closed the connection; see its log") from None
+
+
+def _encoded(request: admin.Request) -> bytes:
+    try:
+        return admin.encode(request)
+    except UnicodeEncodeError:
+        raise RefusedError("a name in the command is not UTF-8, and the scheduler knows none that is not") from None
 
 
 def _lines(connection: socket.socket, timeout_s: float | None) -> Iterator[bytes]:

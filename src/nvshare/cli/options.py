@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import functools
+import os
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -68,7 +69,7 @@ DURATION = _Duration()
 
 
 def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and len(value.encode()) >= NAME_BYTES:
+    if value is not None and len(os.fsencode(value)) >= NAME_BYTES:
         raise click.BadParameter(f"must be shorter than {NAME_BYTES} bytes")
     return value
 

@@ -1,6 +1,7 @@
 """The simulated GPU of a command. Runs with the same settings share one card."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def simulated(environment: Mapping[str, str], runtime: Path, *, gpus: int | None
 
 def scheduler_directory(card: SimGpu, runtime: Path) -> Path:
     """The directory of the scheduler of a simulated card; its name is short because paths of sockets must be."""
-    digest = hashlib.sha256(card.values["directory"].encode()).hexdigest()[:8]
+    digest = hashlib.sha256(os.fsencode(card.values["directory"])).hexdigest()[:8]
     folder = runtime / f"on-{digest}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
@@ -39,4 +40,4 @@ def scheduler_directory(card: SimGpu, runtime: Path) -> Path:
 def _digest(card: SimGpu) -> str:
     of_the_card = [name for name in SETTINGS if name in card.values and name not in OF_THE_PROGRAM]
     said = "\n".join(f"{name}={card.values[name]}" for name in of_the_card)
-    return hashlib.sha256(said.encode()).hexdigest()[:8]
+    return hashlib.sha256(os.fsencode(said)).hexdigest()[:8]
