@@ -1,5 +1,6 @@
 """The socket for reading: every user may look, and nobody may change anything."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -7,13 +8,19 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from nvshare import admin
 from nvshare.cli import operator_client
+from nvshare.scheduler.clients.connection_admission import CHARGE_FACTOR, CREDIT_NS
+from nvshare.scheduler.operator.control import Control
+from nvshare.scheduler.operator.readers import Readers
 from support.daemon import Daemon, call_ctl
 
 NOBODY = 65534
@@ -135,3 +142,42 @@ def test_connections_of_one_user_end_none_of_another(read_daemon: Daemon) -> Non
             assert mine.recv(1 << 16)
             assert crowd.stdin is not None
             crowd.stdin.close()
+
+
+@pytest.mark.parametrize(
+    "request_", [admin.Failed("garbage"), admin.SetScheduling(on=False)], ids=["garbage", "an order"]
+)
+def test_the_time_of_requests_that_are_refused_is_charged_too(
+    request_: admin.Request | admin.Failed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five lines that take 10 ms each."""
+    now = 1_000_000_000
+
+    def slowly(line: bytes) -> admin.Request | admin.Failed:
+        nonlocal now
+        now += 10_000_000
+        return request_
+
+    async def serve() -> Readers:
+        made = Readers(cast("Control", SimpleNamespace(request_of=slowly)))
+        here, there = socket.socketpair()
+        with there:
+            there.sendall(b"x\n" * 5)
+            there.shutdown(socket.SHUT_WR)
+            await made.serve(*await asyncio.open_connection(sock=here))
+        return made
+
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now)
+    (user,) = asyncio.run(serve())._users.values()
+    assert user.account.delay_ns(now) >= 5 * (CHARGE_FACTOR - 1) * 10_000_000 - CREDIT_NS
+
+
+@pytest.mark.parametrize("which", ["reader", "operator"])
+def test_a_follower_of_events_that_sends_something_is_closed(read_daemon: Daemon, which: str) -> None:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(60)
+        peer.connect(reader_socket(read_daemon) if which == "reader" else read_daemon.operator_socket)
+        peer.sendall(admin.encode(admin.GetEvents(last=0, follow=True)) + b"x" * 4096)
+        with contextlib.suppress(ConnectionResetError):
+            while peer.recv(1 << 16):
+                pass

@@ -276,8 +276,8 @@ class Control:
 
         stop = self._journal.follow(tell)
         try:
-            while await reader.read(1024):
-                pass
+            if await reader.read(1):
+                raise ConnectionAbortedError("a follower of events has nothing more to say")
         finally:
             stop()
 

@@ -18,11 +18,14 @@ from nvshare.scheduler.listening_socket import ListeningSocket
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.operator.control import Control
 from nvshare.scheduler.passed_descriptors import guarded_from_descriptors
-from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send
+from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send, write
 from nvshare.unix_socket import peer_credentials
 
 MAX_READERS = 32
 READINGS = (admin.GetStatus, admin.GetStory, admin.GetLimits, admin.GetReport)
+NO_ORDERS = "every user may look, but only root and the scheduler's own user may change something; try sudo"
+LINE_NS = 10_000
+"""Charged for each line, because reading it takes time that is not measured."""
 MAX_LINES = 1000
 """A reader gets no more past events at once."""
 
@@ -81,19 +84,20 @@ class Readers:
     async def _answer(
         self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: User
     ) -> None:
-        request, account = self._control.request_of(line), user.account
+        began = time.monotonic_ns()
+        request = self._control.request_of(line)
+        if not isinstance(request, (admin.GetEvents, *READINGS)):
+            write(writer, admin.encode(request if isinstance(request, admin.Failed) else admin.Failed(NO_ORDERS)))
+        user.account.charge(began - LINE_NS, time.monotonic_ns())
         if isinstance(request, admin.GetEvents):
             bounded = replace(request, last=min(request.last, MAX_LINES))
-            await self._control.send_events(bounded, reader, writer, account)
+            await self._control.send_events(bounded, reader, writer, user.account)
         elif isinstance(request, READINGS):
             answer = await self._read(request, writer, user)
             if answer:
                 await send(writer, answer)
-        elif isinstance(request, admin.Failed):
-            await send(writer, admin.encode(request))
         else:
-            reason = "every user may look, but only root and the scheduler's own user may change something; try sudo"
-            await send(writer, admin.encode(admin.Failed(reason)))
+            await send(writer, b"")
 
     async def _read(self, request: admin.Request, writer: asyncio.StreamWriter, user: User) -> bytes:
         """The answer; empty if the connection was closed while it waited: others of the same user were before it."""
