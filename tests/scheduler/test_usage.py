@@ -1,6 +1,7 @@
 """The account of use: what is counted, for how long it is kept, and what a bad file does."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import msgspec
@@ -163,6 +164,18 @@ def test_what_a_wrong_clock_counted_is_counted_now() -> None:
     assert {period.start for period in story.usage.periods.values()} == {BEGIN}
 
 
+def test_a_clock_that_is_not_set_makes_nothing_old_and_what_it_counted_is_counted_later() -> None:
+    """A machine without a battery begins in 1970, or when its system was built, until it has reached a time server."""
+    usage = Usage({})
+    usage.restore([period_with(1)])
+    for hour in range(3):
+        usage.settle(0, hour * HOUR_S + 5)
+    assert {period.start for period in usage.periods.values()} == {BEGIN, 0}
+    usage.restore([period_with(1, start=0)])
+    usage.settle(1, BEGIN + HOUR_S)
+    assert [(period.start, len(period.rows)) for period in usage.periods.values()] == [(BEGIN, 1), (BEGIN + HOUR_S, 1)]
+
+
 def test_a_period_has_a_bounded_number_of_rows() -> None:
     period = period_with(MOST_ROWS + 50)
     assert len(period.rows) == MOST_ROWS + 1
@@ -195,6 +208,16 @@ def test_the_next_scheduler_goes_on_with_the_account(tmp_path: Path) -> None:
     assert [name for name, _ in second.usage.report(now - HOUR_S, "name")[1]] == ["train 0", "train 1"]
     second.close()
     assert [use.held_seconds for _, use in start(tmp_path).usage.report(now - HOUR_S, "user")[1]] == [2], "once"
+
+
+def test_the_hours_are_those_of_the_clock_when_it_is_set_while_the_scheduler_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = start(tmp_path)
+    later = time.time() + 30 * DAY_S
+    monkeypatch.setattr(time, "time", lambda: later)
+    file.close()
+    assert [period.start for period in file.usage.periods.values()] == [int(later) // HOUR_S * HOUR_S]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class Engine:
         self._pauses_until = 0
         """No alarm rings before."""
         self._is_reading_first = False
-        self._wall_offset = time.time() - clock() / 1e9
+        self.follow_clock()
         deadline = node.next_deadline()
         if deadline is not None:
             self._set_alarm(clock(), deadline)
@@ -182,6 +182,10 @@ class Engine:
         for client in list(self.node.clients.values()):
             if self.node.clients.get(client.id) is client:  # A new client may have its number.
                 yield client_snapshot(self.node, client, self._clock(), gpus)
+
+    def follow_clock(self) -> None:
+        """The machine's clock may have been set, or the machine may have slept, since this was last called."""
+        self._wall_offset = time.time() - self._clock() / 1e9
 
     def wall(self, now: int) -> float:
         """A monotonic time as seconds since 1970."""

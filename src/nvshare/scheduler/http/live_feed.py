@@ -57,12 +57,12 @@ class Feed:
         self._journal = journal
         self._host = host
         self._names = Names(journal.programs, engine.node.gpus, engine.node.groups)
-        self._started = engine.wall(engine.now())
+        self._started_ns = engine.now()
 
     def document_pieces(self) -> Iterator[bytes]:
         """The state as other programs read it (status_document), in pieces that are each made quickly."""
-        now = self._engine.wall(self._engine.now())
-        status = admin.Status(__version__, self._started, now, self._engine.outline(), self._host)
+        started, now = self._engine.wall(self._started_ns), self._engine.wall(self._engine.now())
+        status = admin.Status(__version__, started, now, self._engine.outline(), self._host)
         clients: list[ClientSnapshot] = []
         for client in self._engine.clients():
             clients.append(client)

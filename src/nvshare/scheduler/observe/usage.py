@@ -30,6 +30,8 @@ MOST_ROWS = 200
 MAX_TEXT = 128
 OTHERS = "(others)"
 MAX_BYTES = (1 << 63) - 1
+CLOCK_SET = 1_735_689_600
+"""2025: a clock that is before it has not been set yet."""
 
 By = Literal["user", "pod", "name", "gpu"]
 Who = tuple[str, str, str, str]
@@ -139,7 +141,7 @@ class Usage:
     # Periods.
 
     def _begin_period(self, time: float) -> None:
-        start = int(time) // HOUR_S * HOUR_S
+        start = int(time) // HOUR_S * HOUR_S if time >= CLOCK_SET else 0
         self._current = self._period(start, HOUR_S)
 
     def _period(self, start: int, seconds: int) -> Period:
@@ -149,10 +151,12 @@ class Usage:
         return found
 
     def _roll_up(self, time: float) -> None:
+        if time < CLOCK_SET:
+            return  # It is not known what is old.
         for period in list(self.periods.values()):
-            if period.start + period.seconds <= time - DAYS_KEPT * DAY_S:
+            if CLOCK_SET <= period.start <= time - DAYS_KEPT * DAY_S - period.seconds:
                 del self.periods[period.seconds, period.start]
-            elif period.start > time:  # the clock was wrong
+            elif not CLOCK_SET <= period.start <= time:  # the clock was wrong
                 del self.periods[period.seconds, period.start]
                 for who, use in period.rows.items():
                     self._current.row(who).add(use)

@@ -104,6 +104,7 @@ class UsageFile:
 
     def save(self) -> None:
         """Begin to write, unless the disk is so slow that the last time has not ended."""
+        self._engine.follow_clock()
         now = self._engine.now()
         self._engine.count_gpu_time()
         self.usage.settle(now, self._engine.wall(now))

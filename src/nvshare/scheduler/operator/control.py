@@ -55,7 +55,7 @@ class Control:
         self._journal = journal
         self._host = host
         self._usage = usage or Usage(engine.node.clients)
-        self._started = engine.wall(engine.now())
+        self._started_ns = engine.now()
         self._names = Names(journal.programs, engine.node.gpus, engine.node.groups)
         self._operators = ConnectionLimit(MAX_OPERATORS)
         self._followers = ConnectionLimit(MAX_FOLLOWERS)
@@ -140,7 +140,8 @@ class Control:
                 began = time.monotonic_ns()
         _charge(account, began)
         shown = replace(outline, clients=tuple(clients))
-        return admin.Status(__version__, self._started, self._engine.wall(now), shown, self._host)
+        started = self._engine.wall(self._started_ns)
+        return admin.Status(__version__, started, self._engine.wall(now), shown, self._host)
 
     def _set_quantum(self, request: admin.SetQuantum) -> admin.Answer:
         if not 1 <= request.seconds <= MAX_QUANTUM_S:
