@@ -86,6 +86,29 @@ def test_a_file_that_has_grown_is_kept_once_and_a_new_one_begins(tmp_path: Path)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["journal", "journal.1"]
 
 
+def test_a_file_that_cannot_be_renamed_does_not_grow_further(tmp_path: Path) -> None:
+    path, said = tmp_path / "journal", list[str]()
+    (tmp_path / "journal.1").mkdir()
+    file = JournalFile(path, 2000, said.append)
+    for number in range(50):
+        file.observe(step(number))
+    file.close()
+    kept = lines(path)
+    assert (kept, file.lost) == (list(range(len(kept))), 50 - len(kept))
+    assert path.stat().st_size <= 2000
+    assert said == [f"The journal file {path} loses lines: Is a directory; 1 lost so far"]
+
+
+def test_a_file_that_was_removed_before_it_is_renamed_is_begun_again(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    file = JournalFile(path, 2000)
+    path.unlink()
+    for number in range(50):
+        file.observe(step(number))
+    file.close()
+    assert (lines(path)[-1], file.lost) == (49, 0)
+
+
 def test_a_file_that_loses_lines_is_said_once_a_minute(tmp_path: Path) -> None:
     said: list[str] = []
     file = JournalFile(Path("/dev/full"), 1 << 20, said.append)

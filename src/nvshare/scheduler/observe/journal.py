@@ -139,10 +139,8 @@ class JournalFile:
             self._file.close()
 
     def _write(self, line: bytes) -> None:
-        if self._file is not None and self._size + len(line) > self._max_bytes and self._size:
-            self._file.close()
-            self._file = None
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
+        if self._size and self._size + len(line) > self._max_bytes:
+            self._rename()
         file = self._file or self._open()
         if self._is_torn:  # the disk was full in the middle of a line
             self._size += file.write(b"\n")
@@ -152,6 +150,14 @@ class JournalFile:
         if written < len(line):
             self._is_torn = True
             self._lose("no space is left")
+
+    def _rename(self) -> None:
+        """If it fails, the size stays, and the next line tries it again: the file does not grow further."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        with contextlib.suppress(FileNotFoundError):  # somebody has removed it
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
 
     def _lose(self, reason: str) -> None:
         """Called from the journal's thread and from the event loop; a warning more or less does no harm."""
