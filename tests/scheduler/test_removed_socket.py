@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,20 @@ def test_a_removed_socket_is_made_again_and_nobody_is_lost(daemon: Daemon, how: 
                 newcomer.take_lock()
         client.take_lock()
     assert daemon.process.poll() is None
+
+
+def test_a_path_that_is_taken_is_told_once_and_used_again_when_it_is_free(daemon: Daemon, tmp_path: Path) -> None:
+    path, other = Path(daemon.socket), tmp_path / "other.sock"
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(other))
+        stranger.listen()
+        (tmp_path / "link").symlink_to(other)
+        (tmp_path / "link").rename(path)
+        daemon.log.wait_for("cannot be created again yet: another scheduler is answering")
+    wait_until(lambda: not path.is_symlink(), "the socket is back")
+    with daemon.client().register() as client:
+        client.take_lock()
+    assert daemon.log.text.count("cannot be created again yet") == 1
 
 
 LOST = "import nvshare.scheduler.listening_socket as l; l.ListeningSocket.has_lost_directory = lambda self: True"

@@ -18,6 +18,8 @@ from nvshare.scheduler.passed_descriptors import guarded_from_descriptors
 from nvshare.scheduler.shutdown import Shutdown
 
 RETRY_S = 0.05
+TOLD_AFTER = 10
+"""Failures before the log tells it: the first ones are usual while a directory is being removed."""
 
 
 class ClientSocket:
@@ -71,10 +73,14 @@ class ClientSocket:
 
     async def _recreate(self) -> None:
         back_off = BackOff()
+        failures = 0
         while not self._listening.is_at_path():
             try:
                 await self._listen_again()
-            except (ConfigError, OSError):
+            except (ConfigError, OSError) as error:
+                failures += 1
+                if failures == TOLD_AFTER:
+                    log.warning(f"{self._path} was removed and cannot be created again yet: {error}")
                 await asyncio.sleep(RETRY_S)  # the directory is being removed right now, or it is lost for good
                 if self._listening.has_lost_directory():
                     self._shutdown.fail(
