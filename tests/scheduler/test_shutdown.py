@@ -117,10 +117,12 @@ def test_further_signals_do_not_disturb_a_clean_end(daemon: Daemon, number: sign
 
 
 def test_without_a_descriptor_for_systemd_it_ends_cleanly_too(daemon: Daemon) -> None:
-    used = [int(entry.name) for entry in Path(f"/proc/{daemon.pid}/fd").iterdir()]
-    _, most = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (min(set(range(len(used) + 1)) - set(used)), most))
-    assert daemon.stop() == 0
+    with daemon.client().register():  # It has been answered, so the message READY=1 has been sent.
+        used = {int(entry.name) for entry in Path(f"/proc/{daemon.pid}/fd").iterdir()}
+        lowest_unused = min(set(range(len(used) + 1)) - used)
+        _, most = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (lowest_unused, most))
+        assert daemon.stop() == 0
     assert "cannot report STOPPING=1 to systemd: Too many open files" in daemon.log.text
     assert not Path(daemon.socket).exists()
 

@@ -72,6 +72,8 @@ class Closer:
             self._timer = self._loop.call_later(MAX_WAIT_S, self._check)
 
     def _run(self) -> None:
+        # The main thread blocks these while their handlers are taken away: no other thread may get them then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         while True:
             with contextlib.suppress(OSError):
                 os.close(self._descriptors.get())

@@ -7,6 +7,7 @@ no client waits. A file that reaches its largest size is renamed to NAME.1, and 
 import contextlib
 import os
 import queue
+import signal
 import threading
 import time
 from collections import deque
@@ -127,6 +128,7 @@ class JournalFile:
         self._thread.join(timeout=2)
 
     def _write_all(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # They are for the main thread.
         while (entry := self._queue.get()) is not None:
             try:
                 self._write(line_of(entry))
