@@ -111,6 +111,7 @@ def test_sigterm_ends_it_cleanly_with_clients_and_operators_connected(daemon: Da
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_further_signals_do_not_disturb_a_clean_end(daemon: Daemon, number: signal.Signals) -> None:
     daemon.process.send_signal(signal.SIGTERM)
+    daemon.log.wait_for("nvshare-scheduler stops")
     while daemon.process.poll() is None:
         daemon.process.send_signal(number)
     assert daemon.process.returncode == 0
