@@ -39,6 +39,18 @@ def test_a_lock_that_comes_after_the_last_context_is_gone_is_released(has_answer
     assert helper.machine.state(0) is TurnState.DRAINING
 
 
+def test_a_lock_that_was_not_asked_for_is_released_if_there_is_no_context() -> None:
+    """A member of a gang gets locks on all its GPUs, also where its last context has ended."""
+    helper = Helper()
+    helper.machine.set_contexts(0, 1)
+    helper.tick()
+    helper.machine.set_contexts(0, 0)
+    helper.tick()
+    helper.hear(wire.LockOk(0, False, 7))
+    helper.tick()
+    assert helper.machine.state(0) is TurnState.DRAINING
+
+
 def test_a_lock_that_comes_while_an_earlier_one_is_drained_is_released_if_no_context_is_left() -> None:
     """Its claim came too late, so the scheduler gives it another lock, which crosses the release of the first."""
     helper = Helper()
