@@ -47,8 +47,8 @@ simulate: native  ## Simulates scheduling, MODE=balanced: the thesis' table, 200
 	@$(BIN)/nvshare simulate thesis --mode $(or $(MODE),balanced)
 	@$(BIN)/nvshare simulate mixes --mode $(or $(MODE),balanced) --count 200 --shake
 
-soak: native  ## Runs simulated worlds with faults for SECONDS=120; a violation prints its seed
-	@$(BIN)/python tools/soak.py --seconds $(or $(SECONDS),120)
+soak: native  ## Runs simulated worlds with faults for SECONDS=120; a violation prints its seed. New worlds each time, or from seed FIRST on
+	@$(BIN)/python tools/soak.py --seconds $(or $(SECONDS),120) $(if $(FIRST),--first $(FIRST))
 
 chaos: native  ## Runs real processes while the scheduler is killed every second, SECONDS=60, and every load that once hurt
 	@$(MAKE) --no-print-directory -s -C native checks
