@@ -23,7 +23,7 @@ native: setup  ## Compiles the C parts
 demo: native  ## Runs the demonstration on a simulated GPU and draws a picture
 	@$(BIN)/nvshare demo --out build
 
-test: native lint  ## Runs all tests that need no cluster and no GPU (about 20 minutes on 2 cores)
+test: native lint  ## Runs all tests that need no cluster and no GPU (about 30 minutes on 2 cores)
 	@tools/setup.sh --tests $(VENV)
 	@$(MAKE) --no-print-directory -s -C native checks
 	@$(BIN)/python tools/run_tests.py
