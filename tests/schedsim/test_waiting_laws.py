@@ -1,15 +1,18 @@
 """Worlds notice an alarm that has no effect, and a GPU that nobody gets although clients wait for it."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import SECOND
+from nvshare.core.model import GIB, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.queue.admission import Admission
 from nvshare.core.queue.preemption import Preemption
 from nvshare.core.turns.seat import Seat
 from nvshare.schedsim.worlds.faults import BrokenWorldError, play
+from nvshare.schedsim.worlds.waiting_laws import MOST_VAIN, WaitingLaws
 from nvshare.schedsim.worlds.week import Week
 from nvshare.schedsim.worlds.world import LONG_QUANTUM_NS
 
@@ -23,9 +26,22 @@ def broken(seeds: range) -> str:
     return "nothing was found"
 
 
-def test_a_core_whose_alarm_has_no_effect_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Preemption, "revoke", lambda self, now, out: None)
-    assert "alarms had no effect" in broken(range(10))
+@pytest.mark.parametrize("revokes", [True, False])
+def test_a_core_whose_alarm_has_no_effect_is_found_out(revokes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder does not release its lock when its grace time is over."""
+    if not revokes:
+        monkeypatch.setattr(Preemption, "revoke", lambda self, now, out: None)
+    settings = Settings(quantum=QuantumRule(mode="fixed", fixed_ns=10 * SECOND))
+    node, laws = Node(settings, epoch=1), WaitingLaws(0, settings.grace_ns)
+    node.handle(0, ev.GpuFound("g0", 10 * GIB))
+    for client in (1, 2):
+        node.handle(0, ev.ClientRegistered(client, f"run/{client}", "", "", (Claim("g0", 10 * GIB),)))
+        node.handle(0, ev.LockRequested(client, "g0", Memory(9 * GIB, 0, 1)))
+    with nullcontext() if revokes else pytest.raises(AssertionError, match="alarms had no effect"):
+        for _ in range(2 * MOST_VAIN):
+            now = node.next_deadline() or 0
+            laws.check(now, ev.AlarmRang(), node.handle(now, ev.AlarmRang()), node)
+    assert (node.clients[2].seats["g0"].lock > 0) == revokes
 
 
 def test_a_core_that_lets_nobody_in_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
     alarm   of MOST_VAIN steps that alarms cause at one moment, one has an action: each may do a part of the work
     GPU     if a client waits, a client has a lock: at once, or after the time in which room is made for the first in
-            the queue, on the card or at the other GPUs of its job
+            the queue, on the card or at the other GPUs of its job. This time begins when no member of the job is held
+            back or behind others there: with policy fair it may have to wait until others had their shares
 
 The bound on the wait of one client grows with the number of clients, so it does not show a GPU that nobody gets."""
 
@@ -37,7 +38,8 @@ class WaitingLaws:
         self._vain = self._vain + 1 if isinstance(event, ev.AlarmRang) and not actions and not is_later else 0
         assert self._vain < MOST_VAIN, f"alarms had no effect at {now}, and the next one is at {self._deadline}"
         for uuid, gpu in node.gpus.items():
-            if gpu.turns.is_empty and gpu.turns.queue.order and node.is_scheduling and not node.is_settling:
+            is_decided = node.is_scheduling and not node.is_settling
+            if gpu.turns.is_empty and gpu.turns.queue.order and is_decided and not _waits_for_its_job(gpu, node):
                 self._check_unused(uuid, gpu)
             else:
                 self._unused.pop(uuid, None)
@@ -46,3 +48,15 @@ class WaitingLaws:
         since, late_ns = self._unused.setdefault(uuid, (self._now, self._late_ns))
         longest_ns = gpu.turns.mode.longest_quantum_ns + 2 * self._grace_ns + self._late_ns - late_ns
         assert self._now - since <= longest_ns, f"clients wait for {uuid}, and nobody has a lock since {since}"
+
+
+def _waits_for_its_job(gpu: Gpu, node: Node) -> bool:
+    """The first in the queue is a member of a job, and another member is held back, or is not the first at its GPU."""
+    first = gpu.turns.queue.order[0][2]
+    if first.gang is None or not first.gang.is_job:
+        return False
+    queues = {uuid: node.gpus[uuid].turns.queue.order for uuid in first.gang.seats}
+    return any(
+        seat.state == "blocked" or (seat.state == "waiting" and queues[uuid][0][2] is not seat)
+        for uuid, seat in first.gang.seats.items()
+    )
