@@ -53,7 +53,7 @@ def refund(real: Callable[..., None]) -> Callable[..., None]:
 BREACHES: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
     "all are charged for all": (gpu_time, "split", lambda real: charge_all, "which was busy for"),
     "idle looks are charged": (
-        Looks, "counts", lambda real: lambda self, upto, looks: (1 << looks) - 1, "at most",
+        Looks, "counts", lambda real: lambda self, upto, looks: (1 << looks) - 1, "is charged",
     ),
     "GPU time goes back": (GpuTime, "turn_ended", refund, "went back"),
     "debts are never repaid": (
