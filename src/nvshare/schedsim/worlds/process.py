@@ -118,8 +118,8 @@ class Process:
         self.went_on_at = self._timeline.now
         self.lookers.late()
         held, self._held = self._held, []
-        for what in held:
-            what()
+        for what in (*held, lambda: None):  # It looks again at its work, also if nothing else has happened.
+            self.do(what)
 
     def die(self) -> None:
         self.is_alive = False
