@@ -25,9 +25,12 @@ from support.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "src" / "nvshare" / "_native" / "libnvshare.so"
 END_S = 180.0
+"""After so long without the end of a program, nothing happens any more."""
 SCALE = 0.01
 SLOW_MOVES = {"trace": True, "evict_bandwidth": "200M"}
 """9 GiB take half a second to the host, so that faults happen meanwhile."""
+LARGE_MIB = 7 * 1024, 8 * 1024
+"""Two of these do not fit together, and one fits beside the contexts of 20 programs: 400 MiB each, without NVML."""
 KERNELS_PER_ROUND = 4
 MAX_GROWTH = 4 << 20
 MIN_KILLS = 3  # also where the start of a daemon takes seconds
@@ -105,7 +108,7 @@ class Storm:
         card = SimGpu().with_values(directory=str(self._card), gpus=1, memory="16Gi", scale=SCALE, **SLOW_MOVES)
         values = {**os.environ, **card.environment({}), "NVSHARE_SOCKET": self.daemon.socket}
         values |= {"LD_PRELOAD": str(LIBRARY), "NVSHARE_RECONNECT_MS": "200"}
-        memory = self.chance.choice([256, 1024, 6 * 1024] if number % 2 else [9 * 1024, 10 * 1024])
+        memory = self.chance.choice((256, 1024, 6 * 1024) if number % 2 else LARGE_MIB)
         words = [str(self.computer), str(memory), str(self.plan.rounds), str(self._kernel_us), str(number)]
         errors = (self.place / f"computer-{number}.log").open("wb")
         self.programs.append(subprocess.Popen(words, env=values, stdout=subprocess.PIPE, stderr=errors, text=True))
@@ -200,6 +203,7 @@ class Storm:
         for number, program in enumerate(self.programs):
             try:
                 said, _ = program.communicate(timeout=max(1.0, deadline - time.monotonic()))
+                deadline = time.monotonic() + END_S
             except subprocess.TimeoutExpired:
                 self.report.wrong.append(f"program {number} waits for ever")
                 continue
