@@ -7,14 +7,22 @@ from nvshare.client_machine.library import TurnState
 from nvshare.wire import messages as wire
 
 
+def last_context_ends(helper: Helper) -> None:
+    helper.machine.set_contexts(0, 0)
+    helper.tick()
+
+
+def lock_comes(helper: Helper, number: int) -> None:
+    helper.hear(wire.LockOk(0, False, number))
+    helper.tick()
+
+
 def test_a_thread_that_waits_when_the_last_context_ends_does_not_leave_a_lock_behind() -> None:
     helper = Helper()
     helper.machine.set_contexts(0, 1)
     helper.want()
-    helper.machine.set_contexts(0, 0)
-    helper.tick()
-    helper.hear(wire.LockOk(0, False, 7))
-    helper.tick()
+    last_context_ends(helper)
+    lock_comes(helper, 7)
     assert helper.machine.state(0) is TurnState.HOLDING, "the thread passes the gate first"
     helper.machine.seen[0].waiters = 0
     helper.tick()
@@ -32,10 +40,8 @@ def test_a_lock_that_comes_after_the_last_context_is_gone_is_released(has_answer
     helper.machine.seen[0].waiters = 0
     if has_answered:
         helper.hear(wire.Pong(0))
-    helper.machine.set_contexts(0, 0)
-    helper.tick()
-    helper.hear(wire.LockOk(0, False, 7))
-    helper.tick()
+    last_context_ends(helper)
+    lock_comes(helper, 7)
     assert helper.machine.state(0) is TurnState.DRAINING
 
 
@@ -44,10 +50,8 @@ def test_a_lock_that_was_not_asked_for_is_released_if_there_is_no_context() -> N
     helper = Helper()
     helper.machine.set_contexts(0, 1)
     helper.tick()
-    helper.machine.set_contexts(0, 0)
-    helper.tick()
-    helper.hear(wire.LockOk(0, False, 7))
-    helper.tick()
+    last_context_ends(helper)
+    lock_comes(helper, 7)
     assert helper.machine.state(0) is TurnState.DRAINING
 
 
@@ -58,11 +62,9 @@ def test_a_lock_that_comes_while_an_earlier_one_is_drained_is_released_if_no_con
     helper.want()
     helper.hear(wire.LockOk(0, False, 7))
     helper.machine.seen[0].waiters = 0
-    helper.machine.set_contexts(0, 0)
-    helper.tick()
+    last_context_ends(helper)
     assert helper.machine.state(0) is TurnState.DRAINING
-    helper.hear(wire.LockOk(0, False, 8))
-    helper.tick()
+    lock_comes(helper, 8)
     assert helper.machine.state(0) is TurnState.DRAINING
     helper.machine.drained(helper.now, 0, again=False)
     helper.tick()
@@ -77,8 +79,7 @@ def test_a_lock_that_was_to_be_released_when_the_connection_was_lost_is_released
     helper.want()
     helper.machine.seen[0].waiters = 0
     helper.hear(wire.LockOk(0, False, 7))
-    helper.machine.set_contexts(0, 0)
-    helper.tick()
+    last_context_ends(helper)
     assert helper.machine.state(0) is TurnState.DRAINING
     helper.tick()
     helper.machine.lost(helper.now)

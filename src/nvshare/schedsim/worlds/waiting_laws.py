@@ -37,8 +37,8 @@ class WaitingLaws:
         is_later = self._deadline is None or self._deadline > now
         self._vain = self._vain + 1 if isinstance(event, ev.AlarmRang) and not actions and not is_later else 0
         assert self._vain < MOST_VAIN, f"alarms had no effect at {now}, and the next one is at {self._deadline}"
+        is_decided = node.is_scheduling and not node.is_settling
         for uuid, gpu in node.gpus.items():
-            is_decided = node.is_scheduling and not node.is_settling
             if gpu.turns.is_empty and gpu.turns.queue.order and is_decided and not _waits_for_its_job(gpu, node):
                 self._check_unused(uuid, gpu)
             else:
