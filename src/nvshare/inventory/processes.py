@@ -1,8 +1,13 @@
-"""What can be seen of a process on a GPU from outside."""
+"""What can be seen of a process from outside."""
 
 from pathlib import Path
 
 _LIBRARY = b"libnvshare"
+
+
+def proc_text(path: Path) -> str:
+    """The text of a file in /proc. Names of processes and cgroups may hold any bytes."""
+    return path.read_bytes().decode("utf-8", "replace")
 
 
 def loads_library(process: Path) -> bool:

@@ -8,7 +8,7 @@ from nvshare.cli.ctl.render import gpu_short
 from nvshare.cli.doctor.finding import Finding
 from nvshare.config import DEFAULT_SOCKET, SOCKET_VARIABLE
 from nvshare.core.snapshots.snapshot import Snapshot
-from nvshare.inventory.processes import loads_library
+from nvshare.inventory.processes import loads_library, proc_text
 from nvshare.printable import printable
 
 
@@ -26,7 +26,7 @@ def check_unshared(node: Snapshot, socket: str, root: Path = Path("/")) -> Itera
 
 def _name(process: Path) -> str:
     try:
-        return f" ({printable((process / 'comm').read_text(errors='replace').strip())})"
+        return f" ({printable(proc_text(process / 'comm').strip())})"
     except OSError:
         return ""
 

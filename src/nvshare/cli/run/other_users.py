@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
+from nvshare.inventory.processes import proc_text
 from nvshare.printable import printable
 
 
@@ -32,7 +33,7 @@ def strangers() -> list[tuple[int, str, str]]:
     for pid in sorted(pids):
         try:
             uid = Path(f"/proc/{pid}").stat().st_uid
-            name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+            name = proc_text(Path(f"/proc/{pid}/comm")).strip()
         except OSError:
             continue  # It has ended, or is in a PID namespace that is not visible here.
         if uid != os.geteuid():

@@ -12,6 +12,7 @@ import socket
 from pathlib import Path
 
 from nvshare.core.limits.group_names import CONTAINER_PREFIX, POD_PREFIX, PROCESS_PREFIX, RUN_PREFIX
+from nvshare.inventory.processes import proc_text
 from nvshare.printable import printable
 from nvshare.record import Record
 from nvshare.translation import Registrant
@@ -88,11 +89,6 @@ def is_ending(peer: Peer, proc: Path = Path("/proc")) -> bool:
         return bool(int(fields[6]) & PF_EXITING)
     except (OSError, ValueError, IndexError):  # it is gone, or this is not the file that we know
         return False
-
-
-def proc_text(path: Path) -> str:
-    """The text of a file in /proc. Names of processes and cgroups may hold any bytes."""
-    return path.read_bytes().decode("utf-8", "replace")
 
 
 def cgroup_owner(cgroups: str) -> CgroupOwner:

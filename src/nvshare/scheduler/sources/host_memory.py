@@ -22,9 +22,9 @@ from nvshare.core.actions import QueueClient
 from nvshare.core.client import Client
 from nvshare.core.events import ClientRegistered, Event, HostMemoryMeasured, LockRequested, MemoryChanged
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, UNLIMITED, HostRoom
+from nvshare.inventory.processes import proc_text
 from nvshare.journal import Step
 from nvshare.record import Record
-from nvshare.scheduler.clients.identity import proc_text
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.sources.cgroup_memory import Cgroup, available_memory, levels, own_parts, read_cgroup

@@ -20,12 +20,13 @@ from nvshare.core.limits.groups import Group
 from nvshare.core.model import SECOND
 from nvshare.core.queue.expected_start import expected_starts
 from nvshare.core.queue.policies import weights_ignored
+from nvshare.inventory.processes import proc_text
 from nvshare.journal import Step
 from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT, RESOURCE, SPEC_CORE_LIMIT, SPEC_LIMIT, WEIGHT, Complaint
 from nvshare.kube.client import Api, Server, in_cluster
 from nvshare.kube.events import PodNote, Recorder
 from nvshare.kube.watch import PodEvent, PodWatch
-from nvshare.scheduler.clients.identity import cgroup_owner, proc_text
+from nvshare.scheduler.clients.identity import cgroup_owner
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.metrics import Metrics
