@@ -75,11 +75,10 @@ int __wrap_socket(int domain, int type, int protocol)
     return SOCKET;
 }
 
-int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes);
-int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
+int nvs_fd_connect(const struct nvs_owned_fd *owned, const void *address, size_t bytes)
 {
     (void)address, (void)bytes;
-    world_require(fd == SOCKET && !world.is_connected, "one connection at a time");
+    world_require(owned->fd == SOCKET && !world.is_connected, "one connection at a time");
     if (world.connect_error) {
         errno = world.connect_error;
         return -1;
@@ -91,11 +90,10 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
     return 0;
 }
 
-ssize_t __wrap_send(int fd, const void *bytes, size_t count, int flags);
-ssize_t __wrap_send(int fd, const void *bytes, size_t count, int flags)
+ssize_t nvs_fd_send(const struct nvs_owned_fd *owned, const void *bytes, size_t count)
 {
     (void)bytes;
-    world_require(fd == SOCKET && flags & MSG_NOSIGNAL && flags & MSG_DONTWAIT, "a write never waits and never kills");
+    world_require(owned->fd == SOCKET, "only our socket is written to");
     if (world.is_hung_up || !world.send_room) {
         errno = world.is_hung_up ? EPIPE : EAGAIN;
         return -1;
@@ -105,11 +103,10 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t count, int flags)
     return (ssize_t)count;
 }
 
-ssize_t __wrap_recv(int fd, void *bytes, size_t room, int flags);
-ssize_t __wrap_recv(int fd, void *bytes, size_t room, int flags)
+ssize_t nvs_fd_receive(const struct nvs_owned_fd *owned, void *bytes, size_t room)
 {
     size_t count = world.said - world.taken;
-    world_require(fd == SOCKET && flags & MSG_DONTWAIT, "a read never waits");
+    world_require(owned->fd == SOCKET, "only our socket is read");
     world_require(room > 0, "there is always room for more");
     count = count < room ? count : room;
     count = world.piece && world.piece < count ? world.piece : count;

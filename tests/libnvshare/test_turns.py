@@ -103,7 +103,7 @@ def test_an_idle_holder_says_so_at_once_when_somebody_waits_and_again_when_it_wo
         peer.expect(Idle)
         took.append(time.monotonic() - began)
         peer.settle(Contended(0, False))
-    assert min(took) < SAFETY_NET_S  # the best of three: at once, not when the helper looks by itself
+    assert max(took) < SAFETY_NET_S  # each at once, not when the helper looks by itself
     assert (len(peer.heard(Idle)), len(peer.heard(Busy))) == (3, 0)  # none while nobody waited
     peer.send(Contended(0, True))
     peer.expect(Idle)

@@ -5,10 +5,15 @@
  *
  * `fenced`: without membarrier. `weak`: loads are reordered too (memory.h).
  *
- * Scenarios: `close` (the helper closes, drains and opens, twice), `watch` (it looks whether the process is idle, then closes), `let` (it
- * closes, lets one submission through and drains again) and `offer` (the same, but it withdraws the offer if nobody has taken it), `several` (each
- * submission spans two GPUs, which the helper closes, drains and opens one after the other), `reach` (the same, but the helper lets one
- * submission through at a closed GPU while it closes the other). */
+ * Scenarios, by what the helper does:
+ *
+ *   close    closes, drains and opens, twice
+ *   watch    looks whether the process is idle, then closes
+ *   deputy   looks whether the process is idle while the deputy closes
+ *   let      closes, lets one submission through and drains again
+ *   offer    the same, but it withdraws the offer if nobody has taken it
+ *   several  each submission spans two GPUs, which the helper closes, drains and opens one after the other
+ *   reach    the same, but the helper lets one submission through at a closed GPU while it closes the other */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,10 @@
  * cancellation is deferred wherever a lock is taken, memory is counted, or a thread waits. The thread is cancelled after the
  * call.
  *
+ * glibc 2.36 and earlier send a signal to a thread that may be cancelled at any time. If it arrives late, the thread may have deferred
+ * cancellation since then. It is harmless but in send, recv, write and other cancellation points of libc: they switch to asynchronous
+ * cancellation, and the signal's handler asks for nothing else. So threads of the program make these system calls by syscall().
+ *
  * The fast path of a launch (gate/enter.h) needs none of this: it takes no lock and calls nothing that is a cancellation
  * point. If a thread is cancelled between entering and leaving a gate, thread_ends in gate/threads.c clears its record. */
 #ifndef NVS_CANCELLATION_H

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { HIGH_DESCRIPTOR = 960 };
@@ -21,7 +23,7 @@ struct nvs_owned_fd nvs_fd_own(int fd)
 {
     struct stat st;
     if (fstat(fd, &st) != 0) {
-        close(fd);
+        syscall(SYS_close, fd);
         return NVS_NO_FD;
     }
     struct nvs_owned_fd low = {.fd = fd, .dev = st.st_dev, .ino = st.st_ino}, high = low;
@@ -33,7 +35,7 @@ struct nvs_owned_fd nvs_fd_own(int fd)
     nvs_fd_close(&low);
     if (nvs_fd_is_ours(&high))
         return high;
-    close(high.fd);
+    syscall(SYS_close, high.fd);
     return NVS_NO_FD;
 }
 
@@ -47,6 +49,21 @@ bool nvs_fd_is_ours(const struct nvs_owned_fd *owned)
 void nvs_fd_close(struct nvs_owned_fd *owned)
 {
     if (nvs_fd_is_ours(owned))
-        close(owned->fd);
+        syscall(SYS_close, owned->fd);
     *owned = NVS_NO_FD;
+}
+
+int nvs_fd_connect(const struct nvs_owned_fd *owned, const void *address, size_t bytes)
+{
+    return (int)syscall(SYS_connect, owned->fd, address, bytes);
+}
+
+ssize_t nvs_fd_send(const struct nvs_owned_fd *owned, const void *bytes, size_t count)
+{
+    return syscall(SYS_sendto, owned->fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT, NULL, 0);
+}
+
+ssize_t nvs_fd_receive(const struct nvs_owned_fd *owned, void *bytes, size_t count)
+{
+    return syscall(SYS_recvfrom, owned->fd, bytes, count, MSG_DONTWAIT, NULL, NULL);
 }

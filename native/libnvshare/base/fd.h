@@ -14,5 +14,9 @@ struct nvs_owned_fd nvs_fd_own(int fd);
  * thread that does this between the question and the system call that follows. */
 bool nvs_fd_is_ours(const struct nvs_owned_fd *owned);
 void nvs_fd_close(struct nvs_owned_fd *owned);
+/* These are no cancellation points (base/cancellation.h). The last two never wait. */
+int nvs_fd_connect(const struct nvs_owned_fd *owned, const void *address, size_t bytes);
+ssize_t nvs_fd_send(const struct nvs_owned_fd *owned, const void *bytes, size_t count);
+ssize_t nvs_fd_receive(const struct nvs_owned_fd *owned, void *bytes, size_t count);
 
 #endif

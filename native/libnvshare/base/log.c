@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/options.h"
@@ -26,7 +27,7 @@ static void line(const char *level, _Atomic int *left, const char *format, va_li
     if (at > LINE_BYTES - 2)
         at = LINE_BYTES - 2;
     text[at++] = '\n';
-    ssize_t written = write(STDERR_FILENO, text, (size_t)at);
+    long written = syscall(SYS_write, STDERR_FILENO, text, (size_t)at); /* no cancellation point: base/cancellation.h */
     (void)written; /* an error here cannot be reported */
     errno = saved;
 }

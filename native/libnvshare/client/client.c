@@ -72,11 +72,11 @@ void nvs_client_apply(struct nvs_client *client, int index, unsigned todo)
 
 /* ---- one GPU ---- */
 
-/* A process without a context has nothing to do on the GPU, and nothing to keep there. */
+/* A process without a context has nothing to do on the GPU, and nothing to keep there: once the last context is gone, its turn ends. */
 static void look_at_contexts(struct nvs_client *client, int index, const struct nvs_seen *seen)
 {
     struct nvs_client_gpu *gpu = &client->gpus[index];
-    if (gpu->had_contexts && !seen->contexts) {
+    if (gpu->yields_without_contexts && !seen->contexts) {
         if (seen->waiters)
             return; /* they pass the gate first */
         if (!client->is_registered)
@@ -85,7 +85,7 @@ static void look_at_contexts(struct nvs_client *client, int index, const struct 
         if (gpu->turn.state != NVS_TURN_NONE)
             return; /* a lock may still come that we do not need, or be kept because the connection is lost: it is released then */
     }
-    gpu->had_contexts = seen->contexts > 0;
+    gpu->yields_without_contexts = seen->contexts > 0;
 }
 
 /* A scheduler that hangs gets one report when it is back: thousands would fill the connection and end it. */

@@ -104,7 +104,7 @@ struct nvs_client_gpu {
     enum nvs_wait wait; /* what a waiting turn waits for */
     bool idle_reported; /* the scheduler believes that all our work has finished */
     bool owes_claim, owes_request, owes_report;
-    bool had_contexts;  /* when last seen; also until the lock is released because none is left, and if one comes that was not asked for */
+    bool yields_without_contexts; /* it had contexts when last seen, or got a lock that it did not ask for; see look_at_contexts */
     uint32_t waiters;   /* as last seen */
     uint32_t told_contexts;
     int64_t report_ns;  /* when a report is due; 0: none is */

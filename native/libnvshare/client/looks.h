@@ -6,9 +6,9 @@
  * Look k is due at one instant between k and k + 1 milliseconds of the monotonic clock. Where in it is a hash of k, so all
  * processes look at the same instants, and work that comes back every millisecond does not escape.
  *
- *   rate      an answer counts for a block of looks, and is asked for at one of them, which a hash chooses. So it is right on
- *             average, whatever the work does, and however it depends on earlier answers how long blocks are: 1 look; 4 while
- *             the last 8 answers were the same; 16 while the last 64 were;
+ *   rate      an answer counts for a block of looks, and is asked for at one of them, which a hash chooses. So the
+ *             average is right, whatever the work does and however long blocks are. A block is 1 look; 4 while the last 8
+ *             answers were the same; 16 while the last 64 were;
  *   lateness  if the answer came after its block, the first half of the looks since then has the answer before;
  *   reports   when there are NVS_LOOKS_DUE looks, or the next ones would not fit;
  *   quiet     after NVS_LOOKS_QUIET looks without work;

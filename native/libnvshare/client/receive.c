@@ -77,7 +77,7 @@ static void on_turn_message(struct nvs_client *client, int index, uint8_t type, 
     if (type == NVS_LOCK_OK) {
         AS(nvs_msg_lock_ok, ok);
         if (gpu->turn.state != NVS_TURN_WAITING)
-            gpu->had_contexts = true; /* not asked for, but for another GPU of the process: released if there is none */
+            gpu->yields_without_contexts = true; /* granted with the lock of another GPU: released if there is no context here */
         nvs_client_apply(client, index, nvs_turn_lock_ok(&gpu->turn, ok.lock, ok.contended));
     } else if (type == NVS_DROP_LOCK) {
         AS(nvs_msg_drop_lock, drop);

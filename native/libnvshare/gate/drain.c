@@ -9,11 +9,11 @@
 #include "gate/threads.h"
 #include "gpu.h"
 
-enum { FIRST_ROOM = 256 };
+enum { FIRST_MOST_KEPT = 256 };
 #define LOOK_NS NVS_MS
 
-/* Events of streams that were destroyed or began to capture. Those that have finished are removed before there are more than `room`, so
- * there are at most twice as many as such streams that had unfinished work at the same time. */
+/* Events of streams that were destroyed or began to capture. Those that have finished are removed before there are more than
+ * `most_kept`, so there are at most twice as many as such streams that had unfinished work at the same time. */
 static struct kept_event {
     struct kept_event *next, *before;
     CUevent event;
@@ -21,7 +21,7 @@ static struct kept_event {
     struct nvs_gpu *gpu;
     bool is_asked; /* by a thread that calls the driver: nobody else asks about it, and it stays */
 } *kept;
-static int kept_count, room = FIRST_ROOM;
+static int kept_count, most_kept = FIRST_MOST_KEPT;
 static uint32_t attempts[NVS_MAX_GPUS];
 /* Bit g: GPU g must drain and cannot while something captures. Read without the lock in hooks/capture.c as a hint: a stale value
  * lets one more capture begin, or holds one off for at most 50 ms. */
@@ -102,10 +102,10 @@ void nvs_drain_keep_event(struct nvs_stream *stream)
         return;
     }
     add_kept(made);
-    if (kept_count <= room)
+    if (kept_count <= most_kept)
         return;
     ask_kept(NULL);
-    room = 2 * kept_count > FIRST_ROOM ? 2 * kept_count : FIRST_ROOM;
+    most_kept = 2 * kept_count > FIRST_MOST_KEPT ? 2 * kept_count : FIRST_MOST_KEPT;
 }
 
 void nvs_drain_forget_context(CUcontext context)
@@ -118,7 +118,7 @@ void nvs_drain_forked(void)
 {
     kept = NULL; /* the parent's: left where they are */
     kept_count = 0;
-    room = FIRST_ROOM;
+    most_kept = FIRST_MOST_KEPT;
     atomic_store(&waits_for_captures, 0);
 }
 

@@ -26,7 +26,7 @@ struct nvs_slowness {
     int64_t usual_ns;      /* of a submission; 0: not known */
 };
 
-/* So many submissions were made since the last call. How many times longer than usual one takes, if work is slow; 0 if not. Time
+/* `submissions` were made since the last call. Returns how many times longer than usual one takes if work is slow, else 0. Time
  * between two turns does not count. */
 uint32_t nvs_slowness_note(struct nvs_slowness *slowness, int64_t now_ns, uint32_t turn, uint32_t submissions);
 

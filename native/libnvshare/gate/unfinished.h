@@ -1,4 +1,4 @@
-/* Whether a GPU has unfinished work of this process, at a glance: unlike a drain it records nothing, and takes part in no turn. */
+/* Whether a GPU has unfinished work of this process now. Unlike a drain, this records no events and has nothing to do with turns. */
 #ifndef NVS_UNFINISHED_H
 #define NVS_UNFINISHED_H
 

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/options.h"
@@ -120,7 +122,8 @@ static bool converse(struct nvs_account *account, int64_t end)
     nvs_client_figures(&client, 0, account, 0);
     while (send_frames() && !is_answered && (left = end - nvs_now_ns()) > 0) {
         struct pollfd fd = {.fd = connection.fd.fd, .events = (short)(POLLIN | (connection.out_bytes ? POLLOUT : 0))};
-        poll(&fd, 1, (int)(left / NVS_MS) + 1);
+        struct timespec most = {.tv_sec = left / (1000 * NVS_MS), .tv_nsec = left % (1000 * NVS_MS)};
+        syscall(SYS_ppoll, &fd, 1, &most, NULL, 0); /* no cancellation point: base/cancellation.h */
         if (fd.revents & ~POLLOUT && !read_frames(account, &is_answered))
             return false;
         if (client.is_registered && !has_asked)

@@ -19,7 +19,7 @@ int nvs_link_connect(struct nvs_link *link, const char *path)
     struct nvs_owned_fd made = nvs_fd_own(fd);
     if (made.fd < 0)
         return EBADF;
-    if (connect(made.fd, (struct sockaddr *)&address, sizeof address) != 0) {
+    if (nvs_fd_connect(&made, &address, sizeof address) != 0) {
         int error = errno;
         nvs_fd_close(&made);
         return error;
@@ -69,7 +69,7 @@ bool nvs_link_flush(struct nvs_link *link)
     while (link->out_bytes && !link->is_stuck) {
         if (!nvs_fd_is_ours(&link->fd))
             return false; /* the program closed our descriptor, and the number may be its own by now */
-        ssize_t sent = send(link->fd.fd, link->out, link->out_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent = nvs_fd_send(&link->fd, link->out, link->out_bytes);
         if (sent < 0)
             return errno == EAGAIN || errno == EINTR;
         link->out_bytes -= (size_t)sent;
@@ -82,7 +82,7 @@ bool nvs_link_receive(struct nvs_link *link)
 {
     if (!nvs_fd_is_ours(&link->fd))
         return false;
-    ssize_t got = recv(link->fd.fd, link->in + link->in_bytes, sizeof link->in - link->in_bytes, MSG_DONTWAIT);
+    ssize_t got = nvs_fd_receive(&link->fd, link->in + link->in_bytes, sizeof link->in - link->in_bytes);
     if (got > 0)
         link->in_bytes += (size_t)got;
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));

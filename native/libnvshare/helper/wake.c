@@ -43,7 +43,7 @@ void nvs_wake_helper(void)
         return;
     nvs_lock_take(&wake_lock);
     if (nvs_fd_is_ours(&wake_write))
-        send(wake_write.fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        nvs_fd_send(&wake_write, "", 1);
     nvs_lock_give(&wake_lock);
     errno = saved;
 }
@@ -52,7 +52,7 @@ void nvs_wake_clear(void)
 {
     char bytes[64];
     if (is_whole())
-        while (recv(wake_read.fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
+        while (nvs_fd_receive(&wake_read, bytes, sizeof bytes) > 0)
             ;
     else
         nvs_wake_open(); /* the program closed one of them; a poll of the other end would return at once for ever */

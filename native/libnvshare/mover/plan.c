@@ -5,7 +5,7 @@
 /* Slices that may be moved, and the order in which they will be. */
 struct slices {
     struct nvs_slice *at;
-    size_t count, room;
+    size_t count, most;
     int (*order)(const void *one, const void *other);
 };
 
@@ -32,7 +32,7 @@ static int in_order(const void *one, const void *other)
 
 static void sort(struct slices *slices) { qsort(slices->at, slices->count, sizeof *slices->at, slices->order); }
 
-/* When there is no room for one more: the quarter that would be moved last is left out. So three quarters of the room are always those
+/* When there is no room for one more: the quarter that would be moved last is left out. So three quarters of the slices are always those
  * that come first of all. */
 static void make_room(struct slices *slices)
 {
@@ -68,7 +68,7 @@ static void add(struct slices *slices, const struct nvs_slice *chunk)
         last->bytes += chunk->bytes;
         return;
     }
-    if (slices->count == slices->room)
+    if (slices->count == slices->most)
         make_room(slices);
     slices->at[slices->count++] = *chunk;
 }
@@ -130,9 +130,9 @@ static size_t cut(struct nvs_slice *slices, size_t count, uint64_t most_bytes)
 }
 
 size_t nvs_plan_move(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool to_host,
-                     uint64_t most_bytes, struct nvs_slice *slices, size_t room)
+                     uint64_t most_bytes, struct nvs_slice *slices, size_t most_slices)
 {
-    struct slices made = {.at = slices, .room = room, .order = to_host ? out_order : in_order};
+    struct slices made = {.at = slices, .most = most_slices, .order = to_host ? out_order : in_order};
     for (size_t i = 0; i < count; i++)
         add_block(usage, &blocks[i], &made);
     sort(&made);
@@ -140,9 +140,9 @@ size_t nvs_plan_move(const struct nvs_usage *usage, const struct nvs_block *bloc
 }
 
 size_t nvs_plan_hold(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool is_back, uint64_t bytes,
-                     struct nvs_slice *slices, size_t room)
+                     struct nvs_slice *slices, size_t most_slices)
 {
-    struct slices made = {.at = slices, .room = room, .order = is_back ? in_order : out_order};
+    struct slices made = {.at = slices, .most = most_slices, .order = is_back ? in_order : out_order};
     for (size_t i = 0; i < count; i++)
         add_held(usage, &blocks[i], is_back, nvs_usage_is_blind(usage, UINT32_MAX), &made);
     sort(&made);

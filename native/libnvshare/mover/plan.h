@@ -38,7 +38,7 @@ struct nvs_slice { /* a part of one allocation */
 
 struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct nvs_block *block);
 
-/* Fills `slices`, in the order in which they are to be moved, and returns their number. If they do not fit into `room` or
+/* Fills `slices`, in the order in which they are to be moved, and returns their number. If they are more than `most_slices` or
  * `most_bytes`, the last ones are left out.
  *
  *   to the host   least recently used first; last the memory that we moved out before, which page faults may have brought back. Of
@@ -46,7 +46,7 @@ struct nvs_block_use nvs_plan_look(const struct nvs_usage *usage, const struct n
  *                 beginning, because its end may never have been used
  *   to the GPU    first what we moved out, then what the driver may have evicted; each most recently used first */
 size_t nvs_plan_move(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool to_host,
-                     uint64_t most_bytes, struct nvs_slice *slices, size_t room);
+                     uint64_t most_bytes, struct nvs_slice *slices, size_t most_slices);
 
 /* How much is held (NVS_MARK_HELD). */
 uint64_t nvs_plan_held(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count);
@@ -54,6 +54,6 @@ uint64_t nvs_plan_held(const struct nvs_usage *usage, const struct nvs_block *bl
  * longer to be held, most recently used first. Whole chunks only. Memory that was never used comes first; if launches were not
  * seen, such memory may be in use. */
 size_t nvs_plan_hold(const struct nvs_usage *usage, const struct nvs_block *blocks, size_t count, bool is_back, uint64_t bytes,
-                     struct nvs_slice *slices, size_t room);
+                     struct nvs_slice *slices, size_t most_slices);
 
 #endif

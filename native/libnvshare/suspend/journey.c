@@ -11,24 +11,24 @@
 enum { LOCK_MS = 5000 };
 #define EXIT_WAIT_NS (60000 * NVS_MS) /* the most that the scheduler adds to the grace time */
 
-static _Atomic uint32_t place; /* a futex; written by the helper, and at the end of a journey by its thread */
+static _Atomic uint32_t location; /* a futex; written by the helper, and at the end of a journey by its thread */
 static _Atomic bool is_exiting;
-static bool is_told = true;         /* used by the helper; cleared by the journey's thread before it stores `place` */
-static struct nvs_journey journey;  /* written by its thread before `place`, read by the helper after it */
+static bool is_told = true;         /* used by the helper; cleared by the journey's thread before it stores `location` */
+static struct nvs_journey journey;  /* written by its thread before `location`, read by the helper after it */
 
-enum nvs_place nvs_journey_place(void) { return (enum nvs_place)atomic_load(&place); }
+enum nvs_location nvs_journey_location(void) { return (enum nvs_location)atomic_load(&location); }
 bool nvs_journey_is_exiting(void) { return atomic_load(&is_exiting); }
 
-static bool is_under_way(uint32_t at) { return at == NVS_PLACE_LEAVING || at == NVS_PLACE_RETURNING; }
+static bool is_under_way(uint32_t at) { return at == NVS_LOCATION_LEAVING || at == NVS_LOCATION_RETURNING; }
 
-static void set_place(enum nvs_place at)
+static void set_place(enum nvs_location at)
 {
-    atomic_store(&place, at);
-    nvs_futex_wake_all(&place);
+    atomic_store(&location, at);
+    nvs_futex_wake_all(&location);
     nvs_wake_helper();
 }
 
-static void arrive(enum nvs_place at, CUresult result, int64_t began)
+static void arrive(enum nvs_location at, CUresult result, int64_t began)
 {
     journey.result = result;
     journey.ns = nvs_now_ns() - began;
@@ -42,7 +42,7 @@ static void *leave(void *nothing)
     int64_t began = nvs_now_ns();
     journey.bypass = nvs_bypass_find();
     if (journey.bypass) {
-        arrive(NVS_PLACE_CARD, CUDA_SUCCESS, began);
+        arrive(NVS_LOCATION_CARD, CUDA_SUCCESS, began);
         return nothing;
     }
     CUcheckpointLockArgs args = {.timeoutMs = LOCK_MS};
@@ -50,11 +50,11 @@ static void *leave(void *nothing)
     if (result == CUDA_SUCCESS) {
         result = nvs_real.cuCheckpointProcessCheckpoint(getpid(), NULL);
         if (result != CUDA_SUCCESS && nvs_real.cuCheckpointProcessUnlock(getpid(), NULL) != CUDA_SUCCESS) {
-            arrive(NVS_PLACE_LOST, result, began);
+            arrive(NVS_LOCATION_LOST, result, began);
             return nothing;
         }
     }
-    arrive(result == CUDA_SUCCESS ? NVS_PLACE_AWAY : NVS_PLACE_CARD, result, began);
+    arrive(result == CUDA_SUCCESS ? NVS_LOCATION_AWAY : NVS_LOCATION_CARD, result, began);
     return nothing;
 }
 
@@ -65,18 +65,18 @@ static void *come_back(void *nothing)
     CUresult result = nvs_real.cuCheckpointProcessRestore(getpid(), NULL);
     if (result == CUDA_SUCCESS)
         result = nvs_real.cuCheckpointProcessUnlock(getpid(), NULL);
-    arrive(result == CUDA_SUCCESS ? NVS_PLACE_CARD : NVS_PLACE_LOST, result, began);
+    arrive(result == CUDA_SUCCESS ? NVS_LOCATION_CARD : NVS_LOCATION_LOST, result, began);
     return nothing;
 }
 
-/* The place is stored before `is_exiting` is read: pairs with nvs_journey_exits, which does the two in the other order. At least one side
+/* The location is stored before `is_exiting` is read: pairs with nvs_journey_exits, which does the two in the other order. At least one side
  * sees the other's store: the exit waits for the journey, or no journey begins. If no thread can be started, the journey is made here,
  * and the scheduler waits meanwhile. */
 void nvs_journey_begin(bool to_host)
 {
-    enum nvs_place before = nvs_journey_place();
+    enum nvs_location before = nvs_journey_location();
     journey = (struct nvs_journey){.to_host = to_host};
-    atomic_store(&place, to_host ? NVS_PLACE_LEAVING : NVS_PLACE_RETURNING);
+    atomic_store(&location, to_host ? NVS_LOCATION_LEAVING : NVS_LOCATION_RETURNING);
     if (nvs_journey_is_exiting())
         set_place(before);
     else if (nvs_thread_start(to_host ? leave : come_back, NULL) != 0)
@@ -85,7 +85,7 @@ void nvs_journey_begin(bool to_host)
 
 bool nvs_journey_ended(struct nvs_journey *ended)
 {
-    if (is_under_way(atomic_load(&place)) || is_told)
+    if (is_under_way(atomic_load(&location)) || is_told)
         return false;
     is_told = true;
     *ended = journey;
@@ -97,13 +97,13 @@ void nvs_journey_exits(void)
     int64_t end = nvs_now_ns() + EXIT_WAIT_NS, left;
     uint32_t at;
     atomic_store(&is_exiting, true);
-    while (is_under_way(at = atomic_load(&place)) && (left = end - nvs_now_ns()) > 0)
-        nvs_futex_wait(&place, at, left);
+    while (is_under_way(at = atomic_load(&location)) && (left = end - nvs_now_ns()) > 0)
+        nvs_futex_wait(&location, at, left);
 }
 
 void nvs_journey_forked(void)
 {
-    atomic_store(&place, NVS_PLACE_CARD);
+    atomic_store(&location, NVS_LOCATION_CARD);
     atomic_store(&is_exiting, false);
     is_told = true;
 }

@@ -8,15 +8,15 @@
 
 #include "cuda_types.h"
 
-enum nvs_place {
-    NVS_PLACE_CARD,
-    NVS_PLACE_LEAVING,
-    NVS_PLACE_AWAY,
-    NVS_PLACE_RETURNING,
-    NVS_PLACE_LOST, /* the driver could not bring it back */
+enum nvs_location {
+    NVS_LOCATION_CARD,
+    NVS_LOCATION_LEAVING,
+    NVS_LOCATION_AWAY,
+    NVS_LOCATION_RETURNING,
+    NVS_LOCATION_LOST, /* the driver could not bring it back */
 };
 /* For any thread. */
-enum nvs_place nvs_journey_place(void);
+enum nvs_location nvs_journey_location(void);
 
 /* From the card to the host, or back. Does nothing if the program exits. */
 void nvs_journey_begin(bool to_host);

@@ -26,8 +26,8 @@
  * nvs_passage_refusal. */
 void *nvs_passage_enter(unsigned stub);
 CUresult nvs_passage_refusal(void);
-/* After it, with its first two arguments: true if the call is to be made again, because there was no room for it and now there is a turn
- * with that much. */
+/* After it, with its first two arguments: true if the call is to be made again: the card had no room for it, and now the process
+ * has a turn with enough room. */
 bool nvs_passage_leave(unsigned stub, CUresult result, uintptr_t first, uintptr_t second);
 
 /* Around a sleep of a thread that may be inside. */

@@ -25,7 +25,7 @@ static uint64_t saved_bytes;
 
 bool nvs_suspension_is_asked_for(void) { return nvs_options()->memory_mode == NVS_MODE_CHECKPOINT && nvs_gpu_count <= 1; }
 bool nvs_suspension_is_used(void) { return atomic_load(&is_used); }
-bool nvs_suspension_is_on_card(void) { return nvs_journey_place() == NVS_PLACE_CARD; }
+bool nvs_suspension_is_on_card(void) { return nvs_journey_location() == NVS_LOCATION_CARD; }
 
 static const char *missing(void)
 {
@@ -88,9 +88,9 @@ static bool stay(void)
 
 bool nvs_suspension_left(struct nvs_gpu *gpu)
 {
-    enum nvs_place at = nvs_journey_place();
-    if (at != NVS_PLACE_CARD)
-        return at == NVS_PLACE_AWAY || at == NVS_PLACE_LOST;
+    enum nvs_location at = nvs_journey_location();
+    if (at != NVS_LOCATION_CARD)
+        return at == NVS_LOCATION_AWAY || at == NVS_LOCATION_LOST;
     if (nvs_options()->memory_mode != NVS_MODE_CHECKPOINT)
         return true;
     if (!atomic_load(&is_used) || nvs_journey_is_exiting())
@@ -135,15 +135,15 @@ static bool may_return(struct nvs_gpu *gpu, int64_t now)
 /* While the program exits, the process is not brought back, and a lock that it gets is released. */
 static int64_t go_on(struct nvs_gpu *gpu, int64_t now)
 {
-    enum nvs_place at = nvs_journey_place();
-    if (!wants_open || at == NVS_PLACE_LEAVING || at == NVS_PLACE_RETURNING || at == NVS_PLACE_LOST)
+    enum nvs_location at = nvs_journey_location();
+    if (!wants_open || at == NVS_LOCATION_LEAVING || at == NVS_LOCATION_RETURNING || at == NVS_LOCATION_LOST)
         return NVS_NEVER;
-    if (at == NVS_PLACE_AWAY && nvs_journey_is_exiting()) {
+    if (at == NVS_LOCATION_AWAY && nvs_journey_is_exiting()) {
         wants_open = false;
         nvs_client_yield(&nvs_helper_client, gpu->index);
         return NVS_NEVER;
     }
-    if (at == NVS_PLACE_AWAY) {
+    if (at == NVS_LOCATION_AWAY) {
         if (may_return(gpu, now))
             nvs_journey_begin(false);
         return now + LOOK_NS;
@@ -165,7 +165,7 @@ void nvs_suspension_open(struct nvs_gpu *gpu)
 
 static void say_failed(const struct nvs_gpu *gpu, CUresult result)
 {
-    if (nvs_journey_place() == NVS_PLACE_LOST) {
+    if (nvs_journey_location() == NVS_LOCATION_LOST) {
         nvs_warn("%s: the driver could not bring this process back (error %d). Its GPU memory is lost: start the program again", gpu->label,
                  (int)result);
         nvs_passage_refuse(CUDA_ERROR_OUT_OF_MEMORY);
@@ -217,7 +217,7 @@ void nvs_suspension_exits(void) { nvs_journey_exits(); }
 
 void nvs_suspension_ends(void)
 {
-    if (nvs_journey_place() != NVS_PLACE_CARD)
+    if (nvs_journey_location() != NVS_LOCATION_CARD)
         nvs_passage_refuse(CUDA_ERROR_DEINITIALIZED);
     else
         nvs_passage_open();

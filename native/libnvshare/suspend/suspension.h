@@ -10,7 +10,7 @@
 
 /* Whether the mode is asked for and possible here: a driver that has checkpoints, one GPU. Says once why not. Before the helper starts. */
 void nvs_suspension_setup(void);
-/* The mode is asked for, and the process sees one GPU. It may be impossible all the same: then the process is on the card in all turns. */
+/* The mode is asked for, and the process sees one GPU. If it proves impossible, the process stays on the card. */
 bool nvs_suspension_is_asked_for(void);
 /* True as long as this process is to leave the card between its turns. For any thread. */
 bool nvs_suspension_is_used(void);
@@ -26,7 +26,7 @@ bool nvs_suspension_left(struct nvs_gpu *gpu);
 void nvs_suspension_open(struct nvs_gpu *gpu);
 /* The turn has ended. */
 void nvs_suspension_close(void);
-/* Goes on with it; when to look again. */
+/* Continues what was begun; returns when to call again. */
 int64_t nvs_suspension_tick(struct nvs_gpu *gpu, int64_t now_ns);
 /* True while the helper may call the driver: the process is on the card. */
 bool nvs_suspension_is_on_card(void);

@@ -194,8 +194,8 @@ class Gpu(ctypes.Structure):
     held_bytes: int
     _fields_ = (
         ("turn", Turn), ("uuid", c_uint8 * 16), ("kind", c_uint8), ("bytes", c_uint64), ("wait", c_int),
-        ("idle_reported", c_bool), ("owes_claim", c_bool), ("owes_request", c_bool),
-        ("owes_report", c_bool), ("had_contexts", c_bool), ("waiters", c_uint32), ("told_contexts", c_uint32),
+        ("idle_reported", c_bool), ("owes_claim", c_bool), ("owes_request", c_bool), ("owes_report", c_bool),
+        ("yields_without_contexts", c_bool), ("waiters", c_uint32), ("told_contexts", c_uint32),
         ("report_ns", c_int64), ("owed_bytes", c_uint64), ("move_bytes", c_uint64), ("is_told_known", c_bool),
         ("told_working_set", c_uint64), ("keep_bytes", c_uint64), ("held_bytes", c_uint64), ("told_mover", c_uint8),
         ("slowed_ns", c_int64), ("looker", Looker),
