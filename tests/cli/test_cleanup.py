@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -117,18 +118,18 @@ def test_programs_that_start_while_others_sweep_lose_nothing(environment: dict[s
         while not is_over.is_set():
             sweep(runtime / "nvshare")
 
-    sweeper = threading.Thread(target=sweep_on)
-    sweeper.start()
     words = [sys.executable, "-m", "nvshare.cli.nvshare", "run", "--sim-gpus", "1", "--", str(ALLOCATOR)]
-    try:
-        programs = [
-            subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for _ in range(4)
-        ]
-        said = [program.communicate("alloc 1Gi\n", timeout=60)[0].splitlines() for program in programs]
-    finally:
-        is_over.set()
-        sweeper.join()
+    with ThreadPoolExecutor(1) as thread:
+        sweeping = thread.submit(sweep_on)
+        try:
+            programs = [
+                subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                for _ in range(4)
+            ]
+            said = [program.communicate("alloc 1Gi\n", timeout=60)[0].splitlines() for program in programs]
+        finally:
+            is_over.set()
+        sweeping.result()
     assert said == [["ready", "ok"]] * 4
     wait_until(lambda: left(runtime / "nvshare") == [], "nothing is left")
 

@@ -20,6 +20,9 @@ def note(naive: "Naive", now: int, node: Node) -> None:
     naive.has_gangs = naive.has_gangs or bool(node.gangs.all)
     naive.may_follow = naive.had_gangs or bool(node.gangs.all)
     naive.had_gangs = bool(node.gangs.all)
+    gang_of = {seat: gang.number for gang in node.gangs.all.values() for seat in gang.seats.values()}
+    naive.new_members = {seat for seat, number in gang_of.items() if naive.gang_of.get(seat) != number}
+    naive.gang_of = gang_of
     for uuid, gpu in naive.gpus.items():
         for seat in gpu.seats.values():
             real = node.gpus[uuid].turns.seats[seat.client]
@@ -114,7 +117,18 @@ def may_be_member(seat: Seat) -> bool:
     return len(seat.siblings) > 1 or _may_be_of_a_job(seat)
 
 
-def may_have_followed(gpu: NaiveGpu, real: Turns, queue: list[NaiveSeat]) -> int:
+def check_place(gpu: NaiveGpu, real: Turns, queue: list[NaiveSeat], action: ac.QueueClient) -> None:
+    """Who is blocked is told the place behind the last. It may be in the queue again at the end of the step."""
+    seat, its = gpu.seats[action.client], real.seats[action.client]
+    before = queue.index(seat) if seat in queue else len(queue)
+    was_blocked = its.rank is not None and its.rank == its.kept_rank
+    followers = _may_have_followed(gpu, real, queue)
+    behind = len(queue) - 1
+    more = [action.place - 1 - before, *([action.place - 1 - behind] if was_blocked else [])]
+    assert any(0 <= one <= followers for one in more), "who waits is told its place"
+
+
+def _may_have_followed(gpu: NaiveGpu, real: Turns, queue: list[NaiveSeat]) -> int:
     """How many others may have waited for a moment in this step, because a process of their job began to wait."""
     others = (real.seats[client] for client, seat in gpu.seats.items() if seat not in queue)
     return sum(_may_be_of_a_job(seat) for seat in others)

@@ -6,13 +6,13 @@ hold for every order of events, however the peers behave.
 Three ranks it takes from the core: that of policy fair (see core.naive_billing), that of who was outranked, and the lag
 of modes that learn, of which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
-from core import gangs, held, naive_priorities, naive_room
+from core import gangs, held, naive_priorities, naive_regrowth, naive_room
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from core.naive_memory import MemoryNotes
 from core.naive_shares import NaiveShares
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.model import Memory, Settings
+from nvshare.core.model import Settings
 from nvshare.core.node import Node
 from nvshare.core.turns.turns import Turns
 
@@ -47,6 +47,7 @@ class Naive(NaiveShares, MemoryNotes):
             seat = gpu.seats.get(getattr(event, "client", 0))
             if seat is not None and seat.state == "silent" and not isinstance(event, ev.ClientSilent):
                 self._speak(now, seat, gpu)
+            naive_regrowth.note_needs(gpu)
 
     def _gpu(self, uuid: str) -> NaiveGpu:
         return self.gpus.setdefault(uuid, NaiveGpu.of(self.settings, self.mode))
@@ -60,7 +61,7 @@ class Naive(NaiveShares, MemoryNotes):
             seat = gpu.seats[event.client] = NaiveSeat(event.client, self.priorities.get(event.group, event.priority))
             seat.group, seat.own_priority, seat.own_weight = event.group, event.priority, event.weight
             gpu.most_clients = max(gpu.most_clients, len(gpu.seats))
-            self._resize(gpu, seat, claim.memory)
+            self.resize(gpu, seat, claim.memory)
             seat.resident = claim.memory.swappable
             if self.is_scheduling and (claim.lock or claim.unshared) and now >= (self.settles_at or 0):
                 seat.late = claim.lock
@@ -78,7 +79,7 @@ class Naive(NaiveShares, MemoryNotes):
 
     def _LockRequested(self, now: int, event: ev.LockRequested) -> None:  # noqa: N802 - the event's own name
         seat = self.seat(event.client, event.gpu)
-        self._resize(self.gpus[event.gpu], seat, event.memory)
+        self.resize(self.gpus[event.gpu], seat, event.memory)
         if self.is_scheduling and seat.state == "rest":
             self.start_wait(now, seat, self.gpus[event.gpu])
 
@@ -108,9 +109,6 @@ class Naive(NaiveShares, MemoryNotes):
         self.start_wait(now, seat, gpu)
         vars(seat).update(kept)
 
-    def _MemoryChanged(self, now: int, event: ev.MemoryChanged) -> None:  # noqa: N802 - the event's own name
-        self._resize(self.gpus[event.gpu], self.seat(event.client, event.gpu), event.memory)
-
     def _GpuFound(self, now: int, event: ev.GpuFound) -> None:  # noqa: N802 - the event's own name
         gpu = self._gpu(event.gpu)
         gpu.size, gpu.measured = event.size, True
@@ -129,11 +127,6 @@ class Naive(NaiveShares, MemoryNotes):
         for one in self.gpus.values() if self.has_gangs else [gpu]:
             for seat in one.seats.values():
                 seat.allowance += more_ns
-
-    def _resize(self, gpu: NaiveGpu, seat: NaiveSeat, memory: Memory) -> None:
-        if memory != seat.memory:
-            seat.memory = memory
-            self.allow(gpu, self.settings.grace_ns)
 
     def start_wait(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
         self.order_number += 1
@@ -162,6 +155,7 @@ class Naive(NaiveShares, MemoryNotes):
                 check(now, action, node)
         for uuid, gpu in self.gpus.items():
             gpu.note_trust(now, node.gpus[uuid].turns)
+            naive_regrowth.note_needs(gpu)
             self.note_use(now, uuid, gpu, node.gpus[uuid])
             self._check_gpu(now, uuid, gpu, node)
         self.has_new_policy = False
@@ -200,12 +194,10 @@ class Naive(NaiveShares, MemoryNotes):
 
     def _QueueClient(self, now: int, action: ac.QueueClient, node: Node) -> None:  # noqa: N802 - the same
         gpu = self.gpus[action.gpu]
-        seat = gpu.seats[action.client]
-        seat.told_wait = True
+        gpu.seats[action.client].told_wait = True
         queue = self.queue(action.gpu, gpu, node)
         if all(other.rank is not None for other in queue):  # of who came in later in this step the core has none left
-            more = action.place - 1 - (queue.index(seat) if seat in queue else len(queue))
-            assert 0 <= more <= gangs.may_have_followed(gpu, node.gpus[action.gpu].turns, queue)
+            gangs.check_place(gpu, node.gpus[action.gpu].turns, queue, action)
 
     def _DropLock(self, now: int, action: ac.DropLock, node: Node) -> None:  # noqa: N802 - the same
         seat = self.seat(action.client, action.gpu)
@@ -215,15 +207,18 @@ class Naive(NaiveShares, MemoryNotes):
             seat.revoked, seat.late = action.lock, None
             return
         if action.cause == "priority":
-            naive_priorities.check_drop(now, action.gpu, action.client, node)
+            naive_priorities.check_drop(now, action.gpu, action.client, node, self.new_members)
             seat.is_outranked = True
         if action.cause == "thrash" and not node.gpus[action.gpu].turns.seats[action.client].is_trusted:
             self.gpus[action.gpu].check_thrash(now, seat, self.slowness)
+        if action.cause == "growth":
+            naive_regrowth.note_crowded(self.gpus[action.gpu], node.gpus[action.gpu].memory.safe_limit)
         assert (seat.state, seat.lock) == ("staying", action.lock), "only a lock that is held is dropped, and once"
         seat.state, seat.deadline = "dropping", now + self.settings.grace_ns
 
     def _EndTurn(self, now: int, action: ac.EndTurn, node: Node) -> None:  # noqa: N802 - the same
         naive_room.note_end(self, now, action)
+        naive_regrowth.note_end(self.gpus[action.gpu], action)
         if action.end == "revoked":
             seat = self.seat(action.client, action.gpu)
             assert (seat.state, seat.lock) == ("dropping", action.lock)
@@ -277,6 +272,7 @@ class Naive(NaiveShares, MemoryNotes):
         assert {seat.client: seat.state for seat in gpu.seats.values()} == {
             seat.client: seat.state for seat in real.seats.values()
         }
+        naive_regrowth.check(gpu, real)
         assert all(seat.late is None for seat in gpu.seats.values()), "who claims late is let in or refused"
         if node.is_settling or not self.is_scheduling:
             return

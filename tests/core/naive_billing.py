@@ -38,6 +38,9 @@ class NaiveBilling(NaiveOrders):
         """Which waits the event begins or ends, by GPU and client."""
         self.may_follow = self.had_gangs = False
         """There is a gang in this step; there was one at the end of the last one."""
+        self.gang_of: dict[Seat, int] = {}
+        self.new_members: set[Seat] = set()
+        """Which gang each member belongs to; who did not belong to it at the end of the last step."""
 
     def note_event(self, now: int, event: ev.Event) -> None:
         self.event, self.waits = event, []
@@ -72,7 +75,7 @@ class NaiveBilling(NaiveOrders):
 
     def note_bills(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu, divided: list[Span]) -> None:
         """`divided`: the looks that the step divided."""
-        shares, bills, use = real.turns.ranking.shares, self.bills[uuid], self.use(uuid)
+        shares, bills, use = real.turns.ranking.fair_shares, self.bills[uuid], self.use(uuid)
         if not isinstance(shares, FairShares):
             bills.follow(real.turns.seats.values())
             return

@@ -36,6 +36,8 @@ class NaiveCap:
     debt: Debt = (0, 0)
     may_hold_until: int = 0
     """While it is held back. A report of less work moves nobody: the core looks again when it expected to be repaid."""
+    may_owe_until: int = 0
+    """While it is not. A report of more work, which was done without a lock, moves nobody either."""
 
     def order(self, look: int, percent: int | None) -> None:
         """`percent` None: it has no limit, or no clients here."""
@@ -85,12 +87,15 @@ class NaiveCap:
         if is_over:
             assert self.orders[-1].counts, "only who has a limit is held back by it"
             repaid = now + (high + BLOCKS_NS) * 100 // self.orders[-1].percent
-            self.may_hold_until = max(self.may_hold_until, repaid)
+            self.may_hold_until, self.may_owe_until = max(self.may_hold_until, repaid), 0
             assert now < self.may_hold_until, "only who owes GPU time is held back"
+        elif self.orders and self.orders[-1].counts:
+            free_ns = MOST_AHEAD_NS + BLOCKS_NS - low
+            reached = now + free_ns * 100 // (100 - self.orders[-1].percent)
+            self.may_hold_until, self.may_owe_until = 0, max(self.may_owe_until, reached)
+            assert free_ns > 0 or now <= self.may_owe_until, "who owes too much is held back"
         else:
-            self.may_hold_until = 0
-            is_free = not self.orders or not self.orders[-1].counts
-            assert is_free or low < MOST_AHEAD_NS + BLOCKS_NS, "who owes too much is held back"
+            self.may_hold_until = self.may_owe_until = 0
 
 
 def _bounded(debt: int) -> int:

@@ -63,6 +63,12 @@ class NaiveSeat:
     """As the core has it; when it may change is checked."""
     distrusted_until: int = 0
     distrusts: int = 0
+    turn_of: int = 0
+    most: int = 0
+    least: int = 0
+    has_regrown: bool = False
+    keeps_room: bool = False
+    """How its need has changed in the turn with this lock, and whether room is kept for it (core.naive_regrowth)."""
     follows: bool = False
     """It waits because another member of its gang does."""
     keeps_rank: bool = False
@@ -116,6 +122,10 @@ class NaiveGpu:
 
     def need(self, seat: NaiveSeat) -> int:
         """What it must have on the card while it runs."""
+        is_kept = seat.keeps_room and seat.state in ("staying", "dropping") and seat.turn_of == seat.lock
+        return max(self.used(seat), seat.most) if is_kept else self.used(seat)
+
+    def used(self, seat: NaiveSeat) -> int:
         is_believed = seat.working_set is not None and seat.is_trusted
         return min(self.swappable(seat), seat.working_set or 0) if is_believed else self.swappable(seat)
 

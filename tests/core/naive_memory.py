@@ -1,8 +1,9 @@
 """What the naive account notes of memory that was measured, and of what clients say about their use of it."""
 
-from core.naive_gpu import NaiveGpu
+from core import naive_regrowth
+from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import events as ev
-from nvshare.core.model import Settings
+from nvshare.core.model import Memory, Settings
 
 
 class MemoryNotes:
@@ -15,6 +16,15 @@ class MemoryNotes:
     def allow(self, gpu: NaiveGpu, more_ns: int) -> None:
         """Every wait at this GPU may be longer by so much."""
         raise NotImplementedError
+
+    def resize(self, gpu: NaiveGpu, seat: NaiveSeat, memory: Memory) -> None:
+        if memory != seat.memory:
+            seat.memory = memory
+            self.allow(gpu, self.settings.grace_ns)
+
+    def _MemoryChanged(self, now: int, event: ev.MemoryChanged) -> None:  # noqa: N802 - the event's own name
+        gpu = self.gpus[event.gpu]
+        self.resize(gpu, gpu.seats[event.client], event.memory)
 
     def _WorkingSetReported(self, now: int, event: ev.WorkingSetReported) -> None:  # noqa: N802 - the event's own name
         self.gpus[event.gpu].seats[event.client].working_set = event.used
@@ -37,4 +47,5 @@ class MemoryNotes:
         for host in event.rooms:
             if seat := self.gpus[host.gpu].seats.get(host.client):
                 seat.host_room = host.room
+                naive_regrowth.note_needs(self.gpus[host.gpu])
                 self.allow(self.gpus[host.gpu], self.settings.grace_ns)

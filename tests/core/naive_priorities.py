@@ -1,6 +1,6 @@
 """What must hold of priorities: docs/decisions/0017, counted again over all running clients."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core.model import GIB
@@ -9,8 +9,9 @@ from nvshare.core.turns.seat import Seat
 from nvshare.core.turns.turns import Turns
 
 
-def check_drop(now: int, uuid: str, client: int, node: Node) -> None:
-    """A lock is taken before the quantum is over. The others of its gang drop theirs too."""
+def check_drop(now: int, uuid: str, client: int, node: Node, new_members: Collection[Seat]) -> None:
+    """A lock is taken before the quantum is over. The others of its gang drop theirs too. Who joined a gang in this
+    step may have taken the lock alone before."""
     its = node.gpus[uuid].turns.seats[client]
     rank = its.outranked_rank
     assert rank is not None, "who is outranked keeps its rank"
@@ -21,12 +22,13 @@ def check_drop(now: int, uuid: str, client: int, node: Node) -> None:
     for seat in holding:
         assert seat.won_rank is not None
         assert rank - seat.won_rank <= now - seat.held_since, "only time with a lock does not count as waiting"
+    highest = max(seat.priority for seat in members.values())
     dropping = [node.gpus[at].turns for at, seat in members.items() if seat.state == "dropping"]
     firsts = [(first, first.rank) for turns in dropping if (first := turns.queue.first()) is not None]
     for turns in dropping:  # A gang may have been blocked since, in this step.
         firsts += [(seat, seat.kept_rank) for seat in turns.blocked.values() if seat.gang is not None]
     assert any(
-        _lowest_priority(first) > max(seat.priority for seat in members.values())
+        (first.priority if first in new_members else _lowest_priority(first)) > highest
         and first_rank is not None
         and first_rank < rank
         for first, first_rank in firsts

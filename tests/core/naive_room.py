@@ -30,7 +30,8 @@ def _may_go(gpu: "NaiveGpu", now: int, seat: "NaiveSeat") -> bool:
     if seat.room_due:
         return False  # It did not answer in time.
     is_left = on_card(gpu, seat) > gpu.on_card(seat) - _movable(gpu, seat)
-    return not seat.revoked and seat.room_asked < _movable(gpu, seat) and is_left
+    runs = seat.revoked or seat.late is not None
+    return not runs and seat.room_asked < _movable(gpu, seat) and is_left
 
 
 def stuck(gpu: "NaiveGpu", now: int, coming: "NaiveSeat") -> int:

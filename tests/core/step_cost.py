@@ -1,5 +1,6 @@
 """What a step of the core costs, counted in lines or calls, so that a busy machine gives the same result."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -18,7 +19,8 @@ def registration(client: int, gpus: tuple[str, ...]) -> ev.ClientRegistered:
 
 
 def _count(kind: str, hook: Callable[[], Any], set_hook: Callable[[Any], None], step: Callable[[], object]) -> int:
-    """How many events of this kind the interpreter reports to a hook during a step."""
+    """How many events of this kind the interpreter reports to a hook during a step. Garbage is not collected meanwhile:
+    callbacks of a collection (gc.callbacks) would be counted in whichever step it happens to come."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: Any) -> Any:
@@ -26,12 +28,15 @@ def _count(kind: str, hook: Callable[[], Any], set_hook: Callable[[Any], None], 
         count += event == kind
         return note
 
-    before = hook()
+    before, collects = hook(), gc.isenabled()
+    gc.disable()
     set_hook(note)
     try:
         step()
     finally:
         set_hook(before)
+        if collects:
+            gc.enable()
     return count
 
 

@@ -160,7 +160,7 @@ def test_groups_without_clients_are_forgotten_when_they_owe_nothing() -> None:
         node.handle(number * SECOND, ev.CoreLimitWanted(number, 30))
         if number > 1:
             node.handle(number * SECOND, ev.ClientLeft(number))
-    shares = node.gpus["g0"].shares
+    shares = node.gpus["g0"].compute_shares
     assert list(shares._caps) == ["run/1"]
     assert len(shares._dormant) <= LEAST_PRUNED
 

@@ -56,6 +56,19 @@ def test_who_ran_since_has_pushed_out_who_ran_before() -> None:
     assert [habits.missing(one, CAPACITY) // GIB for one in seats[:3]] == [2, 0, 0]
 
 
+def test_who_runs_has_its_memory_on_the_card_whoever_ran_later() -> None:
+    """The first two fit together. The third ran beside the first one; to let it run again evicts memory of the second,
+    which runs although its turn began earlier."""
+    habits, seats = Habits(), [seat(client, 4) for client in range(3)]
+    for now, one in enumerate(seats):
+        came(habits, now, one)
+        one.lock = now + 1
+    seats[2].lock = 0
+    went(habits, 5, seats[2])
+    assert [habits.missing(one, CAPACITY) // GIB for one in seats] == [0, 0, 2]
+    assert habits.evicted_bytes(seats[2], CAPACITY) == 2 * GIB
+
+
 def test_what_moving_costs_is_learned_from_stretches_that_took_longer() -> None:
     """8 GiB twice on 10 GiB: 6 GiB come back with each turn. A stretch of 2 s takes 5 s then: half a second a GiB."""
     habits, one, two = Habits(), seat(1, 8), seat(2, 8)

@@ -28,7 +28,7 @@ def seat(client: int, gib: int) -> Seat:
         ("fixed", 7 * (60 + 10)),
         ("auto", 7 * (300 + 10)),
         ("adaptive", 3 * 300 + 7 * (375 + 10)),
-        ("balanced", 2 * 300 + 7 * (300 + 10)),
+        ("balanced", 300 + 7 * (300 + 10)),
     ],
 )
 def test_the_longest_wait_is_the_horizon_the_longest_lag_and_one_turn_and_grace_for_each_client(

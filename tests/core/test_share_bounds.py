@@ -12,7 +12,7 @@ from nvshare.core.node import Node
 def test_a_core_limit_holds_a_group_back_until_the_work_of_one_turn_is_repaid() -> None:
     node = Node(Settings(), epoch=1)
     node.handle(0, ev.GpuFound("g0", 16 * GIB))
-    assert node.gpus["g0"].shares.longest_hold_ns(50, SECOND, SECOND) == 2 * (MOST_AHEAD_NS + 2 * SECOND)
+    assert node.gpus["g0"].compute_shares.longest_hold_ns(50, SECOND, SECOND) == 2 * (MOST_AHEAD_NS + 2 * SECOND)
 
 
 def test_members_that_could_not_work_until_now_begin_their_pause_again() -> None:

@@ -1,7 +1,7 @@
 """What one step of a shared limit does when much is due, or when messages cross."""
 
 from nvshare.core import actions as ac
-from nvshare.core.limits.limit_members import Share, Shares
+from nvshare.core.limits.limit_members import LimitMembers, Share
 from nvshare.core.limits.shared_limit import LONGEST, MAX_PER_STEP, SharedLimit
 from nvshare.core.model import GIB, MILLISECOND, UNLIMITED
 
@@ -78,7 +78,7 @@ def test_an_answer_to_an_earlier_recall_of_a_lowered_limit_does_not_count() -> N
 
 
 def test_only_a_member_that_was_asked_longer_ago_than_the_recall_time_counts_as_silent() -> None:
-    members = Shares(RECALL)
+    members = LimitMembers(RECALL)
     for client, asked_at in ((1, 0), (2, 50 * MILLISECOND)):
         share = Share(client, budget=GIB, used=0, limit_told=GIB, cap=0)
         members.join(share)

@@ -104,7 +104,7 @@ def test_groups_that_share_a_claim_are_forgotten_one_by_one() -> None:
         if pod:
             node.handle(1, ev.CoreLimitWanted(pod + 1, 20))
             node.handle(2, ev.ClientLeft(pod + 1))
-    assert list(node.gpus["g0"].shares.capped) == ["pod/p0"]
+    assert list(node.gpus["g0"].compute_shares.capped) == ["pod/p0"]
 
 
 def test_what_is_due_is_the_sum_over_looks_of_the_part_of_the_weights() -> None:

@@ -1,6 +1,7 @@
 """What a step costs does not grow with the number of clients, but for those who may be blocked: counted in lines of
 Python, so that a busy machine gives the same result."""
 
+import gc
 from collections.abc import Callable
 from random import Random
 
@@ -140,6 +141,24 @@ def test_a_step_costs_the_same_after_a_day_without_a_message() -> None:
         return lines_of(lambda: node.handle(SECOND + silence_ns, release))
 
     assert release_after(86_400 * SECOND) <= MAX_RATIO * release_after(10 * SECOND)
+
+
+def test_collections_of_garbage_are_not_counted() -> None:
+    """They come in any step, and Hypothesis measures them with a Python function."""
+
+    def make_many() -> None:
+        [[] for _ in range(5000)]
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        phases.append(phase)
+
+    phases: list[str] = []
+    usual = lines_of(make_many)
+    gc.callbacks.append(note)
+    try:
+        assert lines_of(make_many) == usual
+    finally:
+        gc.callbacks.remove(note)
 
 
 def test_a_step_that_looks_at_everybody_is_found() -> None:

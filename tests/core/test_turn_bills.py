@@ -180,7 +180,7 @@ def test_the_sums_are_right_when_the_policy_changes_and_clients_come_and_go() ->
     for policy in ("fcfs", "fair"):
         gpu.handle(ev.PolicySet(policy))
         gpu.run(1_500)
-    assert isinstance(gpu.node.gpus["g0"].turns.ranking.shares, FairShares)
+    assert isinstance(gpu.node.gpus["g0"].turns.ranking.fair_shares, FairShares)
     gpu.handle(ev.ClientLeft(1))
     del gpu.clients[1]
     gpu.run(5_000)

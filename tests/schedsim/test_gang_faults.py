@@ -125,19 +125,25 @@ def happen(world: JobWorld, fault: str) -> None:
 
 
 def longest_ns(world: JobWorld, graces: int) -> int:
-    """The bound of core.modes.mode if so many drains take the grace time and all others what they take here."""
+    """The bound of core.modes.mode if so many drains take the grace time, so that the turns after them are longer, and
+    all others take what they take here."""
     grace_ns = world.settings.grace_ns
     bound_ns = max(gpu.longest_gang_wait_ns(CLIENTS) for gpu in world.node.gpus.values())
-    return bound_ns - (CLIENTS + 1) * (grace_ns - LONG_DRAIN_NS) + graces * grace_ns
+    longer_ns = 2 * (world.node.gpus[CARDS[0]].turns.mode.longest_turn_ns - QUANTUM_NS) + grace_ns
+    return bound_ns - (CLIENTS + 1) * (longer_ns - LONG_DRAIN_NS) + graces * longer_ns
 
 
 def nobody_waits_longer(world: JobWorld, processes: list[Process], within_ns: int) -> None:
     """For twice that time. Whoever waits at its end has had a turn meanwhile, or waits only since then."""
-    uses = {process.pid: use for process in processes for use in process.uses.values()}
+    uses = [(process, use) for process in processes for use in process.uses.values()]
     end = world.now + 2 * within_ns
     while world.now < end:
         world.play(until=world.now + LOOK_NS)
-        waits = {pid: world.now - use.waits_since for pid, use in uses.items() if use.waits_since is not None}
+        waits = {
+            process.pid: world.now - max(use.waits_since, process.went_on_at)
+            for process, use in uses
+            if use.waits_since is not None
+        }
         assert max(waits.values(), default=0) <= within_ns, (waits, world.states())
 
 

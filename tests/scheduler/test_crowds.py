@@ -54,11 +54,11 @@ def test_ten_thousand_connections_come_and_go_while_two_clients_take_turns(daemo
 
     with daemon.client().register() as one, daemon.client().register() as other:
         before = daemon.memory_bytes()
-        thread = threading.Thread(target=crowd)
-        thread.start()
-        while thread.is_alive():
-            hand_over(daemon, one, other, 10)
-        thread.join()
+        with ThreadPoolExecutor(1) as thread:
+            comes = thread.submit(crowd)
+            while not comes.done():
+                hand_over(daemon, one, other, 10)
+            comes.result()
         hand_over(daemon, one, other, 10)
         there = {client["id"] for gpu in daemon.status()["gpus"] for client in gpu["clients"]}
         assert there == {one.name, other.name}
@@ -157,13 +157,13 @@ def test_a_flood_of_messages_does_not_hold_up_others(daemon: Daemon) -> None:
             while not is_over.is_set():
                 flooder.send_bytes(messages)
 
-        thread = threading.Thread(target=flood)
-        thread.start()
-        try:
-            usual = hand_over(daemon, one, other, 50)
-        finally:
-            is_over.set()
-            thread.join()
+        with ThreadPoolExecutor(1) as thread:
+            flooding = thread.submit(flood)
+            try:
+                usual = hand_over(daemon, one, other, 50)
+            finally:
+                is_over.set()
+            flooding.result()
         assert usual < 0.25
 
 
@@ -209,8 +209,10 @@ def test_flooding_processes_of_one_user_hardly_delay_another_and_stay_connected(
             began, usual = time.monotonic(), []
             while time.monotonic() < began + 4:  # longer than a peer may take for a frame
                 usual.append(hand_over(daemon, one, other, 21))
+            there = [client for gpu in daemon.status()["gpus"] for client in gpu["clients"]]
             flooders.communicate()
         daemon.assert_alive()
+    assert len(there) == 400 + 2
     assert median(usual) < 0.05
     assert "half a frame" not in daemon.log.text
 

@@ -26,6 +26,6 @@ def check(turns: Turns, unheard: set[int]) -> None:
     assert not turns.waits.late_claims
     assert turns.waits.unreported.keys() <= by_state["waiting"].keys() | turns.blocked.keys()
     turns.queue.check()
-    turns.ranking.shares.check(
+    turns.ranking.fair_shares.check(
         {seat.client: seat for seat in turns.seats.values() if seat.state not in ("rest", "silent")}
     )

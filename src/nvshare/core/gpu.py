@@ -5,7 +5,7 @@ the state and the time, so late alarms, double alarms and reordered messages nee
 
     preempt     preemption      which clients must release the lock: grown, at the end of the quantum, outranked, idle
                 thrashing       whose working set no longer counts
-                shares          which clients are held back by their core limit or their weight
+                compute_shares  which clients are held back by their core limit or their weight
                 blocking        which clients wait in no queue
     admit       admission       which waiting clients get a lock
                 notices         what the clients are told
@@ -74,7 +74,7 @@ class Gpu:
         self.admission = Admission(settings, self.turns, self.memory)
         self._thrashing = Thrashing(settings, self.turns, self.memory)
         self._blocking = Blocking(self.turns, self.memory)
-        self.shares = ComputeShares(self.turns, self.memory)
+        self.compute_shares = ComputeShares(self.turns, self.memory)
         self.notices = Notices(settings, self.turns, self.memory, self.admission)
 
     @property
@@ -93,7 +93,7 @@ class Gpu:
         self._set_size(self._stated_sizes.state(client, stated_size) or self._assumed_size, measured=False)
 
     def left(self, now: int, seat: Seat) -> None:
-        self.shares.left(now, seat)
+        self.compute_shares.left(now, seat)
         self._set_size(self._stated_sizes.forget(seat.client) or self._assumed_size, measured=False)
 
     def _set_size(self, size: int, *, measured: bool) -> None:
@@ -132,7 +132,7 @@ class Gpu:
                 if is_measurement(now, seat, event):
                     self.turns.mode.memory_moved(event)
                 if not event.to_host:
-                    self.turns.ranking.shares.moved_in(now, seat, event.took_ns)
+                    self.turns.ranking.fair_shares.moved_in(now, seat, event.took_ns)
             case RoomMade():
                 self.turns.moves.card_room.answered(seat, event.left)
             case WorkingSetReported():
@@ -165,7 +165,7 @@ class Gpu:
         """What must hold, in full; for tests."""
         check(self.turns, self._unheard)
         self.memory.check(self.turns.seats.values())
-        self.shares.check()
+        self.compute_shares.check()
 
     def preempt(self, now: int, out: list[Action]) -> None:
         """The first half of what follows from the state and the time: which clients must release the lock."""
@@ -177,10 +177,10 @@ class Gpu:
             self._preemption.shed(now, out)
         if self._thrashing.is_active:
             self._thrashing.decide(now, out)
-        if self.shares.is_active:
-            self.shares.decide(now, out)
+        if self.compute_shares.is_active:
+            self.compute_shares.decide(now, out)
         if self.memory.pinned or turns.blocked or held_back.paused or held_back.over or held_back.ahead:
-            self._hold_back(now, out)
+            self._block(now, out)
         if not turns.queue.order:
             return
         if not turns.staying and not turns.dropping:
@@ -196,12 +196,12 @@ class Gpu:
         if turns.idle and first.gang is None:
             self._idle_due = self._preemption.preempt_idle(now, first, out)
 
-    def _hold_back(self, now: int, out: list[Action]) -> None:
+    def _block(self, now: int, out: list[Action]) -> None:
         """Which clients wait in no queue, and which of the holders among them must release the lock."""
         if self._blocking.decide(now, out):
             self.is_reordered = True
         if self.turns.held_back.over:
-            self.shares.preempt(now, out)
+            self.compute_shares.preempt(now, out)
 
     def admit(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
         """The second half: admission and notices. Returns the clients that got a lock."""
@@ -221,12 +221,12 @@ class Gpu:
                     due = self._preemption.idle_deadline(now, first)
             if len(turns.staying) > 1 and admitted and (first := self._lone_first()) is not None:
                 due = now if self._preemption.may_outrank(now, first) else due
-            if admitted and self.shares.is_active:
-                self.shares.admitted(now)
+            if admitted and self.compute_shares.is_active:
+                self.compute_shares.admitted(now)
             due = self._next_turn_change(due)
             assert len(turns.staying) <= 1 or self.memory.would_fit(0), f"{self.uuid} holds more than the safe limit"
-        if turns.ranking.shares.are_kept:
-            turns.ranking.shares.queue_changed(now, is_waited_for=bool(turns.queue.order))
+        if turns.ranking.fair_shares.are_kept:
+            turns.ranking.fair_shares.queue_changed(now, is_waited_for=bool(turns.queue.order))
         report_due = self.notices.tell(now, admitted, out)
         self.deadline = min(due, report_due)
         return admitted
@@ -237,8 +237,8 @@ class Gpu:
         turns = self.turns
         if self._thrashing.is_active and self._thrashing.deadline < due:
             due = self._thrashing.deadline
-        if self.shares.is_active and self.shares.deadline < due:
-            due = self.shares.deadline
+        if self.compute_shares.is_active and self.compute_shares.deadline < due:
+            due = self.compute_shares.deadline
         if self.memory.protected and turns.queue.order:
             due = min(due, turns.moves.card_room.deadline)
         if turns.dropping:

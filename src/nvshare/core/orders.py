@@ -66,7 +66,7 @@ class Orders:
         debts are repaid. The bound is for programs that name GPUs that do not exist."""
         if gpu.is_paused or gpu.rule != self.rule:
             return True
-        repaid_at = gpu.shares.repaid_at(now)
+        repaid_at = gpu.compute_shares.repaid_at(now)
         if repaid_at <= now or len(self._gpus) > MOST_OWED:
             return False
         gpu.look_again_at(repaid_at)
@@ -116,7 +116,7 @@ class Orders:
     def _set_policy(self, *gpus: Gpu) -> None:
         for gpu in gpus:
             gpu.turns.ranking.set(self.policy, gpu.turns.seats.values())
-            gpu.shares.policy_changed()
+            gpu.compute_shares.policy_changed()
 
     def _rerank(self, change: Callable[[], None]) -> None:
         """Waiting clients get the ranks that they would have if the change had been made before they arrived. New
@@ -129,7 +129,7 @@ class Orders:
         change()
         for gpu, seat, shift_ns in before:
             self._move(gpu, seat, gpu.turns.ranking.shift_ns(seat) - shift_ns)
-            gpu.turns.ranking.shares.reweigh(seat)
+            gpu.turns.ranking.fair_shares.reweigh(seat)
         self._gangs.reranked()
 
     def _move(self, gpu: Gpu, seat: Seat, by_ns: int) -> None:
@@ -180,7 +180,7 @@ class Orders:
     def _apply_core_limit(self, now: int, group: Group, gpus: Iterable[str] | None = None) -> None:
         """The limit of the group may have changed, on each GPU at which it has clients."""
         for uuid in group.limits if gpus is None else gpus:
-            self._gpus[uuid].shares.set_limit(now, group, group.core_limit_on(uuid))
+            self._gpus[uuid].compute_shares.set_limit(now, group, group.core_limit_on(uuid))
             self._touch(self._gpus[uuid])
 
     def _note_pod(self, now: int, event: ev.PodChanged, out: list[Action]) -> None:

@@ -1,26 +1,26 @@
-"""A graphics card as a fluid: who computes, who waits for pages, and how fast each gets on.
+"""A model of a card: how fast each program on it computes, and how fast its pages arrive.
 
-Theory of operation. A tenant has a size (its working set) and perhaps work, in seconds of GPU time. Pages
-that are not on the card have to come over the bus before the work that needs them goes on, and push out the pages of
-those who have been quiet longest. Three rules give every speed:
+Theory of operation. A tenant is a program's memory on the card (its working set) and perhaps work, in seconds of GPU
+time. Pages that are not on the card must be moved in before the work that needs them continues. On a full card this
+evicts pages of the tenants that used theirs longest ago. These rules give every speed:
 
-    alone or side by side    k tenants with all their pages there share the GPU evenly. Together they get `gain` done:
-                             more than 1 if one's kernels fill the gaps between the other's, less if they disturb.
-    loading                  a tenant that lacks pages gets them first and computes nothing. Pages that it never had are
-                             created by faults (`first_touch`). Others come by faults (`bus`), or in bulk (`link`). On a
-                             full card others' pages go out: by faults before each page that comes in (`evict`), in bulk
-                             at the same time, or, on a link without duplex, alternately. Memory of a tenant that was
-                             told to move it to the host (`push_out`) goes first, and all of it in the end.
-                             What a tenant had on the card and has there no longer is host memory of its owner, whoever
-                             pushed it out. Pages that are created come from nowhere: they are no transfer.
+    alone or side by side    k tenants whose pages are all on the card share the GPU equally. Together they do `gain`
+                             times the work of one: more than 1 if the kernels of one fill the gaps between those of
+                             another, less if they disturb each other.
+    loading                  a tenant whose pages are missing loads them first and computes nothing meanwhile. Pages
+                             that it never had are created by faults (`first_touch`). Others come by faults (`bus`), or
+                             in bulk (`link`). On a full card pages of others are evicted: by faults before each page
+                             that comes in (`evict`); in bulk at the same time, or alternately if the link is half
+                             duplex. Memory that a tenant was told to move to the host (`push_out`) is evicted first,
+                             and in the end all of it is. What a tenant had on the card and no longer has there is host
+                             memory of its owner, whatever evicted it. Pages that are created are not a transfer.
     held                     what a tenant keeps on the host (a lowered limit) is used over the link, in addition.
-    crowded                  the active ones together are larger than the card. Each sweeps over its memory again and
-                             again, and of what it touches a part m comes by faults; all of it (m = 1) if they are
-                             larger by `ramp`. This is the thrashing that nvshare exists to prevent.
+    crowded                  the active tenants together are larger than the card. Each uses all its memory again and
+                             again, and a part m of what it touches comes by faults; m = 1 if they are too large by
+                             `ramp`. This is thrashing.
 
-The optional figures are off in the model of the thesis: one speed for all moves, eviction is free, m = 1.
-
-Between two changes all speeds are constant, so the card need only be looked at when something changes."""
+The optional figures are off in the model of the thesis: one speed for all moves, eviction is free, m = 1. Between two
+changes all speeds are constant, so the card need only be looked at when something changes."""
 
 from math import ceil
 
@@ -32,7 +32,7 @@ DONE = 1e-7
 
 
 class CardModel(Record, frozen=True):
-    """What a card is like. Sizes in bytes, the bus in bytes per second, `sweep_s` in GPU seconds."""
+    """The properties of a card. Sizes in bytes, the bus in bytes per second, `sweep_s` in GPU seconds."""
 
     size: int
     bus: float

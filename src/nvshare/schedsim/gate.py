@@ -1,4 +1,5 @@
-"""What a gate is to its program and to the simulation, and the gate that is none. schedsim.gates has the others."""
+"""The interfaces of a gate, its program and the simulation, and a gate that holds nothing back. schedsim.gates has the
+others."""
 
 from typing import Protocol
 

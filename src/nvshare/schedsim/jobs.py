@@ -1,4 +1,4 @@
-"""Programs as a scheduler sees them: they start up, then compute on the GPU and think on the CPU by turns."""
+"""Programs as a scheduler sees them: they start up, and then compute alternately on the GPU and on the CPU."""
 
 from nvshare.core.model import DEFAULT_WEIGHT
 from nvshare.record import Record

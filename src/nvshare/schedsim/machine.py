@@ -1,4 +1,4 @@
-"""One simulated machine: cards, programs, and the very core that the daemon runs. Time jumps from event to event."""
+"""One simulated machine: cards, programs, and the core that the daemon runs. Time jumps from event to event."""
 
 import heapq
 from collections import deque

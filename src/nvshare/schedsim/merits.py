@@ -2,7 +2,7 @@
 
 slowdown        geometric mean over all jobs of (time from arrival to end) / (time alone)
 responses       of the bursts of interactive jobs: mean and 95th percentile, in seconds
-makespan        until the last job has ended: a guard, because slowdowns can be bought with it
+makespan        until the last job has ended: low slowdowns must not be reached by a longer makespan
 fairness        among equals: Jain's index of their slowdowns, the least of all mixes
 longest wait    of any job, in seconds"""
 

@@ -116,10 +116,10 @@ def table(shown: list[Row], *, chosen: tuple[str, int] | None, width: int, lines
         if has_headings and (number == 0 or shown[number - 1].gpu.uuid != row.gpu.uuid):
             entries.append(gpu_title(row.gpu))
         entries.append(row)
-    room = max(1, lines - 1)
+    most = max(1, lines - 1)
     at = next((number for number, entry in enumerate(entries) if isinstance(entry, Row) and entry.key == chosen), 0)
-    first = max(0, min(at - room // 2, len(entries) - room))
-    visible = entries[first : first + room]
+    first = max(0, min(at - most // 2, len(entries) - most))
+    visible = entries[first : first + most]
     cells = {row.key: _cells(row) for row in visible if isinstance(row, Row)}
     columns = _columns(width, list(cells.values()))
     overflow: Literal["crop", "ellipsis"] = "crop" if is_ascii else "ellipsis"

@@ -89,12 +89,12 @@ def _story(lines: tuple[str, ...], end: int, width: int, height: int) -> Rendera
 
 def _gpu_lines(gpus: tuple[GpuSnapshot, ...], width: int, height: int, *, is_ascii: bool) -> list[Text]:
     """Two lines for each GPU; one, if they would take more than half of the screen."""
-    room = max(2, (height - 6) // 2)
-    if 2 * len(gpus) <= room:
+    most = max(2, (height - 6) // 2)
+    if 2 * len(gpus) <= most:
         return [line for gpu in gpus for line in (_gpu_line(gpu, width), _bar(gpu, width, is_ascii=is_ascii))]
-    made = [_short_gpu_line(gpu, width, is_ascii=is_ascii) for gpu in gpus[:room]]
-    if len(gpus) > room:
-        made.append(Text(f"and {len(gpus) - room} more GPUs; nvsharectl status shows all", style="dim"))
+    made = [_short_gpu_line(gpu, width, is_ascii=is_ascii) for gpu in gpus[:most]]
+    if len(gpus) > most:
+        made.append(Text(f"and {len(gpus) - most} more GPUs; nvsharectl status shows all", style="dim"))
     return made
 
 

@@ -153,7 +153,7 @@ class ComputeShares:
         turns = self._turns
         nobody_works = len(turns.idle) >= len(turns.staying)
         held_back = len(turns.held_back.ahead), len(turns.held_back.over), len(turns.blocked)
-        return len(turns.staying), held_back, len(self._caps), nobody_works, turns.ranking.shares
+        return len(turns.staying), held_back, len(self._caps), nobody_works, turns.ranking.fair_shares
 
     def _look(self, now: int, out: list[Action]) -> None:
         gpu_time = self._turns.gpu_time
@@ -176,7 +176,7 @@ class ComputeShares:
         self.is_active = self._may_decide()
 
     def _may_decide(self) -> bool:
-        return bool(self._caps) or self._turns.ranking.shares.are_kept or self._weighted is not None
+        return bool(self._caps) or self._turns.ranking.fair_shares.are_kept or self._weighted is not None
 
     def check(self) -> None:
         """What must hold; for tests."""
@@ -218,7 +218,7 @@ class ComputeShares:
             self._let_go(now, turns.seats[client])  # It wants nothing, or came in although it was ahead.
         beside = [seat for seat in turns.staying.values() if seat.gang is None and not turns.held_back.is_over(seat)]
         beside += [turns.seats[client] for client in turns.held_back.ahead]
-        weighs = turns.ranking.shares.are_kept and len({seat.weight for seat in beside}) > 1
+        weighs = turns.ranking.fair_shares.are_kept and len({seat.weight for seat in beside}) > 1
         turns.held_back.want_pauses(on=weighs)
         if weighs != (self._weighted is not None):
             self._weighted = WeightedTime(now // LOOK_NS + 1) if weighs else None

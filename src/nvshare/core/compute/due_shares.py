@@ -13,7 +13,7 @@ from nvshare.core.turns.turns import Turns
 
 def due_percents(turns: Turns) -> dict[int, float]:
     """By client, of those who compete; nobody if the policy ignores weights."""
-    if not turns.ranking.shares.are_kept:
+    if not turns.ranking.fair_shares.are_kept:
         return {}
     groups: dict[str, list[Seat]] = {}
     for seat in turns.seats.values():

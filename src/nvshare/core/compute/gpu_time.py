@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nvshare.core.compute.turn_bills import TurnBills
 
 REPORT_LOOKS = 512
-"""So many looks back reports are awaited: a report has up to 256 looks, and takes its time to come."""
+"""A look counts as not reported when it is this many looks ago: a report has up to 256 looks, and may come late."""
 WAKE_LOOKS = 250
 LEAST_LOOKS, MOST_LOOKS = 64, 4096
 """How many looks are divided at once. With fewer, each report would cost a visit to every client. More than this are

@@ -7,8 +7,8 @@ At each look (compute.gpu_time) clients compete if they are busy, or held back b
                        at least -MOST_CREDIT_NS, at most LONGEST_HOLD_NS * weight / Σ weights of all that compete
 
 A client without work does not compete: it holds no other client back, and saves nothing up. If no client that may run
-is busy, those that are held back get all that is due. What is cut off must not leave all with a lead: then some client
-would always be held back. So the lowest lead of the competing clients is never above 0."""
+is busy, those that are held back get all that is due. The bounds of the lead must not leave all clients with a lead:
+then some client would always be held back. So the lowest lead of the competing clients is never above 0."""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -41,7 +41,7 @@ class Share:
         return self.keep is None and self.serial > 0
 
 
-class Shares:
+class LimitMembers:
     """All members. Each is in one of five sets, by whether it can grow without asking us.
 
     | set          | the member                                              | leaves it for           |

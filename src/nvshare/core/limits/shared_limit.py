@@ -33,7 +33,7 @@ from collections import deque
 
 from nvshare.core.actions import Action, GiveBudget, RecallBudget, UpdateLimit
 from nvshare.core.limits.budget_questions import Question, Questions
-from nvshare.core.limits.limit_members import Share, Shares
+from nvshare.core.limits.limit_members import LimitMembers, Share
 from nvshare.core.model import MIB, UNLIMITED
 
 LONGEST = 4  # In recall times: a question waits at most this long, also for members that send messages.
@@ -46,7 +46,7 @@ class SharedLimit:
     def __init__(self, gpu: str, recall_ns: int) -> None:
         self.gpu = gpu
         self.limit = 0
-        self.members = Shares(recall_ns)
+        self.members = LimitMembers(recall_ns)
         self.shares = self.members.by_client
         self._recall_ns = recall_ns
         self._now = self._settled_at = 0

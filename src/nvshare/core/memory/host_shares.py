@@ -8,7 +8,7 @@ from nvshare.core.turns.seat import Seat
 
 def _most(seat: Seat) -> int:
     """What it can keep: all that can move, or if it moves no memory, what it keeps already."""
-    return seat.reported.swappable if seat.holds_memory else min(seat.held, seat.reported.swappable)
+    return seat.reported.swappable if seat.holds_memory else min(seat.held_bytes, seat.reported.swappable)
 
 
 class HostShares:

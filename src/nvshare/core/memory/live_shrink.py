@@ -58,7 +58,7 @@ class LiveShrink:
         """A client keeps memory on the host. If this daemon did not ask it to, an earlier one did."""
         client = self._clients[event.client]
         seat = client.seats[event.gpu]
-        seat.keep_asked, seat.held = seat.keep_asked or event.held, event.held
+        seat.keep_asked, seat.held_bytes = seat.keep_asked or event.held, event.held
         self._count(event.gpu, seat)
         self.note_memory(client.group.limits[event.gpu], seat)
 
@@ -113,4 +113,4 @@ class LiveShrink:
 
     def _count(self, uuid: str, seat: Seat) -> None:
         self._touch(gpu := self._gpus[uuid])
-        gpu.turns.reports.held(seat)
+        gpu.turns.reports.held_bytes_changed(seat)

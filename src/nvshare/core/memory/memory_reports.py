@@ -24,6 +24,7 @@ lock or got another one.
 
     need            min(swappable, working set)     if the client knows it and is trusted (memory.thrashing)
                     swappable                       otherwise
+                    the most in this turn           while room is kept for what it has freed (memory.regrowth)
 
 `need` is what a client must have on the card while it runs; it decides which clients fit. What programs may allocate,
 and what the host must take, depends on the memory itself.
@@ -44,6 +45,7 @@ It is not divided, but all of it together counts as at most half of the card (me
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
+from nvshare.core.memory import regrowth
 from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import NEVER, NO_MEMORY, Memory, ProcessMemory
 from nvshare.core.queue.wait_queue import WaitQueue
@@ -132,7 +134,7 @@ class MemoryReports:
         seat.host_room = room
         self._count(seat)
 
-    def held(self, seat: Seat) -> None:
+    def held_bytes_changed(self, seat: Seat) -> None:
         """It keeps more or less on the host, or was asked to."""
         self._count(seat)
 
@@ -232,13 +234,35 @@ class MemoryReports:
         seat.is_trusted = is_trusted
         self._set_counted(seat, seat.memory)
 
+    def crowded(self, staying: Iterable[Seat]) -> None:
+        """The staying clients do not fit together any more."""
+        for seat in staying:
+            if not seat.keeps_room and regrowth.others_leave(seat):
+                seat.keeps_room = True
+                self._set_counted(seat, seat.memory)
+
+    def turn_ended(self, seat: Seat) -> None:
+        """Room was kept for it."""
+        seat.keeps_room = regrowth.is_expected(seat)
+        self._set_counted(seat, seat.memory)
+
+    def keeps_free_room(self, seat: Seat) -> bool:
+        """Room is kept for memory that it has freed."""
+        return seat.keeps_room and self._used(seat, seat.memory) < seat.need
+
     def needed(self, seat: Seat, counted: Memory) -> int:
+        used = self._used(seat, counted)
+        return max(used, seat.most_needed) if seat.keeps_room and seat.lock else used
+
+    def _used(self, seat: Seat, counted: Memory) -> int:
         if seat.working_set is None or not seat.is_trusted:
             return counted.swappable
         return min(counted.swappable, seat.working_set)
 
     def _set_counted(self, seat: Seat, counted: Memory) -> None:
-        need = self.needed(seat, counted)
+        need = self._used(seat, counted)
+        if seat.lock and (need != seat.need or seat.keeps_room):
+            need = regrowth.counted(seat, need)
         if seat.state == "waiting":
             self._queue.resize(seat, need)
         self._memory.resize(seat, counted, need)

@@ -8,8 +8,11 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
     quantum     quantum = GiB running * max(multiplier * 1 s, 25 * move)
                 Shorter, by the first in the queue:
                     it never had a turn:        quantum ≤ 12 * switch
-                    it releases without work:   quantum ≤ 12 * (2 * switch - its usual pause), or as long as it
+                    it is a visitor:            quantum ≤ 12 * (2 * switch - its usual pause), or as long as it
                                                 worked in its last turn if that is longer
+                A visitor is a client whose last turn ended because it had no more work. One that runs is not
+                interrupted for another before it has worked twice as long as in its last turn, unless that turn was
+                more than twice as long as the other's
                 At least 2 s, and twice what running clients had to bring in: half of a turn is work. Until a cost is
                 known, at least least_ns. At most most_ns
     idle        loss = switch * the part of the quantum that was left when the pause began, because the switch comes at
@@ -17,7 +20,7 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
                 An idle holder leaves at once if its usual pause ≥ loss or loss ≤ cheap_switch_ns, otherwise when it has
                 been idle for `loss`.
                 This costs at most twice as much as the best choice in hindsight
-    queue       lag = 12 * last turn * (duty / 0.6)², at most 4 * all its turns, at most 2 * most_ns
+    queue       lag = 12 * last turn * (duty / 0.6)², at most 4 * all its turns, at most most_ns
     switch      the client that got its lock first leaves first"""
 
 from collections.abc import Collection, Iterable
@@ -38,8 +41,9 @@ LEAST_TO_LOAD = 2
 LAG_FACTOR = 12
 LAG_TO_HELD = 4
 """A client with few or short turns so far is not queued as late as one that had much, so a short job ends soon."""
-MAX_LAG = 2
-"""In `most_ns`."""
+VISITS_MAY_DIFFER = 2
+"""Visits that are longer by more than this factor are interrupted for shorter ones. Up to it, a client that has begun a
+visit finishes it: an interruption moves memory twice more, and ends no visit sooner on average."""
 
 
 class Balanced(Learning):
@@ -53,14 +57,14 @@ class Balanced(Learning):
 
     @property
     def longest_lag_ns(self) -> int:
-        return MAX_LAG * self.rule.most_ns
+        return self.rule.most_ns
 
     def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
         if head is None:
             return self.rule.least_ns
         gibs = sum(seat.need + seat.memory.unswappable for seat in running) // GIB or 1
         quantum = gibs * max(self.rule.multiplier * SECOND, TURN_TO_MOVE * self.habits.cost.ns_per_gib)
-        quantum = min(quantum, self._visit_ns(head))
+        quantum = min(quantum, max(self._visit_ns(head), self._finish_ns(head, running)))
         return min(max(quantum, self._least_ns(running)), self.longest_quantum_ns)
 
     def _visit_ns(self, head: Seat) -> int:
@@ -72,6 +76,19 @@ class Balanced(Learning):
         if habit.released_without_work:
             return max(VISIT_TO_COST * (2 * switch_ns - (head.usual_pause or 0)), habit.turn_busy)
         return self.rule.most_ns
+
+    def _finish_ns(self, head: Seat, running: Collection[Seat]) -> int:
+        """For how long visitors that run are not interrupted for another visitor."""
+        visit = self._visit(head)
+        visits = [self._visit(seat) for seat in running] if visit else []
+        return VISITS_MAY_DIFFER * max((its for its in visits if its <= VISITS_MAY_DIFFER * visit), default=0)
+
+    def _visit(self, seat: Seat) -> int:
+        """How much of its last turn was work, if that was a visit; otherwise 0."""
+        habit = self.habits.of(seat)
+        if habit is None or not habit.released_without_work:
+            return 0
+        return habit.last_busy if seat.lock else habit.turn_busy
 
     def _least_ns(self, running: Collection[Seat]) -> int:
         cost = self.habits.cost

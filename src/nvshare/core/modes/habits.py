@@ -1,8 +1,9 @@
 """What the modes `adaptive` and `balanced` know of a GPU's clients: whose memory is on the card, how long each works.
 
 Theory of operation. The driver keeps the most recently used memory on the card, but does not report which memory that
-is. The order in which the clients ran is known here. From it follows how much of a client's memory is still on the
-card, how much must be moved in, and how much of the others' memory this evicts.
+is. The order in which the clients ran is known here: the running clients, whenever their turns began, before those
+whose turns have ended. From it follows how much of a client's memory is still on the card, how much must be moved in,
+and how much of the others' memory this evicts.
 
     stretch     the time in which a client holds the lock and works, from one pause to the next. If a turn ends in the
                 middle of a stretch, the stretch continues in the next turn
@@ -34,9 +35,8 @@ class Habit:
     """The habits of one client."""
 
     __slots__ = (
-        "busy_since", "is_counted", "last_turn", "loaded", "paused", "released_without_work", "seat", "service",
-        "service_since", "stretch", "turn_busy", "unjudged", "usual_service",
-        "worked",
+        "busy_since", "is_counted", "last_busy", "last_turn", "loaded", "paused", "released_without_work", "seat",
+        "service", "service_since", "stretch", "turn_busy", "unjudged", "usual_service", "worked",
     )  # fmt: skip
 
     def __init__(self, seat: Seat) -> None:
@@ -60,6 +60,8 @@ class Habit:
         """The same for the pauses."""
         self.turn_busy = 0
         """How much of the present, or else the last, turn was work."""
+        self.last_busy = 0
+        """How much of the turn before that was work."""
         self.last_turn = 0
         self.released_without_work = False
         """The last turn ended because the client had nothing more to do."""
@@ -87,7 +89,7 @@ class Habits:
     def turn_began(self, now: int, seat: Seat, capacity: int) -> None:
         habit = self._recent.get(seat.client) or Habit(seat)
         habit.loaded += self.missing(seat, capacity)
-        habit.turn_busy = 0
+        habit.last_busy, habit.turn_busy = habit.turn_busy, 0
         habit.is_counted = habit.is_counted or not habit.stretch
         self._begin(now, habit)
         self._to_end(habit)
@@ -206,7 +208,9 @@ class Habits:
     def _present(self, seat: Seat, capacity: int) -> tuple[int, int]:
         """How much of a client's memory is on the card, and how much of the card is free."""
         room, present = capacity, 0
-        for habit in reversed(self._recent.values()):
+        last_used_first = [*reversed(self._recent.values())]
+        last_used_first.sort(key=lambda habit: not habit.seat.lock)
+        for habit in last_used_first:
             if habit.seat is seat:
                 present = max(0, min(room, seat.need))
             room -= habit.seat.need

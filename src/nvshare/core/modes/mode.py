@@ -6,8 +6,9 @@
     leaving_order       which clients leave first at a switch
     longest_wait_ns     the bound on every wait:
 
-        longest wait = horizon + longest lag + n * (longest quantum + grace)
-        with gangs   = horizon + longest lag + (n + 1) * (2 * longest quantum + grace)
+        longest turn = max(longest quantum, 2 * grace)
+        longest wait = horizon + longest lag + n * (longest turn + grace)
+        with gangs   = horizon + longest lag + (n + 1) * (2 * longest turn + grace)
 
 `horizon` is the policy's, n the number of clients at the GPU. A client that arrives more than horizon + longest lag
 after another is behind it. Each of the others has at most one turn before it, and a switch takes at most the grace
@@ -17,7 +18,7 @@ Clients of smaller accounts pass a client of an account with more than PLACES wa
 n = ⌈j / PLACES⌉ * (PLACES + clients of the other accounts that may pass), where j is its place in its account.
 
 With gangs (core.gangs) n is the number of clients of the node, and the other terms are the largest of all its GPUs. A
-gang waits for the clients before it at each of its GPUs; once it is first at all of them, for at most one quantum."""
+gang waits for the clients before it at each of its GPUs; once it is first at all of them, for at most one turn."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
@@ -26,6 +27,7 @@ from nvshare.core.events import MemoryMoved
 from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import GIB, QuantumRule, Settings
 from nvshare.core.modes.move_cost import MeasuredCost
+from nvshare.core.turns.quantum_timer import REVOKED_GRACES
 from nvshare.core.turns.seat import Seat
 
 Left = Callable[[int], float]
@@ -85,16 +87,21 @@ class Mode(TurnObserver, ABC):
         """The most that `quantum_ns` answers."""
 
     @property
+    def longest_turn_ns(self) -> int:
+        """Longer than the quantum if a client does not release a lock in time (turns.quantum_timer)."""
+        return max(self.longest_quantum_ns, REVOKED_GRACES * self._settings.grace_ns)
+
+    @property
     def longest_lag_ns(self) -> int:
         """The most that `lag_ns` answers."""
         return 0
 
     def longest_wait_ns(self, horizon_ns: int, clients: int) -> int:
-        turn_ns = self.longest_quantum_ns + self._settings.grace_ns
+        turn_ns = self.longest_turn_ns + self._settings.grace_ns
         return horizon_ns + self.longest_lag_ns + clients * turn_ns
 
     def longest_gang_wait_ns(self, horizon_ns: int, clients: int) -> int:
-        turn_ns = 2 * self.longest_quantum_ns + self._settings.grace_ns
+        turn_ns = 2 * self.longest_turn_ns + self._settings.grace_ns
         return horizon_ns + self.longest_lag_ns + (clients + 1) * turn_ns
 
     @abstractmethod

@@ -31,9 +31,9 @@ class Admission:
         return not turns.waits.is_withheld and (turns.is_empty or self._memory.fits(seat.need))
 
     def _room_is_made(self, now: int, seat: Seat, out: list[Action]) -> bool:
-        room = self._turns.moves.card_room
-        if not room.is_made(seat):
-            room.ask(now, seat, out)
+        card_room = self._turns.moves.card_room
+        if not card_room.is_made(seat):
+            card_room.ask(now, seat, out)
             return False
         return True
 

@@ -34,10 +34,10 @@ class Notices:
 
         It is told when it registers, when it reports other memory or asks for a budget, and when memory is measured.
         Not when another client's memory changes: with many clients each change would be told to all."""
-        room = self._memory.room(seat), self._memory.context_bytes
-        if room != seat.told_room and self._memory.size:
-            seat.told_room = room
-            out.append(TellCapacity(seat.client, self._turns.uuid, *room))
+        capacity = self._memory.room(seat), self._memory.context_bytes
+        if capacity != seat.told_capacity and self._memory.size:
+            seat.told_capacity = capacity
+            out.append(TellCapacity(seat.client, self._turns.uuid, *capacity))
 
     def tell(self, now: int, admitted: list[Seat], out: list[Action]) -> int:
         """Tells all there is to tell. Returns when the next wait will have been long, or NEVER."""

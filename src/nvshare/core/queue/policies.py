@@ -72,7 +72,7 @@ class Ranking:
     def __init__(self, policy: str, gpu_time: GpuTime) -> None:
         self._policy = POLICIES[policy]
         self._gpu_time = gpu_time
-        self.shares = self._policy.shares(gpu_time)
+        self.fair_shares = self._policy.shares(gpu_time)
         self.horizon_ns = self._policy.horizon_ns
         """The longest of the policies that were in force: clients that wait arrived under an earlier one."""
 
@@ -81,11 +81,11 @@ class Ranking:
         in this turn, because their ranks are those of the earlier policy."""
         self._policy = POLICIES[policy]
         self.horizon_ns = max(self.horizon_ns, self._policy.horizon_ns)
-        self.shares = self._policy.shares(self._gpu_time)
+        self.fair_shares = self._policy.shares(self._gpu_time)
         for seat in seats:
             seat.tag = seat.handicap = seat.lag_ns = 0
             seat.won_rank = seat.outranked_rank = None
-            self.shares.restart(seat)
+            self.fair_shares.restart(seat)
 
     @property
     def preempts(self) -> bool:
@@ -93,8 +93,8 @@ class Ranking:
 
     def wait_began(self, now: int, seat: Seat, mode: Mode, *, from_rest: bool) -> None:
         """What counts for the rank of a client that starts to wait; then ask for its `rank`."""
-        if self.shares.are_kept:
-            self.shares.wait_began(now, seat, from_rest=from_rest)
+        if self.fair_shares.are_kept:
+            self.fair_shares.wait_began(now, seat, from_rest=from_rest)
         seat.lag_ns = mode.lag_ns(seat)
 
     def rank(self, arrival: int, seat: Seat) -> int:
@@ -110,4 +110,4 @@ class Ranking:
     def would_return_first(self, now: int, leaving: Collection[Seat], head: Seat) -> bool:
         """The clients that would have to leave would be ahead of the first in the queue again (compute.fair_shares)."""
         assert head.rank is not None, "the first in the queue waits"
-        return all(_by_priority(now, seat) + self.shares.next_handicap(now, seat) < head.rank for seat in leaving)
+        return all(_by_priority(now, seat) + self.fair_shares.next_handicap(now, seat) < head.rank for seat in leaving)

@@ -41,6 +41,9 @@ class Preemption:
 
     def shed(self, now: int, out: list[Action]) -> None:
         staying = self._turns.staying
+        if self._memory.would_fit(0):
+            return
+        self._turns.reports.crowded(staying.values())
         while len(staying) > 1 and not self._memory.would_fit(0):
             self._turns.preempt(now, next(reversed(staying.values())), "growth", out)
 
@@ -113,12 +116,13 @@ class Preemption:
         return rank if rank is not None and head.rank < rank else None
 
     def _goes_on(self, now: int, head: Seat) -> bool:
-        """The quantum is over, but the clients that would leave would be first again (compute.fair_shares)."""
+        """The quantum is over, but the clients that would leave would be first again (compute.fair_shares). Those for
+        which free room is kept leave: it is available only when their turn ends."""
         turns = self._turns
         if turns.waits.is_switching or turns.dropping or head.gang is not None:
             return False
         leaving = self._leaving(now, head)
-        if not leaving or any(seat.gang is not None for seat in leaving):
+        if not leaving or any(seat.gang is not None or turns.reports.keeps_free_room(seat) for seat in leaving):
             return False
         return turns.ranking.would_return_first(now, leaving, head)
 

@@ -6,6 +6,9 @@ from nvshare.core.model import NEVER
 from nvshare.core.queue.wait_queue import WaitQueue
 from nvshare.core.turns.seat import Seat
 
+UNNUMBERED = -1
+"""What a client claims late that runs without a lock, until it is admitted or the claim is refused with a number."""
+
 
 class Waits:
     """Who waits, and how."""
@@ -40,6 +43,11 @@ class Waits:
         seat.waited_total += now - seat.waited_since
         if not self.queue.order:
             self.end_switch()  # No client is left that needs room.
+
+    def claim_late(self, seat: Seat, lock: int) -> None:
+        """It has begun to wait but still runs, so what it claims counts like a revoked lock in this step already."""
+        seat.revoked = lock or UNNUMBERED
+        self.late_claims.append((seat, lock))
 
     def resume(self, seat: Seat) -> None:
         """Back into the queue, with the rank it had."""

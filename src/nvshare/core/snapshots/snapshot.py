@@ -256,7 +256,7 @@ def _seat(node: Node, client: Client, uuid: str, now: int, known: Outlook) -> Se
         last_scheduled_ns=None if seat.last_scheduled is None else now - seat.last_scheduled,
         is_idle=seat.idle_since is not None,
         host_shortfall=seat.lacking,
-        on_host=seat.held,
+        on_host=seat.held_bytes,
         working_set=seat.working_set,
         need=seat.need,
         moved=seat.moved,
@@ -266,7 +266,7 @@ def _seat(node: Node, client: Client, uuid: str, now: int, known: Outlook) -> Se
         gpu_percent=seat.recent.percent(now, gpu.turns.gpu_time.estimate_ns(now, seat)),
         due_percent=known.dues.get(client.id),
         held_back_by=held_back_by(gpu.turns, seat),
-        held_back_ns=gpu.shares.held_back_ns(now, seat),
+        held_back_ns=gpu.compute_shares.held_back_ns(now, seat),
         together=() if seat.gang is None else tuple(other for other in seat.gang.seats if other != uuid),
         gpu_ns=seat.gpu_ns,
     )

@@ -104,6 +104,12 @@ class Seat:
     """Policy fair: by how much it had had less than its share when its last turn ended. Less than 0: more."""
     lag_ns: int
     """What the mode added to its rank when it began to wait."""
+    most_needed: int
+    least_needed: int
+    has_regrown: bool
+    keeps_room: bool
+    """Its highest need in this turn, and its lowest since then; whether it has risen again; whether room is kept for it
+    (memory.regrowth)."""
     makes_room: bool
     resident: int
     room_asked: int
@@ -122,13 +128,14 @@ class Seat:
     __slots__ = (
         "account", "asked_out", "backed", "bill_ns", "billed_ns", "client", "credit_ns", "crowded_when_left",
         "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "gpu_ns", "group", "handicap",
-        "hears_starts", "held", "held_since", "held_total", "holds_memory", "host_room", "idle_since", "is_suspended",
-        "is_trusted", "keep_asked", "kept_rank", "lacking", "lag_ns", "last_ran", "last_scheduled", "last_turns",
-        "lent_from", "lent_ns", "lent_until", "limit", "lock", "looks", "makes_room", "measured", "memory", "moved",
-        "moves_memory", "need", "not_moving", "outranked_rank", "owed_ns", "passes", "pauses", "pid", "pinned",
-        "priority", "protected", "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due",
-        "room_until", "siblings", "state", "tag", "ticket", "told_room", "told_wait", "turn_bill_ns", "turns",
-        "unbacked", "waited_since", "waited_total", "weight", "won_rank", "working_set",
+        "has_regrown", "hears_starts", "held_bytes", "held_since", "held_total", "holds_memory", "host_room",
+        "idle_since", "is_suspended", "is_trusted", "keep_asked", "keeps_room", "kept_rank", "lacking", "lag_ns",
+        "last_ran", "last_scheduled", "last_turns", "least_needed", "lent_from", "lent_ns", "lent_until", "limit",
+        "lock", "looks", "makes_room", "measured", "memory", "most_needed", "moved", "moves_memory", "need",
+        "not_moving", "outranked_rank", "owed_ns", "passes", "pauses", "pid", "pinned", "priority", "protected", "rank",
+        "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until", "siblings", "state", "tag",
+        "ticket", "told_capacity", "told_wait", "turn_bill_ns", "turns", "unbacked", "waited_since", "waited_total",
+        "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
@@ -148,7 +155,7 @@ class Seat:
         """How much of its memory the host can take and cannot; how much counts as unswappable, and is protected."""
         self.working_set, self.is_trusted, self.distrusts, self.need = None, True, 0, 0
         """How much it says that it uses of its memory; if that counts, how often it did not; what it needs."""
-        self.told_room: tuple[int, int] | None = None
+        self.told_capacity: tuple[int, int] | None = None
         """What the client was last told that it may use, and what a context takes of it."""
         self.state: State = "rest"
         self.lock = self.held_since = self.drop_deadline = self.turns = self.held_total = self.waited_total = 0
@@ -163,9 +170,9 @@ class Seat:
         """The lengths of the last pauses between two stretches of work, and of the last turns."""
         self.moves_memory, self.not_moving, self.asked_out, self.moved = False, "", 0, Moved()
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
-        self.holds_memory, self.keep_asked, self.held = False, 0, 0
+        self.holds_memory, self.keep_asked, self.held_bytes = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
-        self.hears_starts = self.is_suspended = self.makes_room = False
+        self.hears_starts = self.is_suspended = self.makes_room = self.has_regrown = self.keeps_room = False
         self.resident = self.room_asked = self.room_due = self.room_until = self.credit_ns = self.lent_ns = 0
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
         """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (compute.fair_shares)."""
@@ -202,7 +209,7 @@ class Seat:
     @property
     def kept(self) -> int:
         """What counts of the memory that it keeps on the host."""
-        return min(self.held, self.keep_asked)
+        return min(self.held_bytes, self.keep_asked)
 
     def aged_rank(self, at: int, move_ns_per_gib: int) -> int | None:
         """Of a running client: the rank of its turn, later by the time for which it had been served. That does not

@@ -41,8 +41,8 @@ class Turns:
         self.reports = MemoryReports(memory, self.queue)
         self.held_back = HeldBack()
         self.is_contended = False
-        """Holders report their pauses: a client waits, or the mode needs the pauses before a client waits."""
-        self.timer = QuantumTimer(self)
+        """Holders report their pauses: a client waits, or the mode or weights need the pauses before one does."""
+        self.timer = QuantumTimer(self, settings.grace_ns)
         self.gpu_time = GpuTime()
         self.mode = make_mode(settings.quantum, settings, memory)
         self.moves = Moves(uuid, memory, self.seats, settings.grace_ns)
@@ -66,6 +66,7 @@ class Turns:
             self._end_turn(now, seat, "left", out)
         elif seat.state in ("waiting", "blocked"):
             self.withdraw(now, seat)
+        self.timer.revoked_lock_gone(seat.client)
         self.reports.left(seat)
         self.gpu_time.left(now, seat)
         self.mode.client_left(now, seat)
@@ -80,7 +81,7 @@ class Turns:
         lies. Then it is a request; unless it is admitted at once, queue.notices tells it to stop."""
         if not is_settling:
             self._enqueue(now, seat, from_rest=True)
-            self.waits.late_claims.append((seat, lock))
+            self.waits.claim_late(seat, lock)
             return
         is_first = self.is_empty
         seat.state = TRANSITIONS["claim"][seat.state]
@@ -111,6 +112,7 @@ class Turns:
                 self.mode.released_without_work(seat)
         elif seat.revoked == lock != 0:
             self.reports.set_revoked(seat, 0)
+            self.timer.revoked_lock_gone(seat.client)
             if not again and seat.state in ("waiting", "silent", "blocked"):
                 self.withdraw(now, seat)
 
@@ -121,7 +123,7 @@ class Turns:
         else:
             seat.state = TRANSITIONS["request"][seat.state]
             seat.waited_since, seat.room_until = now, 0
-            self.ranking.shares.wait_resumed(now, seat)
+            self.ranking.fair_shares.wait_resumed(now, seat)
             self.waits.resume(seat)
 
     def fell_silent(self, now: int, seat: Seat, out: list[Action]) -> None:
@@ -131,7 +133,7 @@ class Turns:
         elif seat.state == "waiting":
             seat.kept_rank = seat.rank
             self.waits.end(now, seat)
-            self.ranking.shares.wait_ended(seat)
+            self.ranking.fair_shares.wait_ended(seat)
             seat.state = TRANSITIONS["silence"][seat.state]
             self._unheard.add(seat.client)
         elif seat.state == "staying" and self.is_contended:
@@ -226,6 +228,7 @@ class Turns:
         lock = seat.lock
         self._end_turn(now, seat, "revoked", out)
         self.reports.set_revoked(seat, lock)
+        self.timer.lock_revoked(now, seat.client)
         seat.kept_rank, seat.state = None, TRANSITIONS["silence"][seat.state]
         self._unheard.add(seat.client)
 
@@ -254,7 +257,7 @@ class Turns:
     def withdraw(self, now: int, seat: Seat) -> None:
         if seat.state != "silent":
             self.waits.end(now, seat)
-        self.ranking.shares.wait_ended(seat)
+        self.ranking.fair_shares.wait_ended(seat)
         seat.follows = False
         seat.state = TRANSITIONS["withdraw"][seat.state]
 
@@ -267,14 +270,16 @@ class Turns:
         self.gpu_time.turn_began(now, seat)
         self.staying[seat.client] = seat
         self._memory.start(seat)
-        if self.ranking.shares.are_kept:
-            self.ranking.shares.turn_began(now, seat)
+        seat.most_needed = seat.least_needed = seat.need
+        seat.has_regrown = False
+        if self.ranking.fair_shares.are_kept:
+            self.ranking.fair_shares.turn_began(now, seat)
 
     def _end_turn(self, now: int, seat: Seat, end: TurnEnd, out: list[Action]) -> None:
         client, held, seat.last_ran = seat.client, now - seat.held_since, now
         seat.turn_ended(held)
-        if self.ranking.shares.are_kept:
-            self.ranking.shares.turn_ended(now, seat)
+        if self.ranking.fair_shares.are_kept:
+            self.ranking.fair_shares.turn_ended(now, seat)
         self.gpu_time.turn_ended(now, seat)
         if self.mode.learns:
             self.mode.turn_ended(now, seat)
@@ -288,5 +293,7 @@ class Turns:
         seat.state = TRANSITIONS["end"][seat.state]
         self.moves.turn_ended(now, seat, end)
         seat.lock = seat.drop_deadline = 0
+        if seat.keeps_room:
+            self.reports.turn_ended(seat)
         if not self.staying and not self.dropping:
             self.timer.ends = None

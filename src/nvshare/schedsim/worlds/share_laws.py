@@ -135,7 +135,7 @@ class ShareLaws:
 
     def _check_limits(self, uuid: str, gpu: Gpu, node: Node, used: Counter[str]) -> None:
         turns = gpu.turns
-        quantum_ns = turns.mode.longest_quantum_ns
+        quantum_ns = turns.mode.longest_turn_ns
         has_waiters = bool(turns.queue.order) or turns.timer.ends is not None
         is_kept = node.is_scheduling and not node.is_settling and quantum_ns < MOST_DEBT_NS
         limits = {key: group.core_limit_on(uuid) for key, group in node.groups.items() if is_kept}
@@ -169,9 +169,9 @@ class ShareLaws:
     def _longest_hold(self, uuid: str, gpu: Gpu, seat: Seat, reason: str) -> int:
         if reason == "weight":
             return LONGEST_HOLD_NS + SHORT_NS + self._late_ns
-        quantum_ns = gpu.turns.mode.longest_quantum_ns + self._late_ns + self._reported[uuid, seat.client]
+        quantum_ns = gpu.turns.mode.longest_turn_ns + self._late_ns + self._reported[uuid, seat.client]
         percent = 100 if seat.group is None else seat.group.core_limit_on(uuid) or 100
-        return gpu.shares.longest_hold_ns(percent, quantum_ns, 2 * self._grace_ns) + SHORT_NS
+        return gpu.compute_shares.longest_hold_ns(percent, quantum_ns, 2 * self._grace_ns) + SHORT_NS
 
 
 def _check_priority(uuid: str, gpu: Gpu) -> None:

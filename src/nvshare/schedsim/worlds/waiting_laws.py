@@ -46,7 +46,7 @@ class WaitingLaws:
 
     def _check_unused(self, uuid: str, gpu: Gpu) -> None:
         since, late_ns = self._unused.setdefault(uuid, (self._now, self._late_ns))
-        longest_ns = gpu.turns.mode.longest_quantum_ns + 2 * self._grace_ns + self._late_ns - late_ns
+        longest_ns = gpu.turns.mode.longest_turn_ns + 2 * self._grace_ns + self._late_ns - late_ns
         assert self._now - since <= longest_ns, f"clients wait for {uuid}, and nobody has a lock since {since}"
 
 
