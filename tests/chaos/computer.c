@@ -4,7 +4,7 @@
  *
  *   computer MEMORY_MIB ROUNDS KERNEL_US SEED
  *
- * Says `ready`, then `round N` from time to time, at last `right` (exit 0) or `wrong ...` (exit 1). */
+ * Says `ready`, and at last `right` (exit 0) or `wrong ...` (exit 1). */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

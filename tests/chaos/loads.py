@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -54,13 +55,14 @@ def judge(measured: str, **claims: bool) -> Result:
 
 
 class Victim:
-    """A client that takes the lock of its own GPU and returns it, once at least, and until the block ends."""
+    """A client that takes the lock of its own GPU and returns it, once at least, and until the block ends. What goes
+    wrong in its thread is raised at the end of the block."""
 
     def __init__(self, daemon: Daemon, gpu: int = 7, memory: int = GIB) -> None:
         self._client = daemon.client(timeout=60).register(entry(gpu))
         self._memory = memory
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._take_turns)
+        self._thread = ThreadPoolExecutor(1)
         self.waits: list[float] = []
 
     def _take_turns(self) -> None:
@@ -72,13 +74,14 @@ class Victim:
             self._client.release(lock)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._turns = self._thread.submit(self._take_turns)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._thread.join(60)
+        self._thread.shutdown()
         self._client.close()
+        self._turns.result()
 
     @property
     def longest_s(self) -> float:
@@ -124,17 +127,19 @@ def lying_claims(place: Path, seconds: float) -> Result:
 
     liars: list[WireClient] = []
     is_over, are_lying = threading.Event(), threading.Event()
-    with serving(place, *FAST) as daemon:
-        thread = threading.Thread(target=lie)
-        thread.start()
-        are_lying.wait(60)
-        with Victim(daemon, gpu=0, memory=9 * GIB) as victim:
-            is_over.wait(seconds)
-            turns = len(victim.waits)
+    with serving(place, *FAST) as daemon, ThreadPoolExecutor(1) as thread:
+        lies = thread.submit(lie)
+        try:
+            assert are_lying.wait(60)
+            with Victim(daemon, gpu=0, memory=9 * GIB) as victim:
+                is_over.wait(seconds)
+                turns = len(victim.waits)
+                is_over.set()
+                lies.result()
+                for liar in liars:
+                    liar.close()
+        finally:
             is_over.set()
-            thread.join()
-            for liar in liars:
-                liar.close()
         measured = f"{turns} turns of an honest client in {seconds:.0f} s of lies"
         return judge(measured, an_honest_client_gets_a_turn_each_second=turns >= seconds)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.floods import QUIET_P99_MS, WANTED_P99_MS, flood
@@ -203,13 +204,12 @@ def exit_storm(place: Path, seconds: float) -> Result:
         environment = {**machine.environment, "LD_PRELOAD": ""}
         sampler = subprocess.Popen([sys.executable, "-c", SAMPLER], env=environment, text=True, **pipes)  # type: ignore[call-overload]
         assert sampler.stdout.readline() == "sampling\n"
-        leavers = [threading.Thread(target=leave, args=(number,)) for number in range(LEAVERS)]
+        with ThreadPoolExecutor(LEAVERS) as threads:
+            leavers = [threads.submit(leave, number) for number in range(LEAVERS)]
+            is_over.wait(seconds)
+            is_over.set()
         for leaver in leavers:
-            leaver.start()
-        is_over.wait(seconds)
-        is_over.set()
-        for leaver in leavers:
-            leaver.join(60)
+            leaver.result()
         most, samples = map(int, sampler.communicate("\n", timeout=60)[0].split())
         machine.daemon.assert_alive()
     measured = f"{len(left)} programs ended, {samples} looks at the card, at most {most // MIB} of {LIMIT // MIB} MiB"

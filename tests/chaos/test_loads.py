@@ -1,5 +1,6 @@
 """The loads of `make chaos` that take hardly any time, and how a violation shows."""
 
+import socket
 import sys
 from pathlib import Path
 from random import Random
@@ -10,9 +11,10 @@ from bench.floods import verdict
 from chaos import loads, memory_loads, other_loads, program_loads, viewer_loads
 from chaos.absence_loads import hang_scheduler, start_without
 from chaos.gang_loads import LEAST_SHARE, three_on_two
-from chaos.loads import Result, judge
+from chaos.loads import Result, Victim, judge, serving
 from chaos.program_loads import _p99_ms, judge_floods
 from support import daemon
+from support.waiting import wait_until
 
 LOADS = {**loads.LOADS, **viewer_loads.LOADS, **program_loads.LOADS, **other_loads.LOADS, **memory_loads.LOADS}
 
@@ -82,6 +84,16 @@ def test_a_long_p99_is_wrong_on_a_quiet_machine_and_not_judged_on_a_busy_one() -
 def test_a_client_that_got_no_turn_at_all_waited_for_ever() -> None:
     assert _p99_ms([]) == float("inf")
     assert _p99_ms([0.001] * 99 + [0.5]) == 500
+
+
+def test_a_victim_that_loses_its_connection_is_no_success(tmp_path: Path) -> None:
+    def lose(scheduler: daemon.Daemon) -> None:
+        with Victim(scheduler) as victim:
+            wait_until(lambda: victim.waits, "its first turn")
+            victim._client.socket.shutdown(socket.SHUT_RDWR)
+
+    with serving(tmp_path / "d") as scheduler, pytest.raises(OSError):  # noqa: PT011 - which one depends on the moment
+        lose(scheduler)
 
 
 def test_a_claim_that_does_not_hold_is_named() -> None:
