@@ -5,6 +5,7 @@
  *   free            free what was allocated last       -> result
  *   pass N          N kernels that touch the last allocation, one after the other -> simulated milliseconds
  *   spin US         one kernel of so many simulated microseconds                   -> simulated milliseconds
+ *   spins US        100 such kernels, without waiting  -> 0
  *   kernel NAME     one kernel of that name            -> simulated milliseconds
  *   prefetch        the last allocation to the card    -> simulated milliseconds
  *   evict           the last allocation to the host    -> simulated milliseconds
@@ -222,6 +223,13 @@ static CUresult come_back(void)
     return result == CUDA_SUCCESS ? cuCheckpointProcessUnlock(getpid(), NULL) : result;
 }
 
+static void launch_spins(unsigned long long us)
+{
+    for (int i = 0; i < 100; i++)
+        launch_spin(us);
+    printf("0\n");
+}
+
 /* The commands that move memory; false if it is none of them. */
 static bool move_memory(const char *command)
 {
@@ -256,6 +264,8 @@ static void obey(const char *command, unsigned long long number)
         timed(launch, number);
     } else if (strcmp(command, "spin") == 0) {
         timed(launch_spin, number);
+    } else if (strcmp(command, "spins") == 0) {
+        launch_spins(number);
     } else if (strcmp(command, "start") == 0) {
         launch(number);
         printf("0\n");

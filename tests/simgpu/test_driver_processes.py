@@ -74,6 +74,30 @@ def test_a_process_that_is_stopped_while_it_computes_is_passed_over(make_node: M
         other.kill()
 
 
+def test_the_card_goes_on_with_what_was_submitted_while_no_process_has_a_processor(
+    make_node: MakeNode, checks: Path
+) -> None:
+    """As when the host of a virtual machine gives its processors to another one."""
+    node = make_node(gpus=1, scale=1.0, trace=1)
+    with Worker(node, checks) as first, Worker(node, checks) as second:
+        pids = first.process.pid, second.process.pid
+        for worker in (first, second):
+            worker.ask("spins 5000")
+        for _ in range(4):
+            time.sleep(0.05)
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.1)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        for worker in (first, second):
+            worker.ask("spin 1")
+    kernels = [kernel for trace in node.traces() for kernel in list(trace.kernels())[:-1]]
+    from_ns, to_ns = min(kernel.begin_ns for kernel in kernels), max(kernel.known_end_ns for kernel in kernels)
+    assert len(kernels) == 200
+    assert 1 <= (to_ns - from_ns) / (200 * 5_000_000) < 1.1
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
 def test_processes_in_different_namespaces_share_the_card(make_node: MakeNode, checks: Path) -> None:
     node = make_node(gpus=1, memory="16Gi", scale=0.01, trace=1)

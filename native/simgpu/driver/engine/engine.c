@@ -84,7 +84,7 @@ static uint64_t advance(struct sim_engine *engine)
     if (dying)
         recycle_destroyed(engine);
     if (engine->run.stream == NULL && !engine->wants_turn)
-        sim_turn_idle(engine, now);
+        sim_turn_idle(engine);
     uint64_t due = sim_kernel_deadline(engine, now);
     for (CUstream stream = engine->streams; stream != NULL; stream = stream->engine_next)
         if (is_transfer_due_later(engine, stream, now) && stream->end_ns < due)

@@ -41,8 +41,8 @@ struct sim_engine {
 
 /* turn.c: the turn to compute, between processes */
 bool sim_turn_try(struct sim_engine *engine, uint64_t now);
-void sim_turn_pass(struct sim_engine *engine, uint64_t now);
-void sim_turn_idle(struct sim_engine *engine, uint64_t now);
+void sim_turn_pass(struct sim_engine *engine, uint64_t at); /* the work of the holder stopped at `at`: up to one slice ago */
+void sim_turn_idle(struct sim_engine *engine);
 static inline bool sim_turn_is_mine(const struct sim_engine *engine)
 {
     return engine->state->turn_holder == engine->slot + 1 && engine->state->turn_busy;

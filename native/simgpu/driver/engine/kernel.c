@@ -34,6 +34,13 @@ static uint64_t slice_end(const struct sim_engine *engine)
     return engine->state->turn_since_ns + engine->slice_ns;
 }
 
+/* Others wait, and what has been computed up to the run's clock fills the slice. A thread that comes late by more than a slice keeps
+ * the turn, and uses it until now: see turn.c. */
+static bool slice_is_over(struct sim_engine *engine, uint64_t now)
+{
+    return sim_turn_contended(engine) && engine->run.clock_ns >= slice_end(engine) && now - engine->run.clock_ns <= engine->slice_ns;
+}
+
 /* Managed memory the kernel will touch. */
 static void choose_chunks(struct sim_engine *engine, const struct sim_op *op)
 {
@@ -114,7 +121,7 @@ static void begin(struct sim_engine *engine, CUstream stream, const struct sim_o
 static void give_turn_away(struct sim_engine *engine, uint64_t now)
 {
     struct sim_run *run = &engine->run;
-    sim_turn_pass(engine, now);
+    sim_turn_pass(engine, run->clock_ns);
     run->waiting = true;
     run->waiting_since_ns = run->clock_ns;
     sim_turn_try(engine, now); /* back into the queue, at its end */
@@ -147,8 +154,8 @@ static void end(struct sim_engine *engine, uint64_t now)
     stream->end_ns = run->clock_ns;
     engine->compute_free_ns = run->clock_ns;
     run->stream = NULL;
-    if (sim_turn_contended(engine) && run->clock_ns >= slice_end(engine))
-        sim_turn_pass(engine, now);
+    if (slice_is_over(engine, now))
+        sim_turn_pass(engine, run->clock_ns);
 }
 
 static bool regain_turn(struct sim_engine *engine, uint64_t now)
@@ -187,7 +194,7 @@ static bool advance(struct sim_engine *engine, uint64_t now)
             end(engine, now);
             return true;
         }
-        if (sim_turn_contended(engine) && run->clock_ns >= slice_end(engine))
+        if (slice_is_over(engine, now))
             give_turn_away(engine, now);
         else
             plan_segment(engine);

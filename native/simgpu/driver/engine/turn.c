@@ -2,6 +2,10 @@
  * passes the turn on at the end of its slice if another process waits, in the order of tickets. An idle holder keeps the
  * turn until another process wants it, so a process that is alone has no cost.
  *
+ * The card computes without a processor. So a turn passes on at the time at which the holder's work stopped on the card, not when its
+ * thread notices, and the next holder computes from then on. A holder whose thread is late by more than a slice goes on until now
+ * (kernel.c): otherwise a machine that wakes threads later than slices end would let the card fall behind the clock without end.
+ *
  * A holder may die or be stopped. Waiting processes look again every LOOK_NS: a dead holder is removed,
  * one that has not moved for STUCK_NS is passed over, as a real card preempts.
  *
@@ -65,8 +69,8 @@ bool sim_turn_try(struct sim_engine *engine, uint64_t now)
     return granted;
 }
 
-/* The lock is held. Returns who is to be woken, or NULL. */
-static struct sim_slot *hand_over(struct sim_card *card, uint64_t now)
+/* The holder's work stopped at `at`. The lock is held. Returns who is to be woken, or NULL. */
+static struct sim_slot *hand_over(struct sim_card *card, uint64_t at)
 {
     struct sim_slot *next = NULL;
     for (uint32_t i = 0; i < card->slots_high; i++) {
@@ -80,22 +84,22 @@ static struct sim_slot *hand_over(struct sim_card *card, uint64_t now)
     atomic_fetch_sub(&card->turn_waiters, 1);
     card->turn_holder = (uint32_t)(next - card->slots) + 1;
     card->turn_busy = 1;
-    card->turn_since_ns = card->turn_free_ns = now;
+    card->turn_since_ns = card->turn_free_ns = at;
     return next;
 }
 
-void sim_turn_pass(struct sim_engine *engine, uint64_t now)
+void sim_turn_pass(struct sim_engine *engine, uint64_t at)
 {
     struct sim_slot *next = NULL;
     sim_card_lock(engine->state);
     if (engine->state->turn_holder == engine->slot + 1)
-        next = hand_over(engine->state, now);
+        next = hand_over(engine->state, at);
     sim_card_unlock(engine->state);
     if (next)
         sim_slot_wake(next);
 }
 
-void sim_turn_idle(struct sim_engine *engine, uint64_t now)
+void sim_turn_idle(struct sim_engine *engine)
 {
     struct sim_card *card = engine->state;
     struct sim_slot *own = &card->slots[engine->slot], *next = NULL;
@@ -110,7 +114,7 @@ void sim_turn_idle(struct sim_engine *engine, uint64_t now)
         card->turn_busy = 0;
         if (card->turn_free_ns < engine->compute_free_ns)
             card->turn_free_ns = engine->compute_free_ns;
-        next = hand_over(card, now);
+        next = hand_over(card, card->turn_free_ns > card->turn_since_ns ? card->turn_free_ns : card->turn_since_ns);
     }
     sim_card_unlock(card);
     if (next)
