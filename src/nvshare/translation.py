@@ -57,7 +57,7 @@ def gpus_of(message: wire.Register) -> tuple[str, ...]:
 
 
 class Registrant(Record, frozen=True):
-    """Who sends a REGISTER, as the scheduler knows it from the kernel and not from the message."""
+    """The process that sends a REGISTER, as the scheduler knows it from the kernel and not from the message."""
 
     client: int
     pid: int
@@ -73,7 +73,7 @@ class Registrant(Record, frozen=True):
 
 
 def registration(registrant: Registrant, message: wire.Register) -> ev.ClientRegistered:
-    """Who registers, and what it claims about itself. In a pod, priority and weight come from Kubernetes alone."""
+    """A process registers and claims this about itself. In a pod, priority and weight come from Kubernetes alone."""
     priority = message.priority if registrant.may_raise else min(0, message.priority)
     most_weight = MAX_WEIGHT if registrant.may_raise else DEFAULT_WEIGHT
     given = printable(message.name.rstrip(b"\0").decode("utf-8", "replace"))

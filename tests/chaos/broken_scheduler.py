@@ -19,7 +19,7 @@ from nvshare.scheduler.main import main
 
 
 def believe_late_claims() -> None:
-    """Who says that it runs has the lock, also long after a restart."""
+    """A client that says that it runs has the lock, also long after a restart."""
     claimed = Turns.claimed
 
     def believed(self: Turns, now: int, seat: Seat, lock: int, out: list[Action], *, is_settling: bool) -> None:
@@ -29,7 +29,7 @@ def believe_late_claims() -> None:
 
 
 def queue_revoked_clients() -> None:
-    """Who lost its lock because it did not answer is given the next one."""
+    """A client that lost its lock because it did not answer is given the next one."""
     revoke = Turns.revoke
 
     def queued(self: Turns, now: int, seat: Seat, out: list[Action]) -> None:

@@ -124,7 +124,7 @@ class BusyGpu:
             client.busy = 0
 
     def drops(self) -> list[tuple[int, ac.DropCause]]:
-        """Who was told to drop its lock since the last call, and why."""
+        """The clients that were told to drop its lock since the last call, and why."""
         drops = [(one.client, one.cause) for one in self.actions if isinstance(one, ac.DropLock)]
         self.actions.clear()
         return drops

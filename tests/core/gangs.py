@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def note(naive: "Naive", now: int, node: Node) -> None:
-    """Who follows, or no longer does."""
+    """The members that follow, or no longer do."""
     naive.has_gangs = naive.has_gangs or bool(node.gangs.all)
     naive.may_follow = naive.had_gangs or bool(node.gangs.all)
     naive.had_gangs = bool(node.gangs.all)
@@ -78,7 +78,7 @@ def check(naive: "Naive", now: int, actions: list[ac.Action], node: Node) -> Non
 
 
 def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_late: bool) -> None:
-    """Who waits does so for a reason. Members of gangs may wait for another GPU, and everybody for a late alarm."""
+    """A client waits for a reason only. Members of gangs may wait for another GPU, and everybody for a late alarm."""
     first = real.queue.first()
     is_kept = real.waits.is_withheld or (first is not None and first.is_entering)
     is_made = [naive_room.is_made(gpu, now, gpu.seats[seat.client]) for seat in real.queue]
@@ -98,8 +98,8 @@ def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_lat
 
 
 def check_host(now: int, gpu: NaiveGpu, seat: NaiveSeat, real: Gpu) -> None:
-    """One of those who block each other runs next. It may still wait: a member for its gang, others for room. Who did
-    not make room in time is found out at the next alarm."""
+    """One of those who block each other runs next. It may still wait: a member for its gang, others for room. Which
+    clients did not make room in time is known at the next alarm."""
     if real.deadline <= now:
         return
     is_next = real.turns.seats[seat.client].gang is not None or (
@@ -118,7 +118,7 @@ def may_be_member(seat: Seat) -> bool:
 
 
 def check_place(gpu: NaiveGpu, real: Turns, queue: list[NaiveSeat], action: ac.QueueClient) -> None:
-    """Who is blocked is told the place behind the last. It may be in the queue again at the end of the step."""
+    """A blocked client is told the place behind the last. It may be in the queue again at the end of the step."""
     seat, its = gpu.seats[action.client], real.seats[action.client]
     before = queue.index(seat) if seat in queue else len(queue)
     was_blocked = its.rank is not None and its.rank == its.kept_rank

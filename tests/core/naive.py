@@ -145,7 +145,7 @@ class Naive(NaiveShares, MemoryNotes):
         held.note_actions(self, actions)
         for uuid, gpu in self.gpus.items():
             self.order_number = gpu.unblock(now, node.gpus[uuid].turns, self.order_number)
-            self.note_paused(uuid, gpu, node.gpus[uuid].turns)
+            self.take_paused_out(uuid, gpu, node.gpus[uuid].turns)
             self.note_held_back(gpu, node.gpus[uuid])
             if self.has_new_policy:
                 self.note_policy(gpu, node.gpus[uuid].turns)
@@ -236,7 +236,7 @@ class Naive(NaiveShares, MemoryNotes):
     # What must hold.
 
     def queue(self, uuid: str, gpu: NaiveGpu, node: Node) -> list[NaiveSeat]:
-        """Who waits, in the order of policy and mode."""
+        """The clients that wait, in the order of policy and mode."""
         gpu.longest_lag_ns = max(gpu.longest_lag_ns, node.gpus[uuid].turns.mode.longest_lag_ns)
         for seat in gpu.named("waiting"):
             if seat.rank is None or gangs.may_be_member(node.gpus[uuid].turns.seats[seat.client]):

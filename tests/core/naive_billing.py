@@ -85,7 +85,7 @@ class NaiveBilling(NaiveOrders):
         for client in gpu.seats:
             bills.accounts.setdefault(client, Account())
         bills.reweigh(use.uses)
-        bills.settle(divided, use.upto)
+        bills.book(divided, use.upto)
         bills.sync_recent(shares)
         self._note_turns(now, uuid, bills, gpu, real)
         for client in bills.accounts.keys() - gpu.seats.keys():

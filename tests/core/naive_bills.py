@@ -102,7 +102,7 @@ class NaiveBills:
 
     # Looks that are divided.
 
-    def settle(self, spans: list[Span], upto: int) -> None:
+    def book(self, spans: list[Span], upto: int) -> None:
         self.is_recent_known = self.passed + sum(self._waited_in(span) for span in spans) <= RECENT_LOOKS
         self.unsure = 0
         for span in spans:
@@ -160,7 +160,7 @@ class NaiveBills:
         self.virtual = max(self.virtual, self._mean(undivided))
         one = self.accounts[client]
         one.weight, one.ended = None, now
-        self._settle(now, one, use)
+        self._book(now, one, use)
         others = self._total()
         lead = (one.tag - self._mean(undivided + one.open)) * others // 100 if others else 0
         one.owed = min(-lead, MOST_NS)
@@ -170,7 +170,7 @@ class NaiveBills:
         one = self.accounts[client]
         one.is_rested = from_rest
         if from_rest:
-            self._settle(now, one, use)
+            self._book(now, one, use)
         others = self._total()
         if others:
             mean = self._mean(undivided + one.open)  # Its tag contains its own part of the looks that are not divided.
@@ -184,7 +184,7 @@ class NaiveBills:
     def waits_again(self, now: int, client: int, use: Use, undivided: int) -> None:
         """With the rank that it had."""
         one = self.accounts[client]
-        self._settle(now, one, use)
+        self._book(now, one, use)
         one.tag = max(one.tag, self._mean(undivided + one.open) if self._total() else self.virtual)
         one.weight = use.counted_weight
 
@@ -214,7 +214,7 @@ class NaiveBills:
         looks = use.busy_looks(self.upto, now // LOOK_NS)
         return one.bill + max(looks * LOOK_NS // max(1, len(self.holders)), one.lent)
 
-    def _settle(self, now: int, one: Account, use: Use) -> None:
+    def _book(self, now: int, one: Account, use: Use) -> None:
         more = self._estimate(now, one, use) - one.contained
         one.contained += more
         one.tag += more * 100 // use.counted_weight

@@ -48,7 +48,7 @@ class NaiveCap:
             self.orders.append(Order(look, percent or last.percent, bool(percent), 0 if percent else UNREPORTED_NS))
             self.may_hold_until = 0
 
-    def settle(self, group: str, spans: list[Span]) -> None:
+    def book(self, group: str, spans: list[Span]) -> None:
         """These looks are divided."""
         self.debt = self.after(group, spans)
         upto = spans[-1].end if spans else 0

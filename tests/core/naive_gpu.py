@@ -90,7 +90,7 @@ class NaiveGpu:
     mode: ModeName = "auto"
     seats: dict[int, NaiveSeat] = field(default_factory=dict)
     unblocked: set[int] = field(default_factory=set)
-    """Who was blocked until this step."""
+    """The clients that were blocked until this step."""
     most_clients: int = 0
     longest_wait_ns: int = 0
     longest_lag_ns: int = 0

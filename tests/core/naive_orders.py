@@ -17,7 +17,7 @@ class NaiveOrders:
         self.mode: ModeName = settings.quantum.mode
         self.policy = settings.policy
         self.order_number = 0
-        """Who began to wait last has it."""
+        """The client that began to wait last has it."""
         self.has_new_policy = False
         """The present step changed the policy."""
         self.paused_gpus: set[str] = set()
@@ -35,8 +35,8 @@ class NaiveOrders:
     def is_paused(self, uuid: str, seat: NaiveSeat) -> bool:
         return uuid in self.paused_gpus or seat.group in self.paused_groups
 
-    def note_paused(self, uuid: str, gpu: NaiveGpu, real: Turns) -> None:
-        """Who is paused and waits leaves the queue, with its rank."""
+    def take_paused_out(self, uuid: str, gpu: NaiveGpu, real: Turns) -> None:
+        """A client that is paused and waits leaves the queue, with its rank."""
         for seat in gpu.named("waiting"):
             if self.is_paused(uuid, seat) and real.seats[seat.client].state == "blocked":
                 seat.state, seat.rank = "blocked", real.seats[seat.client].kept_rank
@@ -65,7 +65,7 @@ class NaiveOrders:
         return self.weights.get(seat.group, seat.own_weight)
 
     def _PolicySet(self, now: int, event: ev.PolicySet) -> None:  # noqa: N802 - the event's own name
-        """Who waits is ranked again, in the order of the queue."""
+        """A client that waits is ranked again, in the order of the queue."""
         self.has_new_policy, self.policy = event.policy != self.policy, event.policy
 
     def note_policy(self, gpu: NaiveGpu, real: Turns) -> None:

@@ -10,8 +10,8 @@ from nvshare.core.turns.turns import Turns
 
 
 def check_drop(now: int, uuid: str, client: int, node: Node, new_members: Collection[Seat]) -> None:
-    """A lock is taken before the quantum is over. The others of its gang drop theirs too. Who joined a gang in this
-    step may have taken the lock alone before."""
+    """A lock is taken before the quantum is over. The others of its gang drop theirs too. One that joined a gang in
+    this step may have taken the lock alone before."""
     its = node.gpus[uuid].turns.seats[client]
     rank = its.outranked_rank
     assert rank is not None, "who is outranked keeps its rank"

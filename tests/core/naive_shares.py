@@ -26,8 +26,8 @@ class GpuShares:
     tail: list[Span] = field(default_factory=list)
     """The looks that are not divided."""
     wrong_since: dict[int, int] = field(default_factory=dict)
-    """Who is held back by its weight and should not be, or the reverse, and since when. The core looks again after at
-    most MOST_STEP_NS."""
+    """The clients that are held back by their weights and should not be, or the reverse, and since when. The core looks
+    again after at most MOST_STEP_NS."""
 
 
 class NaiveShares(NaiveBilling):
@@ -51,7 +51,7 @@ class NaiveShares(NaiveBilling):
     # What came out.
 
     def note_held_back(self, gpu: NaiveGpu, real: Gpu) -> None:
-        """Who is held back and waits leaves the queue, with its rank."""
+        """A client that is held back and waits leaves the queue, with its rank."""
         for seat in gpu.named("waiting"):
             one = real.turns.seats[seat.client]
             if one.state == "blocked" and real.turns.held_back.has_had_enough(one):
@@ -66,10 +66,10 @@ class NaiveShares(NaiveBilling):
             if client not in use.uses:
                 use.uses[client] = Use(client, seat.group)
             use.uses[client].weight = self.weight(seat)
-        divided = use.settle(time.upto)
+        divided = use.book(time.upto)
         for group, cap in shares.caps.items() if divided else ():
-            cap.settle(group, divided)
-        shares.leads.settle(divided, use.uses.values())
+            cap.book(group, divided)
+        shares.leads.book(divided, use.uses.values())
         self._check_sums(use, gpu, real)
         for event in (event for event in self.reports if event.gpu == uuid):  # Before what followed from the event.
             use.uses[event.client].report(now, event.first, event.count, event.busy, time.upto)

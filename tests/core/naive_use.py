@@ -178,7 +178,7 @@ class NaiveUse:
                 "a look counts for good when the reports of it should have come"
             )
 
-    def settle(self, upto: int) -> list[Span]:
+    def book(self, upto: int) -> list[Span]:
         """No report changes looks before `upto` any more."""
         if upto <= self.upto:
             return []

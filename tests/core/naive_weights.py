@@ -1,4 +1,4 @@
-"""Who is ahead of its weight side by side, as the naive account counts it: look after look, since weights decide.
+"""Which client is ahead of its weight side by side. The naive account counts it look after look.
 
     due of a client = Σ over the looks at which it competes: weight / Σ weights of all who compete
 
@@ -28,7 +28,7 @@ class NaiveLeads:
         if decides != (self.begin is not None):
             self.begin, self.leads = now // LOOK_NS + 1 if decides else None, {}
 
-    def settle(self, spans: list[Span], uses: Iterable[Use]) -> None:
+    def book(self, spans: list[Span], uses: Iterable[Use]) -> None:
         if self.begin is not None:
             for block in _blocks(spans):
                 self.leads = self.after(block, uses)

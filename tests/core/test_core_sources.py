@@ -1,4 +1,4 @@
-"""Who names a core limit, as `nvsharectl limits` shows it."""
+"""Which source names a core limit, as `nvsharectl limits` shows it."""
 
 from core.pods_and_claims import claim_prepared, pod_changed
 from nvshare.core import events as ev

@@ -139,7 +139,7 @@ def weigh_equally(real: Callable[..., list[int]]) -> Callable[..., list[int]]:
 
 
 def compete_only_when_busy(real: Callable[..., int]) -> Callable[..., int]:
-    """Who is held back does not compete."""
+    """A client that is held back does not compete."""
     return lambda self, upto, looks: self.counts(upto, looks)
 
 

@@ -19,10 +19,10 @@ from nvshare.core.turns.seat import Seat
 
 
 def ignore_weights(real: Callable[..., None]) -> Callable[..., None]:
-    def settle(self: FairShares, now: int, seat: Seat) -> None:
-        seat.tag += self._bills.settle(now, seat)
+    def book(self: FairShares, now: int, seat: Seat) -> None:
+        seat.tag += self._bills.book(now, seat)
 
-    return settle
+    return book
 
 
 def save_up(real: Callable[..., None]) -> Callable[..., None]:
@@ -30,7 +30,7 @@ def save_up(real: Callable[..., None]) -> Callable[..., None]:
 
     def wait_began(self: FairShares, now: int, seat: Seat, *, from_rest: bool) -> None:
         if from_rest:
-            self._settle(now, seat)
+            self._book(now, seat)
         real(self, now, seat, from_rest=False)
 
     return wait_began
@@ -77,13 +77,13 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any], str, int]] = {
         Looks, "may_idle", lambda real: lambda self, upto, looks: 0,
         "an idle holder is billed while others wait, and only then", 2,
     ),
-    "weights are ignored": (FairShares, "_settle", ignore_weights, "a tag grows by bill * 100 / weight", 5),
+    "weights are ignored": (FairShares, "_book", ignore_weights, "a tag grows by bill * 100 / weight", 5),
     "time is saved up": (FairShares, "wait_began", save_up, "time at rest is not saved up", 2),
     "leads have no bound": (
         fair_shares, "MAX_LEAD_NS", lambda real: 100 * real, "a handicap is within 900 s", 2,
     ),
     "looks are divided too late": (
-        TurnBills, "all_unsettled_ns", divide_later, "the right tag is the mean of all tags", 6,
+        TurnBills, "all_unbooked_ns", divide_later, "the right tag is the mean of all tags", 6,
     ),
 }  # fmt: skip
 """What is broken, how, what the account says, and with which walk it begins: few have policy fair."""

@@ -1,4 +1,4 @@
-"""Who gets how much under each policy, over hundreds of turns."""
+"""How much each client gets under each policy, over hundreds of turns."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""Who may import whom, as ARCHITECTURE.md says; checked over the source as it stands."""
+"""Which package may import which, as ARCHITECTURE.md says; checked over the source as it stands."""
 
 import ast
 from collections.abc import Iterator

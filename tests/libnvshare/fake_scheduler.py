@@ -23,7 +23,7 @@ from nvshare.wire.messages import (
 from support.waiting import wait_until
 
 M = TypeVar("M", bound=Message)
-SETTLED = 0x5E77
+MARK = 0x5E77
 MAX_BYTES = 1 << 55
 PATIENCE_S = 60.0  # for what must come at all
 
@@ -73,14 +73,14 @@ class LibraryConnection:
             skipped.append(message)
         raise AssertionError(f"no {kind.__name__} within {timeout} s; came: {skipped}")
 
-    def settle(self, *messages: Message) -> None:
+    def deliver(self, *messages: Message) -> None:
         """Sends, and comes back when the client has taken it all: a recall of nothing comes last and is answered."""
-        self.send(*messages, BudgetRecall(0, SETTLED, MAX_BYTES))
-        self.expect(BudgetReturn, such=lambda answer: answer.serial == SETTLED)
+        self.send(*messages, BudgetRecall(0, MARK, MAX_BYTES))
+        self.expect(BudgetReturn, such=lambda answer: answer.serial == MARK)
 
     def heard(self, kind: type[M]) -> list[M]:
         """All messages of this kind that the client has sent up to now."""
-        self.settle()
+        self.deliver()
         return [message for message in self.seen if isinstance(message, kind)]
 
     def unread_bytes(self) -> int:

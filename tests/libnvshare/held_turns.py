@@ -1,4 +1,4 @@
-"""Who held which GPU from when to when, and who waited how long, from the scheduler's journal."""
+"""Which client held which GPU from when to when, and which waited how long, from the scheduler's journal."""
 
 from collections.abc import Iterator
 from pathlib import Path

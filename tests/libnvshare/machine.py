@@ -88,7 +88,7 @@ class Looked(Machine):
 
 
 def turns(traces: list[ProcessTrace], uuid: str) -> Iterator[tuple[str, int, int]]:
-    """Who had the card from when to when, in order: work of one process with nobody else's in between."""
+    """Which process had the card from when to when, in order: work of one process with nobody else's in between."""
     work = sorted(
         (record.begin_ns, record.known_end_ns, trace.process)
         for trace in traces

@@ -30,7 +30,7 @@ def gives_it_back(peer: LibraryConnection, number: int) -> None:
 
 def gives_it_back_when_held_work_ends(program: Program, peer: LibraryConnection) -> None:
     """Lock 1; the work waits for the program's flag."""
-    peer.settle(DropLock(0, 1, 10_000, 1))
+    peer.deliver(DropLock(0, 1, 10_000, 1))
     assert not peer.heard(LockReleased)
     program.do("flag 1")
     assert peer.expect(LockReleased).lock == 1

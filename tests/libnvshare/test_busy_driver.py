@@ -118,7 +118,7 @@ def test_limits_and_recalls_are_answered_while_a_module_is_loaded(
     peer.send(order)
     wait_until(lambda: helper_waits(program), "the helper waits in the driver")
     for limit in range(LIMIT, 0, -LIMIT // 4):
-        peer.settle(UpdateLimit(0, limit))
+        peer.deliver(UpdateLimit(0, limit))
     assert not any(isinstance(message, LockReleased) for message in peer.seen)
     load.end(program)
     program.do("flag 1")
@@ -135,7 +135,7 @@ def round_trips(peer: LibraryConnection) -> list[float]:
     took = []
     for number in range(ROUND_TRIPS):
         began = time.monotonic()
-        peer.settle(UpdateLimit(0, LIMIT + number))
+        peer.deliver(UpdateLimit(0, LIMIT + number))
         took.append(time.monotonic() - began)
     return sorted(took)
 
@@ -192,7 +192,7 @@ def test_limits_are_answered_while_the_helper_asks_about_a_stream_that_the_progr
     if order is not NO_ORDER or load.has_looks:
         wait_until(lambda: helper_waits(program), "the helper waits in the driver")
     for limit in range(LIMIT, 0, -LIMIT // 4):
-        peer.settle(UpdateLimit(0, limit))
+        peer.deliver(UpdateLimit(0, limit))
     assert helper_waits(program) == (order is not NO_ORDER or load.has_looks)
     load.end(program)
     program.do("flag 1")
@@ -205,7 +205,7 @@ def test_a_lock_is_dropped_and_limits_are_answered_while_the_helper_waits_in_the
     peer.send(Contended(0, True))
     load.begin(program)
     wait_until(lambda: helper_waits(program), "the helper waits in the driver")
-    peer.settle(DropLock(0, 1, 10_000, 1), UpdateLimit(0, LIMIT))
+    peer.deliver(DropLock(0, 1, 10_000, 1), UpdateLimit(0, LIMIT))
     load.end(program)
     program.do("flag 1")
     assert peer.expect(LockReleased).lock == 1
@@ -241,7 +241,7 @@ def test_a_recall_is_answered_while_the_helper_asks_the_driver_what_pools_have(
     peer.send(BudgetRecall(0, 7, MAX_BYTES))
     wait_until(lambda: helper_waits(program), "the helper waits in the driver")
     assert peer.expect(BudgetReturn).serial == 7
-    peer.settle(UpdateLimit(0, LIMIT))
+    peer.deliver(UpdateLimit(0, LIMIT))
     assert helper_waits(program), "the driver was busy all the time"
     load.end(program)
     assert program.ask(f"alloc {2 * LIMIT}")[0] == str(OUT_OF_MEMORY)
@@ -257,7 +257,7 @@ def test_limits_are_answered_while_the_helper_asks_the_driver_for_a_context_to_m
     peer.send(order)
     wait_until(lambda: helper_waits(program), "the helper waits in the driver")
     for limit in range(LIMIT, 0, -LIMIT // 4):
-        peer.settle(UpdateLimit(0, limit))
+        peer.deliver(UpdateLimit(0, limit))
     assert helper_waits(program), "the driver was busy all the time"
     load.end(program)
     if isinstance(order, KeepOnHost):
@@ -292,7 +292,7 @@ def test_other_threads_do_not_wait_for_a_helper_that_waits_in_the_driver(
         (stream,) = program.do("stream 1")
         program.do(f"streamdestroy {stream}")
         program.do(f"destroy {context}")
-    peer.settle(UpdateLimit(0, LIMIT))
+    peer.deliver(UpdateLimit(0, LIMIT))
     assert helper_waits(program), "it all happened while the driver was busy"
     load.end(program)
     program.do("flag 1")

@@ -148,7 +148,7 @@ def test_a_host_function_gets_what_a_thread_at_the_gate_owns(on_card: Programs, 
     program.do("stream 1")
     program.do("spin 1 1 1")
     program.do("holdhost 1")
-    peer.settle(drop(0))
+    peer.deliver(drop(0))
     program.say("spinthenflag 1")  # on another stream
     assert program.answer()[0] == "0"
     assert released(peer) == 0
@@ -158,7 +158,7 @@ def test_nothing_is_let_through_to_a_stream_with_unfinished_work(on_card: Progra
     program, peer = holder(on_card, scheduler, 1)
     program.do("stream 1")
     program.do("hold 1")
-    peer.settle(drop(0))
+    peer.deliver(drop(0))
     program.say("spinthenflag 1 1")
     assert program.waits()
     program.process.send_signal(signal.SIGUSR1)  # the kernel ends
@@ -171,7 +171,7 @@ def test_locks_of_one_process_that_are_dropped_together_are_released_together(
 ) -> None:
     program, peer = holder(on_cards, scheduler, 2)
     program.do("hold")  # on GPU 0
-    peer.settle(drop(0), drop(1))
+    peer.deliver(drop(0), drop(1))
     program.do("use 1")
     program.say("spinthenflag 1")  # passes the closed gate of GPU 1, because GPU 0 waits for it
     assert program.answer()[0] == "0"
@@ -185,7 +185,7 @@ def test_work_passes_a_gate_without_a_lock_if_a_drain_waits_for_it(
     peer.send(drop(1))
     assert released(peer) == 1
     program.do("hold")  # on GPU 0
-    peer.settle(drop(0))
+    peer.deliver(drop(0))
     program.do("use 1")
     program.say("spinthenflag 1")
     peer.expect(ReqLock)
@@ -206,9 +206,9 @@ def test_one_launch_on_several_gpus_is_drained_on_each_also_if_one_was_drained_w
     assert peer.expect(ReqLock).gpu == 0  # it waits for the first GPU
     peer.send(drop(1))
     assert released(peer) == 1
-    peer.settle(LockOk(1, False, 7), LockOk(0, False, 8))
+    peer.deliver(LockOk(1, False, 7), LockOk(0, False, 8))
     assert program.answer() == ["0"]
-    peer.settle(drop(1, 7))
+    peer.deliver(drop(1, 7))
     for _ in range(3):  # each in a later step of the helper
         assert [message.gpu for message in peer.heard(LockReleased)] == [0, 1]
     program.do("flag 1")
@@ -221,9 +221,9 @@ def test_a_drain_that_does_not_end_keeps_another_lock_for_a_bounded_time(
     """Four seconds, and only once: tests/native/lib_unit_drains.c checks both in virtual time."""
     program, peer = holder(on_cards, scheduler, 2)
     program.do("hold")  # on GPU 0
-    peer.settle(drop(0), drop(1))
+    peer.deliver(drop(0), drop(1))
     assert released(peer) == 1
-    peer.settle(LockOk(1, False, 7))
+    peer.deliver(LockOk(1, False, 7))
     peer.send(drop(1, 7))
     assert released(peer) == 1
     program.do("flag 1")

@@ -49,7 +49,7 @@ def test_a_program_that_puts_its_own_socket_over_ours_hears_nothing_and_is_serve
 ) -> None:
     program = programs.start()
     peer = scheduler.join(program)
-    peer.settle()
+    peer.deliver()
     ours = sockets(program)
     numbers = list(ours)
     assert len(ours) == 3
@@ -58,7 +58,7 @@ def test_a_program_that_puts_its_own_socket_over_ours_hears_nothing_and_is_serve
     program.do(f"alloc {MIB}")
     peer = peer_after(scheduler, peer)
     assert max(turn_s(program, peer, lock) for lock in (1, 2, 3)) < SAFETY_NET_S  # each needs a wake-up of the helper
-    peer.settle()
+    peer.deliver()
     useless = ours[numbers[0]], ours[numbers[1]]  # one end without the other: a poll of it never waits
     assert which == [2] or not set(useless) & set(sockets(program).values())
     assert program.do("overheard") == ["0"]
@@ -69,7 +69,7 @@ def test_a_program_that_covers_every_descriptor_hears_nothing_and_is_joined_agai
 ) -> None:
     program = programs.start()
     peer = scheduler.join(program)
-    peer.settle()  # it has joined: its first allocation does not wait for that
+    peer.deliver()  # it has joined: its first allocation does not wait for that
     program.do("cover 3 4096")
     program.do(f"alloc {MIB}")
     with pytest.raises(EOFError):
@@ -92,7 +92,7 @@ def test_every_byte_of_a_frame_is_meant(programs: Programs, scheduler: FakeSched
     program.answer()
     program.do(f"alloc {MIB}")
     peer.expect(MemUpdate)
-    peer.settle(DropLock(0, 1, 1000, 1))
+    peer.deliver(DropLock(0, 1, 1000, 1))
     peer.heard(LockReleased)
     assert peer.data == b"".join(encode(message) for message in peer.seen + peer.waiting)
     assert register in peer.seen

@@ -142,7 +142,7 @@ def test_a_primary_context_that_ended_has_nothing_to_drain(on_card: Programs, sc
 def test_a_thread_at_the_gate_is_queued_by_the_release(on_card: Programs, scheduler: FakeScheduler) -> None:
     program, peer = start(on_card, scheduler)
     program.do("hold")
-    peer.settle(DropLock(0, 1, 10000, 1))
+    peer.deliver(DropLock(0, 1, 10000, 1))
     program.say("spin 1 1")
     assert program.waits()
     assert peer.heard(LockReleased) == []
@@ -159,7 +159,7 @@ def test_a_scheduler_that_goes_in_the_middle_of_a_drain_leaves_the_lock_and_all_
 ) -> None:
     program, peer = start(on_card, scheduler)
     program.do("hold")
-    peer.settle(DropLock(0, 1, 10000, 1))
+    peer.deliver(DropLock(0, 1, 10000, 1))
     program.say("spin 1 1")
     assert program.waits()  # at the gate, behind the drain
     assert peer.heard(LockReleased) == []
@@ -168,7 +168,7 @@ def test_a_scheduler_that_goes_in_the_middle_of_a_drain_leaves_the_lock_and_all_
     peer = scheduler.accept()
     register = peer.expect(Register)
     assert [(entry.state, entry.lock) for entry in register.entries] == [(ClaimState.HOLDING, 1)]
-    peer.settle(SchedOn(0, 1, 2), DropLock(0, 1, 10000, 1))
+    peer.deliver(SchedOn(0, 1, 2), DropLock(0, 1, 10000, 1))
     assert peer.heard(LockReleased) == []
     program.do("flag 1")  # the kernel ends
     assert peer.expect(LockReleased) == LockReleased(0, False, 1)

@@ -71,7 +71,7 @@ def test_a_lock_taken_back_during_exit_is_released_by_the_thread_that_wants_the_
     program, peer = start(programs, scheduler)
     run_with_lock(program, peer, 1)
     begin_to_exit(program)
-    peer.settle(DropLock(0, 1, 1000, 1))
+    peer.deliver(DropLock(0, 1, 1000, 1))
     assert peer.heard(LockReleased) == []  # its work may still run, and the driver may not be asked
     program.say("spin 1 1")
     released = peer.expect(LockReleased)
@@ -84,9 +84,9 @@ def test_a_lock_taken_back_during_exit_is_released_by_the_thread_that_wants_the_
 def test_a_lock_without_work_is_released_during_exit(programs: Programs, scheduler: FakeScheduler) -> None:
     program, peer = start(programs, scheduler)
     run_with_lock(program, peer, 1)
-    peer.settle(DropLock(0, 1, 1000, 1))
+    peer.deliver(DropLock(0, 1, 1000, 1))
     peer.expect(LockReleased)
-    peer.settle(LockOk(0, False, 2))
+    peer.deliver(LockOk(0, False, 2))
     begin_to_exit(program)
     peer.send(DropLock(0, 1, 1000, 2))
     assert peer.expect(LockReleased).lock == 2

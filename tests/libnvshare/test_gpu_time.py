@@ -59,22 +59,22 @@ class Timed(Machine):
         for program in programs:
             result, *_ = program.answer(120)
             assert result == "0"
-        counted = self.settled(programs)
+        counted = self.when_counted(programs)
         return [each / self.true(program) - 1 for each, program in zip(counted, programs, strict=True)]
 
-    def settled(self, programs: Sequence[Program]) -> list[float]:
+    def when_counted(self, programs: Sequence[Program]) -> list[float]:
         """What is counted, once that has not changed for so long that it will not."""
         seen: list[float] = []
         since = 0.0
 
-        def is_settled() -> bool:
+        def is_all_counted() -> bool:
             nonlocal seen, since
             now = [self.counted(program) for program in programs]
             if now != seen:
                 seen, since = now, time.monotonic()
             return time.monotonic() - since > SETTLED_S
 
-        wait_until(is_settled, "all is counted")
+        wait_until(is_all_counted, "all is counted")
         return seen
 
 

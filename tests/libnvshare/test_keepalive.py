@@ -18,7 +18,7 @@ def test_a_waiter_runs_while_the_scheduler_hangs_and_keeps_its_connection_and_it
     peer.expect(Ping)
     assert program.answer()[0] == "0"
     assert program.said().count("does not answer") == 1
-    peer.settle(Pong(0))  # it only hung: the gate closes again, and the request of before still stands
+    peer.deliver(Pong(0))  # it only hung: the gate closes again, and the request of before still stands
     program.say("spin 1 1")
     assert program.waits()
     peer.send(LockOk(0, False, 1))
@@ -51,6 +51,6 @@ def test_a_holder_pings_from_when_its_lock_is_contended(programs: Programs, sche
     peer.expect(ReqLock)
     peer.send(LockOk(0, False, 1))
     program.answer()
-    peer.settle()  # a PING from the time when it waited for its lock has been read
+    peer.deliver()  # a PING from the time when it waited for its lock has been read
     peer.send(Contended(0, True))
     peer.expect(Ping)

@@ -42,7 +42,7 @@ def test_without_managed_pools_such_memory_stays_native(
 def test_the_limit_counts_memory_of_a_managed_pool(on_card: Programs, scheduler: FakeScheduler) -> None:
     program = on_card.start()
     peer = scheduler.join(program)
-    peer.settle(UpdateLimit(0, 64 * MIB))
+    peer.deliver(UpdateLimit(0, 64 * MIB))
     program.do(f"async {32 * MIB}")
     assert program.ask(f"async {64 * MIB}")[0] == str(OUT_OF_MEMORY)
 

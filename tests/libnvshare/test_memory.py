@@ -29,7 +29,7 @@ def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> t
 
 def limit(program: Program, peer: LibraryConnection, limit: int, budget: int | None = None, others: int = 0) -> None:
     """Tells a limit and waits until it has arrived."""
-    peer.settle(UpdateLimit(0, limit), Budget(0, 1, 0, limit if budget is None else budget, others))
+    peer.deliver(UpdateLimit(0, limit), Budget(0, 1, 0, limit if budget is None else budget, others))
 
 
 def used(program: Program) -> int:

@@ -36,7 +36,7 @@ def test_python_is_interrupted_when_its_turn_comes(programs: Programs, scheduler
     program.process.send_signal(signal.SIGINT)
     status = Path(f"/proc/{program.process.pid}/status")
     wait_until(lambda: "ShdPnd:\t0000000000000000" in status.read_text(), "Python has taken the signal")
-    peer.settle()
+    peer.deliver()
     assert program.process.poll() is None
     peer.send(LockOk(0, False, 1))
     assert program.process.wait(20) == -signal.SIGINT

@@ -58,7 +58,7 @@ class Site(Programs):
         return programs
 
     def seats(self) -> set[tuple[int, int]]:
-        """Who is a client on which GPU: process id and number of the GPU."""
+        """The clients of each GPU: process id and number of the GPU."""
         assert self.daemon is not None
         gpus = self.daemon.status()["gpus"]
         return {(client["pid"], gpu["index"]) for gpu in gpus for client in gpu["clients"]}

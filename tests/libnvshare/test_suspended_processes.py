@@ -74,12 +74,12 @@ def test_an_exit_waits_for_the_checkpoint_or_restore_under_way(
     """The driver's exit handler frees the state that it works on; the simulated driver ends such a program."""
     program, peer, _ = start(on_card, scheduler, *SLOW_EXIT, NVSHARE_SIM_COPY_BANDWIDTH="10M")
     if leaves:
-        peer.settle(DropLock(0, 1, 60000, 1))
+        peer.deliver(DropLock(0, 1, 60000, 1))
     else:
         suspend(peer)
         program.say("aside-alloc 4096")
         peer.expect(ReqLock)
-        peer.settle(LockOk(0, False, 2))
+        peer.deliver(LockOk(0, False, 2))
     wait_until(lambda: program.has_thread("nvshare-leave" if leaves else "nvshare-return"), "the driver is at it")
     program.say("exit 5")
     assert ["0", "exiting"] in [program.answer() for _ in range(1 if leaves else 2)], program.said()
@@ -93,7 +93,7 @@ def test_work_of_an_exit_handler_runs_in_the_turn_that_the_restore_was_for(
     suspend(peer)
     program.say("aside-alloc 4096")
     peer.expect(ReqLock)
-    peer.settle(LockOk(0, False, 2))
+    peer.deliver(LockOk(0, False, 2))
     wait_until(lambda: program.has_thread("nvshare-return"), "the driver is at it")
     program.say("exit 5")
     assert ["0", "exiting"] in [program.answer(), program.answer()], "the other is of the thread"
@@ -108,7 +108,7 @@ def test_a_lock_that_is_taken_back_during_exit_is_released_with_memory_that_stay
     program, peer, _ = start(on_card, scheduler, *SLOW_EXIT)
     program.do("sync")
     begin_to_exit(program)
-    peer.settle(DropLock(0, 1, 60000, 1))
+    peer.deliver(DropLock(0, 1, 60000, 1))
     program.say("spin 1 1")  # a thread of the program asks the driver whether its work has finished
     assert peer.expect(LockReleased).lock == 1
     told = [message for message in peer.seen if isinstance(message, MemoryMode | LockReleased)]
@@ -147,7 +147,7 @@ def test_a_slow_nvml_keeps_nobody_from_an_answer(on_card: Programs, scheduler: F
     peer.expect(ReqLock)
     peer.send(LockOk(0, False, 2))
     with_writer = opened_to_write(pipe)
-    peer.settle()
+    peer.deliver()
     os.close(with_writer)
     assert program.answer() == ["0", "5"]
 

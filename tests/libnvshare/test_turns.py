@@ -81,7 +81,7 @@ def test_a_dropped_lock_is_given_back_and_asked_for_again_by_work(programs: Prog
 def test_a_drop_of_a_lock_that_is_not_held_is_ignored(programs: Programs, scheduler: FakeScheduler) -> None:
     program, peer = start(programs, scheduler)
     give(program, peer, 7)
-    peer.settle(DropLock(0, 1, 10000, 6))
+    peer.deliver(DropLock(0, 1, 10000, 6))
     program.do("spin 1 1")
     peer.send(DropLock(0, 1, 10000, 7))
     peer.expect(LockReleased)
@@ -102,7 +102,7 @@ def test_an_idle_holder_says_so_at_once_when_somebody_waits_and_again_when_it_wo
         peer.send(Contended(0, True))
         peer.expect(Idle)
         took.append(time.monotonic() - began)
-        peer.settle(Contended(0, False))
+        peer.deliver(Contended(0, False))
     assert max(took) < SAFETY_NET_S  # each at once, not when the helper looks by itself
     assert (len(peer.heard(Idle)), len(peer.heard(Busy))) == (3, 0)  # none while nobody waited
     peer.send(Contended(0, True))
@@ -119,7 +119,7 @@ def test_scheduling_off_lets_everyone_run_and_on_asks_again(programs: Programs, 
     peer.expect(ReqLock)
     peer.send(SchedOff(0, 1, 1))
     assert program.answer()[0] == "0"
-    peer.settle(SchedOn(0, 1, 1))
+    peer.deliver(SchedOn(0, 1, 1))
     program.say("spin 1 1")
     peer.expect(ReqLock)
     assert program.waits()

@@ -11,7 +11,7 @@ from libnvshare.test_gpu_time import Timed, hurry
 from support.waiting import wait_until
 
 SECONDS = 16
-SETTLED_S = 13.5
+MEASURED_S = 13.5
 """Both figures are means of the last 10 s, and NVML is asked every 2 s."""
 WITHIN = 6
 """In percent of the time: NVML sees every second one of the last seconds."""
@@ -24,9 +24,9 @@ def figures(machine: Timed, gpu: int = 0) -> tuple[float, float] | None:
     return None if used is None else (float(used), float(accounted))
 
 
-def settled(machine: Timed, *programs: Program, gpus: int = 1) -> list[tuple[float, float]]:
+def measured(machine: Timed, *programs: Program, gpus: int = 1) -> list[tuple[float, float]]:
     """The figures of each GPU when the programs have worked for some time."""
-    time.sleep(SETTLED_S)  # what is measured is this time
+    time.sleep(MEASURED_S)  # what is measured is this time
     found = [figures(machine, gpu) for gpu in range(gpus)]
     for program in programs:
         assert program.answer(60)[0] == "0"
@@ -44,7 +44,7 @@ def test_what_clients_account_for_is_what_nvml_says(tmp_path: Path) -> None:
         for program, (how, _) in zip(programs, ALONE.values(), strict=True):
             program.say(f"pulse {SECONDS} {how}")
         for (used, accounted), (_, wanted) in zip(
-            settled(machine, *programs, gpus=len(ALONE)), ALONE.values(), strict=True
+            measured(machine, *programs, gpus=len(ALONE)), ALONE.values(), strict=True
         ):
             assert used == pytest.approx(wanted, abs=WITHIN)
             assert accounted == pytest.approx(used, abs=WITHIN)
@@ -55,7 +55,7 @@ def test_programs_side_by_side_account_for_all_of_it_together(tmp_path: Path) ->
         programs = [machine.pulsing() for _ in range(2)]
         for program in programs:
             program.say(f"pulse {SECONDS} 5000 20 0 0")
-        [(used, accounted)] = settled(machine, *programs)
+        [(used, accounted)] = measured(machine, *programs)
         assert used == pytest.approx(100, abs=WITHIN)
         assert accounted == pytest.approx(used, abs=WITHIN)
 
@@ -69,7 +69,7 @@ def test_work_of_a_program_without_the_library_is_what_nvml_has_more(tmp_path: P
         hurry(stranger)
         client.say(f"pulse {SECONDS} 10000 2 180000 0")
         stranger.say(f"pulse {SECONDS} 20000 5 100000 0")
-        [(used, accounted)] = settled(machine, client, stranger)
+        [(used, accounted)] = measured(machine, client, stranger)
         assert accounted < 25
         assert used - accounted > 25
         [gpu] = machine.daemon.status()["gpus"]

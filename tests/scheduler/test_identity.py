@@ -1,4 +1,4 @@
-"""Who a peer is, from the texts that kernels and container runtimes write into /proc/PID/cgroup."""
+"""The identity of a peer, from the texts that kernels and container runtimes write into /proc/PID/cgroup."""
 
 import os
 import select

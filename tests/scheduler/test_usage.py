@@ -49,7 +49,7 @@ class Story:
         self.do(at_s, ev.LockRequested(client, GPU, Memory(gib * GIB)))
 
     def rows(self, at_s: float, by: str = "name", since_s: float = 0) -> dict[str, Use]:
-        self.usage.settle(int(at_s * SECOND), BEGIN + at_s)
+        self.usage.collect(int(at_s * SECOND), BEGIN + at_s)
         return dict(self.usage.report(BEGIN + since_s, by)[1])  # type: ignore[arg-type]
 
 
@@ -169,10 +169,10 @@ def test_a_clock_that_is_not_set_makes_nothing_old_and_what_it_counted_is_counte
     usage = Usage({})
     usage.restore([period_with(1)])
     for hour in range(3):
-        usage.settle(0, hour * HOUR_S + 5)
+        usage.collect(0, hour * HOUR_S + 5)
     assert {period.start for period in usage.periods.values()} == {BEGIN, 0}
     usage.restore([period_with(1, start=0)])
-    usage.settle(1, BEGIN + HOUR_S)
+    usage.collect(1, BEGIN + HOUR_S)
     assert [(period.start, len(period.rows)) for period in usage.periods.values()] == [(BEGIN, 1), (BEGIN + HOUR_S, 1)]
 
 

@@ -58,7 +58,7 @@ class Node:
         self._live_shrink = LiveShrink(self._limits, self.clients, self.gpus, self._touch)
         self.orders = Orders(settings, self.gpus, self.clients, self._limits, self.gangs, self._touch)
         self._registering: Client | None = None
-        """Who registered in this step and has not been answered."""
+        """The clients that registered in this step and have not been answered."""
         self._notes: dict[type[ev.Event], Callable[[int, Any, list[Action]], None]] = {
             ev.ClientRegistered: self._note_registered,
             ev.ClientLeft: self._note_left,
@@ -130,7 +130,7 @@ class Node:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """Who shares a limit, by key."""
+        """The groups that share a limit, by key."""
         return self._limits.groups.by_key
 
     @property

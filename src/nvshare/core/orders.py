@@ -196,7 +196,7 @@ class Orders:
         if said != _said(group):
             out.extend(NoteOrder(client.id) for client in members)
 
-    # Who gets no turns.
+    # Clients that get no turns.
 
     def _note_pause(self, now: int, event: ev.PauseSet, out: list[Action]) -> None:
         if event.group is not None:

@@ -179,11 +179,11 @@ class Card:
         return not self._crowd_speed and self.tenants[key].is_loading
 
     def finished(self) -> list[int]:
-        """Who has no work left that had some."""
+        """The programs that had work and have none left."""
         return [key for key, tenant in self.tenants.items() if tenant.work is not None and tenant.work <= DONE]
 
     def beyond_host(self) -> list[int]:
-        """Whose memory on the host is more than its owner has."""
+        """The programs that have more memory on the host than they may."""
         return [key for key, tenant in self.tenants.items() if tenant.is_beyond_host]
 
     def next_change(self) -> int | None:

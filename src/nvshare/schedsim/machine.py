@@ -132,7 +132,7 @@ class Machine:
 
     def run(self, until_s: float = inf) -> Outcome:
         """Until every program has ended, or until a time: quanta that are shorter than it takes to bring memory in get
-        no work done. Who has not ended then counts as if it ended then."""
+        no work done. A job that has not ended then counts as if it ended then."""
         for _ in range(MAX_STEPS):
             self.talk()
             if self.now > until_s * SECOND:

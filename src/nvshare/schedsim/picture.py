@@ -1,4 +1,4 @@
-"""Who did what when, as lines of text or as an SVG file."""
+"""What each job did when, as lines of text or as an SVG file."""
 
 from collections.abc import Sequence
 from html import escape

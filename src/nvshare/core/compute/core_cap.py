@@ -2,8 +2,8 @@
 
     debt = Σ GPU time of its clients - percent of the time that has passed          at least -BURST_NS
 
-What a group does not use is forgotten, but for BURST_NS. Who owes more than MOST_AHEAD_NS is held back until the debt
-is repaid. There is no window: a debt is carried over for as long as it takes."""
+What a group does not use is forgotten, but for BURST_NS. A group that owes more than MOST_AHEAD_NS is held back until
+the debt is repaid. There is no window: a debt is carried over for as long as it takes."""
 
 from collections.abc import Iterable, Iterator
 

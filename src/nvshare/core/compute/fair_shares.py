@@ -100,7 +100,7 @@ class FairShares(Shares):
 
     def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
         if from_rest:  # Otherwise its turn has just ended.
-            self._settle(now, seat)
+            self._book(now, seat)
         if self._members:
             mean, lead = self._mean_and_lead(now, seat)
             least = -max(0, seat.owed_ns - (now - seat.last_ran)) if from_rest else -MAX_LEAD_NS
@@ -111,7 +111,7 @@ class FairShares(Shares):
         self._enter(seat)
 
     def wait_resumed(self, now: int, seat: Seat) -> None:
-        self._settle(now, seat)
+        self._book(now, seat)
         seat.tag = max(seat.tag, self._mean_of_others(now, seat) if self._members else self._virtual)
         self._enter(seat)
 
@@ -127,7 +127,7 @@ class FairShares(Shares):
     def turn_ended(self, now: int, seat: Seat) -> None:
         self._virtual = max(self._virtual, self._mean(now))
         self._leave(seat)
-        self._settle(now, seat)
+        self._book(now, seat)
         seat.owed_ns = min(MAX_LEAD_NS, -self._mean_and_lead(now, seat)[1]) if self._members else 0
 
     def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:
@@ -170,17 +170,17 @@ class FairShares(Shares):
         self._used -= weight * tag
         self._bills.close_for(seat)
 
-    def _settle(self, now: int, seat: Seat) -> None:
+    def _book(self, now: int, seat: Seat) -> None:
         """Adds the part of the bill that the tag does not contain yet."""
-        seat.tag += self._bills.settle(now, seat) * DEFAULT_WEIGHT // max(1, seat.weight)
+        seat.tag += self._bills.book(now, seat) * DEFAULT_WEIGHT // max(1, seat.weight)
 
     def _mean(self, now: int) -> int:
-        return (self._used + DEFAULT_WEIGHT * self._bills.all_unsettled_ns(now)) // self._weights
+        return (self._used + DEFAULT_WEIGHT * self._bills.all_unbooked_ns(now)) // self._weights
 
     def _mean_of_others(self, now: int, seat: Seat) -> int:
         """The mean of all competing clients. `seat` is not one of them yet, and its tag contains its whole bill."""
-        unsettled = self._bills.all_unsettled_ns(now) - (seat.billed_ns - seat.bill_ns)
-        return (self._used + DEFAULT_WEIGHT * unsettled) // self._weights
+        unbooked = self._bills.all_unbooked_ns(now) - (seat.billed_ns - seat.bill_ns)
+        return (self._used + DEFAULT_WEIGHT * unbooked) // self._weights
 
     def _mean_and_lead(self, now: int, seat: Seat) -> tuple[int, int]:
         mean = self._mean_of_others(now, seat)
@@ -194,10 +194,10 @@ class FairShares(Shares):
     def next_handicap(self, now: int, seat: Seat) -> int:
         weight, tag = self._members[seat.client]
         others = self._weights - weight
-        unsettled = self._bills.unsettled_ns(now, seat)
-        of_others = DEFAULT_WEIGHT * (self._bills.all_unsettled_ns(now) - unsettled)
+        unbooked = self._bills.unbooked_ns(now, seat)
+        of_others = DEFAULT_WEIGHT * (self._bills.all_unbooked_ns(now) - unbooked)
         used = self._used - weight * tag + of_others
-        lead = ((seat.tag + unsettled * DEFAULT_WEIGHT // max(1, seat.weight)) * others - used) // DEFAULT_WEIGHT
+        lead = ((seat.tag + unbooked * DEFAULT_WEIGHT // max(1, seat.weight)) * others - used) // DEFAULT_WEIGHT
         return self._handicap(lead)
 
     def _handicap(self, lead: int) -> int:

@@ -148,15 +148,15 @@ class TurnBills:
         if seat.client in self._open:
             self.open_ns -= credit
 
-    def unsettled_ns(self, now: int, seat: Seat) -> int:
+    def unbooked_ns(self, now: int, seat: Seat) -> int:
         """The part of the bill that its tag does not contain yet."""
         return self.bill_ns(now, seat) - seat.billed_ns
 
-    def settle(self, now: int, seat: Seat) -> int:
+    def book(self, now: int, seat: Seat) -> int:
         """Marks this part as contained in the tag, and returns it. Not called while the client competes."""
-        unsettled = self.unsettled_ns(now, seat)
-        seat.billed_ns += unsettled
-        return unsettled
+        unbooked = self.unbooked_ns(now, seat)
+        seat.billed_ns += unbooked
+        return unbooked
 
     # All competing clients.
 
@@ -168,7 +168,7 @@ class TurnBills:
         self._open.discard(seat.client)
         self.open_ns -= seat.bill_ns - seat.billed_ns
 
-    def all_unsettled_ns(self, now: int) -> int:
+    def all_unbooked_ns(self, now: int) -> int:
         """The same of all competing clients; looks whose reports are still to come count as busy."""
         self._gpu_time.divide(now)
         return self.open_ns + self._gpu_time.undivided_ns(now)

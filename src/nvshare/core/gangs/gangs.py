@@ -57,7 +57,7 @@ class Gangs:
         """GPUs at which no client is admitted because a job has not released all its locks."""
         self._numbers = 0
 
-    # Who belongs together.
+    # Which clients belong together.
 
     def are_concerned(self, now: int, touched: Iterable[str]) -> bool:
         """Whether something may follow for a gang from a step that has touched these GPUs."""
@@ -212,7 +212,7 @@ class Gangs:
             gang.departure = Departure(now, max(seat.drop_deadline for seat in dropping))
         if gang.departure is not None and not gang.departure.look(now, len(dropping)):
             gang.departure = None
-            self._touch_gpus(gang.seats)  # Who is held back leaves the queue only now.
+            self._touch_gpus(gang.seats)  # A client that is held back leaves the queue only now.
         return gang.departure is not None
 
     def _let_through(self, now: int, gang: Gang, out: list[Action]) -> None:

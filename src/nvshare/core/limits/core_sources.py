@@ -1,4 +1,4 @@
-"""Who names the core limit of a group, to be shown. Group.core_limit_on (core.limits.groups) says which one counts."""
+"""Which sources name the core limit of a group, to be shown. `Group.core_limit_on` says which one counts."""
 
 from nvshare.core.limits.groups import Group, Source
 

@@ -77,7 +77,7 @@ class LimitMembers:
     def join(self, share: Share) -> None:
         self.by_client[share.client] = share
         self._count(share, 1)
-        # Who comes from another group may have a recall to answer, and is asked again.
+        # A client that comes from another group may have a recall to answer, and is asked again.
         share.home = self.loose if share.bound or share.recall is not None else self.tight
         share.home[share.client] = share
 

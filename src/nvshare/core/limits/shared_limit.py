@@ -221,7 +221,7 @@ class SharedLimit:
         share, members = question.share, self.members
         spare = self.limit - members.bound
         wanted = max(question.need, share.bound)
-        # Who asks for less than we count for it gets an answer when it has answered: that will show what it has.
+        # A member that asks for less than is counted for it is answered after its own answer, which shows what it has.
         is_known = share.recall is None or share.home is members.silent or question.need > share.bound
         if is_known and wanted - share.bound <= spare:
             # Some of what is left over goes with it, but not what another question may need.

@@ -116,7 +116,7 @@ class CardRoom:
         self.is_waited_for = False
         """A client may have a time until which it waits for room."""
         self.ran: dict[int, Seat] = {}
-        """Clients by the end of their last turns. Who has a lock, or nothing on the card, is removed when it is met."""
+        """Clients by the end of their last turns. One with a lock, or with nothing on the card, is removed when met."""
 
     @property
     def deadline(self) -> int:

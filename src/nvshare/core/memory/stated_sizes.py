@@ -16,7 +16,7 @@ class StatedSizes:
         """How many state each size."""
 
     def state(self, client: int, size: int) -> int:
-        """A client came; the size that counts. Who does not know the size states 0, which does not count."""
+        """A client came; the size that counts. A client that does not know the size states 0, which does not count."""
         if size:
             self._by_client[client] = size
             self._clients[size] += 1

@@ -93,8 +93,8 @@ class Preemption:
         return not self._memory.would_fit(head.need) and bool(self._outranked(now, head))
 
     def _outranked(self, now: int, head: Seat) -> list[tuple[Seat, int]]:
-        """Who goes although the quantum is not over, with their aged ranks: of the outranked clients, in the order of
-        the mode, as many as needed. Nobody, if all of them are not enough."""
+        """The clients that go although the quantum is not over, with their aged ranks: of the outranked clients, in the
+        order of the mode, as many as needed. None, if all of them are not enough."""
         turns = self._turns
         if not turns.ranking.preempts:
             return []
@@ -127,7 +127,7 @@ class Preemption:
         return turns.ranking.would_return_first(now, leaving, head)
 
     def _leaving(self, now: int, head: Seat) -> list[Seat]:
-        """Who goes, in this order, until the head fits."""
+        """The clients that go, in this order, until the head fits."""
         leaving: list[Seat] = []
         leaving_bytes = 0
         for seat in self._turns.mode.leaving_order(now, self._turns.staying.values()):

@@ -11,7 +11,7 @@ UNNUMBERED = -1
 
 
 class Waits:
-    """Who waits, and how."""
+    """The clients that wait, and how."""
 
     def __init__(self) -> None:
         self.queue = WaitQueue()
@@ -23,9 +23,9 @@ class Waits:
         self.is_withheld = False
         """No client is admitted before a job has released its locks (core.gangs)."""
         self.begun: list[Seat] = []
-        """Who started to wait in this step; queue.notices empties it."""
+        """The clients that started to wait in this step; queue.notices empties it."""
         self.late_claims: list[tuple[Seat, int]] = []
-        """Who claimed a lock in this step when the time for claims was over, and which."""
+        """The clients that claimed a lock in this step when the time for claims was over, and which."""
         self.unreported: dict[int, Seat] = {}
         """Whose wait has not been reported as long, in the order of arrival."""
 
@@ -81,7 +81,7 @@ class Waits:
         del self.unreported[seat.client]
 
     def place(self, seat: Seat) -> int:
-        """From 1. Who is blocked has no place in the queue; it is told the one behind the last."""
+        """From 1. A blocked client has no place in the queue; it is told the one behind the last."""
         return self.queue.place(seat) if seat.rank is not None else len(self.queue) + 1
 
     # What is to be told.

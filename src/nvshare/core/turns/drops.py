@@ -8,7 +8,7 @@ MOST_SUSPEND_NS = 60 * SECOND
 
 
 def begin_drop(dropping: dict[int, Seat], seat: Seat, deadline: int) -> None:
-    """Who suspends itself first has longer. `dropping` stays in the order of deadlines."""
+    """A process that suspends itself first has longer. `dropping` stays in the order of deadlines."""
     if seat.is_suspended:
         deadline += min(MOST_SUSPEND_NS, seat.need * SECOND // SUSPENDS_PER_SECOND)
     seat.drop_deadline = deadline

@@ -1,4 +1,4 @@
-"""Who a peer is, as the kernel reports it; what the peer says about itself does not count.
+"""The identity of a peer, as the kernel reports it; what the peer says about itself does not count.
 
 The kernel gives the peer's pid, uid and a pidfd; /proc/PID/cgroup names the pod or container of the process. A pod can
 make cgroups inside its own and choose their names, so the *outermost* pod segment counts. Outside Kubernetes the group

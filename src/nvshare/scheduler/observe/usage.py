@@ -7,7 +7,7 @@ A period has at most 200 rows; what does not fit is added to a row "(others)" of
 49 + 91 periods, or 28,000 rows.
 
 The core counts for each seat how long it has held locks, waited and kept the GPU busy, its turns and what it has moved.
-`settle` adds the increase of these sums to a row. It is called every minute, and when the client leaves or its memory
+`collect` adds the increase of these sums to a row. It is called every minute, and when the client leaves or its memory
 changes, so up to a minute may be counted in the wrong hour. So a turn costs nothing here. While scheduling is off no
 client holds a lock, and no time is counted as held."""
 
@@ -115,7 +115,7 @@ class Usage:
         }
         """What has to be seen, by kind of event."""
 
-    def settle(self, now: int, time: float) -> None:
+    def collect(self, now: int, time: float) -> None:
         """Count up to now what lasts, and make days of old hours."""
         self._begin_period(time)
         for seats in self._counted.values():

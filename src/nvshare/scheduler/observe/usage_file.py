@@ -107,7 +107,7 @@ class UsageFile:
         self._engine.follow_clock()
         now = self._engine.now()
         self._engine.count_gpu_time()
-        self.usage.settle(now, self._engine.wall(now))
+        self.usage.collect(now, self._engine.wall(now))
         if not self._thread.is_alive():
             lines = lines_of(self.usage.periods.values())
             self._thread = threading.Thread(target=self._write, args=(lines,), name="usage", daemon=True)

@@ -184,7 +184,7 @@ class Control:
         now = self._engine.now()
         end = self._engine.wall(now)
         self._engine.count_gpu_time()
-        self._usage.settle(now, end)
+        self._usage.collect(now, end)
         begin, sums = self._usage.report(end - request.since_s, request.by)
         label = self._names.gpu if request.by == "gpu" else str
         rows = tuple(
