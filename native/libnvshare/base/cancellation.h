@@ -1,11 +1,11 @@
-/* A thread of the program may be cancelled (pthread_cancel) while it is inside the library. It would leave locks
- * held, because send, recv and write are cancellation points; with asynchronous cancellation every instruction is one. So
- * cancellation is deferred wherever a lock is taken, memory is counted, or a thread waits. The thread is cancelled after the
- * call.
+/* A thread of the program may be cancelled (pthread_cancel) while it is inside the library. It would leave locks held, because send,
+ * recv and write are cancellation points; with asynchronous cancellation every instruction is one. So cancellation is deferred wherever
+ * a lock is taken, memory is counted, or a thread waits. The thread is cancelled after the call.
  *
- * glibc 2.36 and earlier send a signal to a thread that may be cancelled at any time. If it arrives late, the thread may have deferred
- * cancellation since then. It is harmless but in send, recv, write and other cancellation points of libc: they switch to asynchronous
- * cancellation, and the signal's handler asks for nothing else. So threads of the program make these system calls by syscall().
+ * glibc 2.36 and earlier send a signal to a thread that may be cancelled at any time. If the signal arrives late, the thread may have
+ * deferred cancellation since then. A late signal ends the thread only in send, recv, write and other cancellation points of libc: these
+ * switch to asynchronous cancellation, and the signal's handler checks only this. So threads of the program make these system calls by
+ * syscall().
  *
  * The fast path of a launch (gate/enter.h) needs none of this: it takes no lock and calls nothing that is a cancellation
  * point. If a thread is cancelled between entering and leaving a gate, thread_ends in gate/threads.c clears its record. */
@@ -17,7 +17,7 @@
 struct nvs_cancellation { int state, type; };
 
 /* The type too: glibc's signal handler for asynchronous cancellation (2.36 and earlier) looks only at the type. A signal that was
- * sent before the state changed would end the thread after it. */
+ * sent before the state changed would otherwise end the thread after the change. */
 static inline struct nvs_cancellation nvs_cancellation_hold_off(void)
 {
     struct nvs_cancellation before;
@@ -26,8 +26,8 @@ static inline struct nvs_cancellation nvs_cancellation_hold_off(void)
     return before;
 }
 
-/* The state last: a thread that was cancelled meanwhile may end in that call. What was so before need not be set again, and the
- * type nearly always was. */
+/* The state last: a thread that was cancelled meanwhile may end in that call. A value that was the same before need not be set again;
+ * nearly always this holds for the type. */
 static inline void nvs_cancellation_restore(const struct nvs_cancellation *before)
 {
     struct nvs_cancellation held_off;

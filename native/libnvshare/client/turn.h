@@ -51,7 +51,7 @@ struct nvs_turn {
     enum nvs_turn_state state;
     uint64_t lock;
     bool contended; /* we report when we are idle, usually because another client waits for the GPU */
-    bool claimed_nothing; /* our registration claimed nothing here: when it is answered, whatever this turn became since is void */
+    bool claimed_nothing; /* our registration claimed nothing here: when it is answered, what this turn became meanwhile is void */
 };
 
 struct nvs_turn_step {

@@ -29,12 +29,12 @@ enum nvs_mark {
 
 enum { NVS_WATCHES = 16 };
 
-/* `marks` is written once, by nvs_usage_setup: before the process is set up, which every thread has seen (nvs_process_ready) that
- * reads it. A child of fork keeps the address and finds the pages empty (nvs_pages_sparse).
+/* `marks` is written once, by nvs_usage_setup, before the set-up of the process ends. Every thread that reads it has seen that end
+ * (nvs_process_ready). A child of fork keeps the address and finds the pages empty (nvs_pages_sparse).
  *
- * The low half of an entry is the mark of a chunk, the high half how many allocations have a part of it. What is known of the chunk
- * is forgotten with the last of them. Both are one word: otherwise an allocation that comes between the last one's subtraction and
- * the store that forgets would have no mark. */
+ * The low half of an entry is the mark of a chunk, the high half how many allocations have a part of it. When the last of these is
+ * freed, the mark is cleared. Both are one word: otherwise a new allocation could come between the subtraction of the last one and the
+ * store that clears the mark, and would have no mark. */
 struct nvs_usage {
     _Atomic uint32_t *marks; /* NULL: nothing is marked */
     _Atomic uint32_t stamp;  /* the time, as the marks count it: grows while the process uses memory */
@@ -61,12 +61,13 @@ void nvs_usage_moved(struct nvs_usage *usage, uint64_t address, uint64_t bytes, 
 /* It is to stay on the host, or no longer is. */
 void nvs_usage_held(struct nvs_usage *usage, uint64_t address, uint64_t bytes, bool is_held);
 
-/* The helper flags memory that another thread may free meanwhile, and whose address may then be another allocation's. So it watches the
- * allocation before it looks whether it still exists, and unwatches it after the flags are set: these are taken back if it was freed in
- * between. Returns the watch; NVS_WATCHES if there are too many, and then flags stay. For the helper. */
+/* The helper flags memory that another thread may free meanwhile, and whose address may then be another allocation's. So the helper
+ * watches the allocation before it checks whether the allocation still exists, and unwatches it after the flags are set. If the
+ * allocation was freed in between, the flags are cleared again. Returns the watch; NVS_WATCHES if there are too many, and then flags
+ * stay. For the helper. */
 unsigned nvs_usage_watch(struct nvs_usage *usage, uint64_t base);
-/* True if it was freed. `flags`: those that were set. A new allocation at this address may have another one already, from a later order.
- * 0 bytes: nothing was flagged. */
+/* True if the allocation was freed. `flags`: those that were set. A new allocation at this address may already have another flag, from
+ * a later order. 0 bytes: nothing was flagged. */
 bool nvs_usage_unwatch(struct nvs_usage *usage, unsigned watch, uint64_t address, uint64_t bytes, unsigned flags);
 /* In a child of fork: the parent's helper watches, and nobody here. */
 void nvs_usage_forked(struct nvs_usage *usage);
@@ -82,8 +83,8 @@ void nvs_usage_blind(struct nvs_usage *usage);
 bool nvs_usage_is_blind(const struct nvs_usage *usage, uint32_t stamps);
 /* Memory that is used from now on is younger than the rest. */
 void nvs_usage_next_stamp(struct nvs_usage *usage);
-/* Keeps a mark that is a quarter of NVS_MARK_STAMPS old that old: it would look young again when the stamps start over. To be
- * called for each marked chunk once in half of NVS_MARK_STAMPS. */
+/* If a mark is older than a quarter of NVS_MARK_STAMPS, sets its age to that: otherwise it would look young again when the stamps start
+ * over. To be called for each marked chunk once in half of NVS_MARK_STAMPS. */
 void nvs_usage_keep_old(struct nvs_usage *usage, uint64_t address);
 
 #endif

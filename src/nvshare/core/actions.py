@@ -66,7 +66,8 @@ class AnnounceRoom(Action, frozen=True):
 class TellContended(Action, frozen=True):
     """Tell a holder whether the GPU is contended: whether it has to report its pauses (WorkFinished, WorkResumed).
 
-    A GPU is contended while a client waits, or (adaptive, balanced) while not all clients fit together."""
+    A GPU is contended while a client waits, (adaptive, balanced) while not all clients fit together, or while weights
+    decide which clients run side by side."""
 
     client: int
     gpu: str
@@ -143,7 +144,8 @@ class MoveIn(Action, frozen=True):
 
 class MoveOut(Action, frozen=True):
     """When the client has released this lock, it should move `most` bytes to the host: others need the space. Lock 0:
-    it has none, and should do so now. RoomMade answers, if the client makes room (ClientRegistered)."""
+    the client has no lock, and should move the memory now. RoomMade answers, if the client makes room
+    (ClientRegistered)."""
 
     client: int
     gpu: str

@@ -4,10 +4,10 @@ from nvshare.core.model import MILLISECOND
 
 LEAST_STEP_NS = 10 * MILLISECOND
 MOST_STEP_NS = 500 * MILLISECOND
-"""How soon, and how late, leads are looked at again."""
+"""The shortest and the longest time until leads are checked again."""
 
 MOST_GROUPS = 256
-"""How many groups with core limits are checked at once; of more, those that were checked the longest ago."""
+"""How many groups with core limits are checked at once. If there are more: those whose last check was longest ago."""
 
 CROWD = 50
 CLIENT_PAUSE_NS, GROUP_PAUSE_NS = MILLISECOND // 20, 3 * MILLISECOND // 20

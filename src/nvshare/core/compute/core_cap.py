@@ -2,7 +2,7 @@
 
     debt = Σ GPU time of its clients - percent of the time that has passed          at least -BURST_NS
 
-What a group does not use is forgotten, but for BURST_NS. A group that owes more than MOST_AHEAD_NS is held back until
+What a group does not use is forgotten, except BURST_NS. A group that owes more than MOST_AHEAD_NS is held back until
 the debt is repaid. There is no window: a debt is carried over for as long as it takes."""
 
 from collections.abc import Iterable, Iterator
@@ -73,8 +73,8 @@ class CoreCap:
         return debt
 
     def _after_looks(self, debt: int, period: tuple[int, int], use: tuple[int, int], percent: int) -> int:
-        """`period`: so many looks, and at which of them it was busy. `use`: what it had at so many busy looks. They are
-        counted in blocks, unless it was always busy or never."""
+        """`period`: a number of looks, and at which of them the group was busy. `use`: its GPU time, and the number of
+        busy looks that it was for. Looks are counted in blocks, unless the group was always busy or never."""
         (looks, bits), (used_ns, total) = period, use
         block = looks if bits in (0, ones(looks)) else BLOCK_LOOKS
         for at in range(0, looks, block):

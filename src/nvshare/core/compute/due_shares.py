@@ -1,4 +1,4 @@
-"""Policy fair: what each client of a GPU is due of its time now, for who looks at it. Nothing is decided here.
+"""Policy fair: what each client of a GPU is due of its time now. For display only: no decision depends on it.
 
 Clients that have work compete: they wait, work, or are held back because they had enough.
 

@@ -2,7 +2,7 @@
 
     paused      by the operator or an annotation (core.orders)
     over        all clients of a group that owes GPU time (compute.compute_shares)
-    ahead       who has had more than its weight says (compute.compute_shares)
+    ahead       clients that have had more than their weight says (compute.compute_shares)
 
 queue.blocking takes them out of the queue, and holders among them drop their locks."""
 

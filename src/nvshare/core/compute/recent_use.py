@@ -1,4 +1,4 @@
-"""How much of a GPU's time a client had lately: what it had in all, noted once in a second, for some seconds."""
+"""How much of a GPU's time a client had in the last seconds: its total is recorded once per second."""
 
 from itertools import pairwise
 

@@ -84,7 +84,7 @@ class TurnBills:
                 self._cover(entry.seat, chunk, index, times)
 
     def _cover(self, seat: Seat, chunk: Chunk, index: int, times: int) -> None:
-        """Looks of the turn in which it was lent something are divided. What they do not cover comes back."""
+        """Looks of the turn for which time was lent are divided. Lent time that they do not cover is billed again."""
         part = chunk.parts(seat.lent_from, seat.lent_until)[index]
         seat.lent_ns -= min(seat.lent_ns, part * min(times, max(1, seat.lent_until - chunk.first)))
         if self._first >= seat.lent_until:

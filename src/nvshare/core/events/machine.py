@@ -5,7 +5,8 @@ from nvshare.core.model import HostRoom, ProcessMemory
 
 
 class ServingBegan(Event, frozen=True):
-    """Clients are served from now on. After a restart the settling time begins: a start may take longer than it."""
+    """Clients are served from now on. After a restart the settling time begins now, because the start may have taken
+    longer than the settling time."""
 
 
 class GpuFound(Event, frozen=True):
@@ -16,15 +17,16 @@ class GpuFound(Event, frozen=True):
     index: int | None = None
     name: str = ""
     is_assumed: bool = False
-    """NVML does not tell the size. It is the machine's memory; what clients state, which CUDA told them, counts."""
+    """NVML does not report the size: `size` is the machine's memory, until clients report the size that CUDA told
+    them."""
     link_bytes_per_s: int = 0
-    """What a bulk copy over the link to the host gets, by what NVML tells of the link; 0: not known."""
+    """The speed of a bulk copy over the link to the host, from what NVML reports about the link; 0: not known."""
 
 
 class MemoryMeasured(Event, frozen=True):
     """What NVML reports: the memory of processes that are not clients; the size of a context (None: not known);
     the processes of clients that report unswappable memory, as far as NVML knows their memory; processes that are not
-    clients and were not at the last look either."""
+    clients now and were not at the previous measurement either."""
 
     gpu: str
     foreign: int

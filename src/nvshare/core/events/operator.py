@@ -50,7 +50,8 @@ class CoreLimitSet(Event, frozen=True):
 
 
 class PauseSet(Event, frozen=True):
-    """From now on a group gets no turns, or no client gets one on a GPU; or they do again. One of the two is named."""
+    """`on`: a group is paused and gets no turns, or a GPU is paused and gives none. Otherwise it is resumed. Either the
+    group or the GPU is named."""
 
     on: bool
     group: str | None = None

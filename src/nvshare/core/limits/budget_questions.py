@@ -7,7 +7,7 @@ from nvshare.core.limits.limit_members import Share
 MAX_QUESTIONS = 4096
 """Questions of one group that may be open at once on one GPU; one more is refused at once."""
 MAX_QUESTIONS_OF_ONE = 256
-"""The same for one member: a process has no more threads than that in an allocation, or it is a flood."""
+"""The same for one member. A process with more threads than this in allocations counts as a flood."""
 
 
 class Question:

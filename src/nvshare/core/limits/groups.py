@@ -11,7 +11,7 @@ first that does counts:
 A pod that has ResourceClaims gets at most these on each GPU, even if a source says more, and exactly these if no source
 says less (core.limits.claim_limits). core.limits.claim_sharing says with which other pods it shares them.
 
-A restart. A daemon that has just started does not know the pods yet, but its clients have limits of the daemon before.
+A restart. A daemon that has just started does not know the pods yet, but its clients have limits of the previous one.
 Without the provisional limit they could allocate beyond their limits until the pods are listed. And if an annotation
 cannot be read, only the clients know the value before it: the limit that they were told, unless that is a process's own
 lower limit."""
@@ -104,8 +104,8 @@ class Group:
         return named[1] if named else 0
 
     def core_limit_on(self, gpu: str) -> int:
-        """Percent of the GPU's time that its processes may use together; 0: as much as they get. What a process wants
-        lowers it, unless the pod's specification gives it that. Without a pod the operator's order counts."""
+        """Percent of the GPU's time that its processes may use together; 0: no limit. A process can lower it by its own
+        variable, unless the value is that of the pod's specification. Without a pod the operator's order counts."""
         said = (self.core_limit, self.order.core_limit, self.spec_core_limit)
         percent = self.claims.bounded_core_limit(gpu, next((it for it in said if it is not None), None))
         is_overruled = self.order.core_limit is not None and not self.is_pod
@@ -129,8 +129,9 @@ class Group:
 
     @property
     def outlives_clients(self) -> bool:
-        """True if it is kept without a client: Kubernetes has it, or the operator said something of processes that may
-        come. The pid of a process that has ended may be another one's, and a removed pod does not come back."""
+        """True if the group is kept without a client: Kubernetes has it, or the operator gave an order for it and its
+        processes may come. A group of one process ends with it, because its pid may be reused; a removed pod does not
+        come back."""
         is_expected = not self.is_removed and not self.key.startswith(PROCESS_PREFIX)
         return self.is_listed or (is_expected and self.is_ordered)
 
@@ -144,8 +145,8 @@ class Group:
         return self.operator is not None or self.order != NO_ORDER
 
     def keep_told(self) -> None:
-        """Take what the clients claim for the value before an annotation that cannot be read. What the operator says
-        too is taken for the operator's."""
+        """The annotation cannot be read: the limit that the clients claim counts as the value before it. If the claim
+        is equal to the operator's limit, it counts as that."""
         if self.keeps_limit:
             if self.annotation is None and self.told_before_restart != self.operator:
                 self.annotation = self.told_before_restart
@@ -285,7 +286,7 @@ class Groups:
             self._kept[group.key] = group
 
     def _make_room(self, out: list[Action]) -> None:
-        """Of those that only the operator knows, the one that has been without a client for longest goes."""
+        """Of the groups kept only for an order of the operator, forgets the one that lost its last client first."""
         while len(self._kept) >= MAX_KEPT:
             oldest = next(iter(self._kept.values()))
             del self._kept[oldest.key], self.by_key[oldest.key]

@@ -22,8 +22,8 @@ class Share:
         self.used = self.reported = used
         """What it uses as far as we can tell, and what it last reported of it unasked."""
         self.bound = self.foreseen = max(budget, used)
-        """What must be set aside for this member (more than its budget if it uses more, however that came to be), and
-        what will have to be once an unanswered recall is answered, as far as we know."""
+        """What must be set aside for this member (more than its budget if it uses more, for any reason), and what will
+        have to be set aside once an unanswered recall is answered, as far as we know."""
         self.limit_told = limit_told
         self.cap = cap
         """What the process says of itself: its own lower limit; 0 is none."""
@@ -116,7 +116,7 @@ class LimitMembers:
                 self.move(share, self.silent)
 
     def note_life(self, now: int, share: Share) -> None:
-        """It said something else than the answer: it is slow, or we are slow to read, but it has not stopped."""
+        """A message came that is not the answer: the member is slow, or we are slow to read, but it has not stopped."""
         if share.home is self.awaited or share.home is self.confirming:
             share.asked_at = now
             self.move(share, share.home)

@@ -23,8 +23,8 @@ Questions are answered in the order of their arrival: a later one that passed wo
 for. A process that sends nothing for the recall time (200 ms) is silent: a stopped process must not stop the others.
 Its budget is counted, because it may be in use, and no question waits for it until it answers. A process that sends
 other messages is waited for, but no question waits longer than four recall times. After a restart of the daemon
-nothing is granted until all have had time to register; the recall time begins then. This file takes no memory that is
-in use; memory.live_shrink moves it to the host. While the sum of the budgets exceeds the limit, no budget grows.
+nothing is granted until all have had time to register; the recall time begins then. Memory in use is not taken here;
+memory.live_shrink moves it to the host. While the sum of the budgets exceeds the limit, no budget grows.
 
 Cost. A step does at most MAX_PER_STEP things (recalls, limits told, answers); the rest is done in the next step, which
 `deadline` requests at once. docs/decisions/0002 gives the reasons."""
@@ -277,7 +277,7 @@ class SharedLimit:
         out.append(GiveBudget(share.client, self.gpu, share.serial, ask, budget, self.members.used - share.used))
 
     def _refuse(self, question: Question, out: list[Action]) -> None:
-        """A no must look like one: what we count may be more than the member has, and more than it asked for."""
+        """The answer must be less than the request: the budget that we count may be more than the member asked for."""
         self._answer_as_is(question, min(question.share.budget, question.need - 1), out)
 
     def _answer_as_is(self, question: Question, budget: int, out: list[Action]) -> None:
@@ -286,8 +286,8 @@ class SharedLimit:
         out.append(GiveBudget(share.client, self.gpu, 0, question.ask, budget, self.members.used - share.used))
 
     def _recall(self, share: Share, keep: int, out: list[Action]) -> None:
-        """A recalled member knows its limit, or it would take a lower budget for none. It does: a step recalls only
-        when it has told all limits that are due."""
+        """A member must know its limit before a recall; otherwise it would take a lower budget for none. So a step
+        recalls only when it has told all limits that are due."""
         assert share.client not in self._to_visit
         members = self.members
         members.change(share, budget=share.budget, used=share.used, keep=keep)

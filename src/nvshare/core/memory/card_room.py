@@ -32,8 +32,8 @@ from nvshare.core.model import NEVER, UNLIMITED
 from nvshare.core.turns.seat import Seat
 
 LATE = -1
-"""Instead of the time by which a client must answer: it did not answer in time. Instead of the time until which a
-client waits for room: that is over."""
+"""In place of the time by which a client must answer: it did not answer in time. In place of the time until which a
+client waits for room: this time is over."""
 
 
 def movable(seat: Seat) -> int:

@@ -162,7 +162,8 @@ class MemoryPlanner:
         self._derive()
 
     def weigh(self, seat: Seat, measured: int) -> None:
-        """So much of its unswappable memory is measured. The rest, but for pinned memory, is what it says."""
+        """`measured`: the part of its unswappable memory that NVML measured. The rest, except pinned memory, is only
+        reported by the client."""
         fixed = seat.memory.unswappable + seat.memory.contexts * self.context_bytes
         backed = min(fixed, measured + seat.pinned)
         if backed != seat.backed or fixed - backed != seat.unbacked:

@@ -15,12 +15,12 @@ is what NVML measured for the process. `growth` is what its client has reported 
 any measurement. So a lie counts until the next measurement and never again, even if the client withdraws it before each
 measurement. A new connection of a measured process counts with what that process has: only what it reports beyond the
 highest report of the process is growth. When one of its connections ends, the others have what was measured for that
-one. New processes are a matter of their account: what nothing confirms of all its
-clients is bounded together.
+one. For new processes the bound of their account applies: the unconfirmed memory of all its clients is bounded
+together.
 
 A client in memory mode checkpoint has nothing on the card while it has no lock: all its memory counts as swappable, its
-contexts too. If its lock was revoked it may still be there, and counts as unswappable too, until it has released that
-lock or got another one.
+contexts too. If its lock was revoked, its memory may still be on the card, and counts as unswappable too, until the
+client has released that lock or got another one.
 
     need            min(swappable, working set)     if the client knows it and is trusted (memory.thrashing)
                     swappable                       otherwise

@@ -1,7 +1,7 @@
 """Mode `balanced`, the default: moving memory takes a small part of the time, and short visits to the GPU come soon.
 
-It rests on the cost of moving memory, as the mover measures it or else as it is learned (core.modes.move_cost), and on
-the habits of the clients (core.modes.habits). docs/decisions/0016 has the measurements and what each constant is for.
+The mode uses the cost of moving memory, measured by the mover or else learned (core.modes.move_cost), and the habits of
+the clients (core.modes.habits). docs/decisions/0016 has the measurements and what each constant is for.
 `move` is the cost of a GiB; `switch` what bringing in the first in the queue costs the others, whose memory has to come
 back; `duty` is the share of its time in which a client would use a GPU of its own.
 
@@ -10,11 +10,11 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
                     it never had a turn:        quantum ≤ 12 * switch
                     it is a visitor:            quantum ≤ 12 * (2 * switch - its usual pause), or as long as it
                                                 worked in its last turn if that is longer
-                A visitor is a client whose last turn ended because it had no more work. One that runs is not
-                interrupted for another before it has worked twice as long as in its last turn, unless that turn was
-                more than twice as long as the other's
-                At least 2 s, and twice what running clients had to bring in: half of a turn is work. Until a cost is
-                known, at least least_ns. At most most_ns
+                A visitor is a client whose last turn ended because it had no more work. A visitor that runs is not
+                interrupted for another visitor before it has worked twice as long as in its last turn, unless its last
+                turn was more than twice as long as that of the other
+                At least 2 s, and twice the time to bring in the memory of the running clients: half of a turn is work.
+                Until a cost is known, at least least_ns. At most most_ns
     idle        loss = switch * the part of the quantum that was left when the pause began, because the switch comes at
                 the end of the quantum in any case. Until a cost is known, loss = switch.
                 An idle holder leaves at once if its usual pause ≥ loss or loss ≤ cheap_switch_ns, otherwise when it has

@@ -24,7 +24,7 @@ KEPT = 0.98
 MIN_S_PER_GIB = 0.01
 MAX_S_PER_GIB = 5.0
 MIN_WORK_S = 0.05
-"""Work that is said to take less is taken to take this long, or a single sample could outweigh all others."""
+"""Shorter work counts as this long. Otherwise a single sample could outweigh all others."""
 
 
 MIN_MEASURED = GIB // 8

@@ -99,8 +99,8 @@ class Admission:
         return seat.passes < self._most_passes and not is_overdue
 
     def _passer(self, now: int) -> Seat | None:
-        """The first client that fits although it is not first, if all before it can still be passed. Members of gangs
-        can: their gang has a time of its own at which it comes in."""
+        """The first client that fits although it is not first, if all before it can still be passed. Passes of members
+        of gangs are not counted: the time at which their gang is admitted does not depend on them."""
         turns, memory = self._turns, self._memory
         if turns.dropping or turns.waits.is_switching:
             return None

@@ -1,7 +1,7 @@
 """The clients that wait for a GPU, in order of rank.
 
-A rank is fixed while its client waits, so the order is a sorted list: a place is found by bisection, the rest moves by
-memmove, and no event needs a scan of all clients. Most clients join at the end and leave at the head, without a
+A rank is fixed while its client waits, so the order is a sorted list: bisection finds a place, memmove moves the rest,
+and no event needs a scan of all clients. Most clients join at the end and leave at the head, without a
 bisection. The amounts that clients need are counted, so it is known at once whether any of them fits.
 
 An account (pod, container or user) with many clients does not delay others: if a client starts to wait, and its account

@@ -7,7 +7,8 @@ from nvshare.core.queue.wait_queue import WaitQueue
 from nvshare.core.turns.seat import Seat
 
 UNNUMBERED = -1
-"""What a client claims late that runs without a lock, until it is admitted or the claim is refused with a number."""
+"""The lock that a client claims late if it runs without one; until it is admitted, or the claim is refused with a
+number."""
 
 
 class Waits:

@@ -68,8 +68,8 @@ class QuantumTimer:
         self._revoked[client] = now
 
     def revoked_lock_gone(self, client: int) -> None:
-        """It was released, or its client has left. If its client has a new lock, it counts until the next turn: a turn
-        does not end because that client was admitted beside others."""
+        """The revoked lock was released, or its client has left. If the client gets a new lock instead, the revoked one
+        counts until the next turn: the present turn does not end because the client was admitted beside others."""
         if self._revoked.pop(client, None) is not None and not self._revoked and self.ends is not None:
             self.cap()
 
