@@ -56,7 +56,7 @@ def test_each_module_is_named_in_the_row_of_its_package(path: Path) -> None:
     assert f"`{path.stem}`" in row
 
 
-def test_each_word_has_one_meaning_and_the_words_are_in_order() -> None:
+def test_the_words_of_the_glossary_are_in_order_and_each_is_there_once() -> None:
     glossary = PAGE[PAGE.index("## Words") : PAGE.index("## Where to look")]
     words = re.findall(r"^\| ([\w ]+) \|", glossary, re.MULTILINE)[1:]
     assert words == sorted(set(words))
