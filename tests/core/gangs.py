@@ -46,15 +46,26 @@ def waited_for_a_moment(seat: NaiveSeat, real: Seat) -> bool:
 
 def note_passing(naive: "Naive", uuid: str, passer: NaiveSeat, node: Node) -> None:
     queue = naive.queue(uuid, naive.gpus[uuid], node)
-    if passer.rank is None:
-        return  # It asked and came in within one step; nobody but the core knows its rank.
+    if passer.rank is None:  # It asked and came in within one step; nobody but the core knows its rank.
+        for other in queue:
+            other.may_have_passes += 1
+        return
     for other in queue:
         if other is passer:
             return
         if node.gpus[uuid].turns.seats[other.client].gang is not None:
             continue  # A gang is passed over until its own time has come.
         other.passes += 1
+        other.may_have_passes += 1
         assert other.passes <= naive.settings.most_passes, "nobody is passed more often than that"
+
+
+def check_passes(gpu: NaiveGpu, real: Turns) -> None:
+    """A client that waits for room on the card passes nobody until it gets its lock."""
+    for seat in gpu.named("waiting", "blocked"):
+        counted = real.seats[seat.client]
+        if not may_be_member(counted):
+            assert counted.passes <= seat.may_have_passes, "nobody is passed by a client that gets no lock"
 
 
 def check(naive: "Naive", now: int, actions: list[ac.Action], node: Node) -> None:

@@ -104,8 +104,8 @@ class Naive(NaiveShares, MemoryNotes):
                 seat.state, seat.keeps_rank = "silent", True
 
     def _speak(self, now: int, seat: NaiveSeat, gpu: NaiveGpu) -> None:
-        names = ("rank", "arrived", "may_lag", "is_outranked", "passes", "told_wait") if seat.keeps_rank else ()
-        kept = {name: getattr(seat, name) for name in names}
+        names = ("rank", "arrived", "may_lag", "is_outranked", "passes", "may_have_passes", "told_wait")
+        kept = {name: getattr(seat, name) for name in names if seat.keeps_rank}
         self.start_wait(now, seat, gpu)
         vars(seat).update(kept)
 
@@ -132,6 +132,7 @@ class Naive(NaiveShares, MemoryNotes):
         self.order_number += 1
         seat.state, seat.since, seat.arrived, seat.order = "waiting", now, now, self.order_number
         seat.passes, seat.allowance, seat.told_wait, seat.room_since, seat.head_since = 0, 0, False, None, None
+        seat.may_have_passes = 0
         seat.rank, seat.is_outranked, seat.may_lag = None, False, gpu.mode in LEARNING
 
     # What came out.
@@ -273,6 +274,7 @@ class Naive(NaiveShares, MemoryNotes):
             seat.client: seat.state for seat in real.seats.values()
         }
         naive_regrowth.check(gpu, real)
+        gangs.check_passes(gpu, real)
         assert all(seat.late is None for seat in gpu.seats.values()), "who claims late is let in or refused"
         if node.is_settling or not self.is_scheduling:
             return

@@ -30,6 +30,8 @@ class NaiveSeat:
     """When its last turn did."""
     order: int = 0
     passes: int = 0
+    may_have_passes: int = 0
+    """How often others passed it, as far as is known, and at most."""
     rank: int | None = None
     """None until it is known: by the account itself, or by the core after the step in which this wait began."""
     is_outranked: bool = False

@@ -22,6 +22,7 @@ from nvshare.core.memory.card_room import CardRoom
 from nvshare.core.memory.memory_reports import MemoryReports
 from nvshare.core.modes.adaptive import Adaptive
 from nvshare.core.node import Node
+from nvshare.core.queue.admission import Admission
 from nvshare.core.queue.notices import Notices
 from nvshare.core.queue.preemption import Preemption
 from nvshare.core.turns.seat import Seat
@@ -82,6 +83,18 @@ def stay_silent(real: Callable[..., int]) -> Callable[..., int]:
         return due
 
     return tell
+
+
+def count_early(real: Callable[..., Seat | None]) -> Callable[..., Seat | None]:
+    """A pass is counted when it is possible, also if there is no room on the card yet."""
+
+    def passer(self: Admission, now: int) -> Seat | None:
+        found = real(self, now)
+        if found is not None:
+            self._note_passed(now, found)
+        return found
+
+    return passer
 
 
 def prefer_the_last(real: Callable[..., int]) -> Callable[..., int]:
@@ -159,6 +172,7 @@ RARE = {"ask": 27}
         (regrowth, "is_expected", lambda real: lambda seat: False, "room is kept for who frees"),
         (Adaptive, "lag_ns", prefer_the_last, "a client lags by no more than its mode promises"),
         (Turns, "released", lose_the_place, "[seat.client for seat in queue] == "),
+        (Admission, "_passer", count_early, "nobody is passed by a client that gets no lock"),
         (CardRoom, "ask", wait_for_each, "nobody waits for room for longer than the grace time"),
         (Gangs, "drop_together", lambda real: lambda self, now, out: None, "locks of a gang are dropped together"),
         (Gangs, "open", lambda real: lambda self: None, "a gang comes in as soon as there is room at all its GPUs"),

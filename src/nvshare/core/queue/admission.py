@@ -6,6 +6,8 @@ passes while a lock is being dropped: that memory is meant for the first in the 
 evicted, the client waits until there is room on the card (memory.card_room). Members of gangs are admitted
 when core.gangs says so, or like other clients if they fit and their gang does not consist of several processes."""
 
+from itertools import takewhile
+
 from nvshare.core.actions import Action
 from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.model import Settings
@@ -64,8 +66,7 @@ class Admission:
             elif first is not None and first.is_entering:
                 break  # Room is being made for it, here or at another GPU.
             else:
-                seat = self._first_past_gangs() if is_empty else self._passer(now)
-                seat = seat if seat is not None and self._room_is_made(now, seat, out) else None
+                seat = self._behind_first(now, out, is_empty=is_empty)
             if seat is None:
                 break
             starts_timer = starts_timer or is_empty
@@ -76,6 +77,16 @@ class Admission:
         if starts_timer:
             turns.timer.start(now)
         return admitted
+
+    def _behind_first(self, now: int, out: list[Action], *, is_empty: bool) -> Seat | None:
+        """The client that is admitted before the first in the queue. Where it may pass, but there is no room on the
+        card for it yet, it passes nobody."""
+        seat = self._first_past_gangs() if is_empty else self._passer(now)
+        if seat is None or not self._room_is_made(now, seat, out):
+            return None
+        if not is_empty:
+            self._note_passed(now, seat)
+        return seat
 
     def _first_past_gangs(self) -> Seat | None:
         """Which client gets an empty GPU while gangs are passed over: the first that is no member, or the first member
@@ -99,20 +110,21 @@ class Admission:
         return seat.passes < self._most_passes and not is_overdue
 
     def _passer(self, now: int) -> Seat | None:
-        """The first client that fits although it is not first, if all before it can still be passed. Passes of members
-        of gangs are not counted: the time at which their gang is admitted does not depend on them."""
+        """The first client that fits although it is not first, if all before it can still be passed."""
         turns, memory = self._turns, self._memory
         if turns.dropping or turns.waits.is_switching:
             return None
-        passed: list[Seat] = []
         for seat in turns.queue:
             if not seat.follows and not seat.enters_with_gang and memory.fits(seat.need):
-                for other in passed:
-                    other.first_passed = other.first_passed if other.passes else now
-                    other.passes += 1
                 return seat
             if not self._may_be_passed(now, seat):
                 return None
-            if seat.gang is None:
-                passed.append(seat)
         return None
+
+    def _note_passed(self, now: int, passer: Seat) -> None:
+        """Passes of members of gangs are not counted: the time at which their gang is admitted does not depend on
+        them."""
+        for other in takewhile(lambda other: other is not passer, self._turns.queue):
+            if other.gang is None:
+                other.first_passed = other.first_passed if other.passes else now
+                other.passes += 1
