@@ -25,6 +25,26 @@ def test_what_can_change_does_and_every_difference_is_logged(start_daemon: Start
         assert (gpu["mode"], gpu["quantum_seconds"]) == ("fixed", 17)
 
 
+def test_the_level_of_the_log_can_be_changed_in_both_directions(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.toml"
+    file.write_text('log_level = "warning"\n')
+    daemon = start_daemon("--config", str(file))
+
+    def read(level: str, quantum: int) -> None:
+        file.write_text(f'log_level = "{level}"\nswitch_time_mode = "fixed"\nswitch_time_fixed = {quantum}\n')
+        daemon.process.send_signal(signal.SIGHUP)
+
+    read("info", 17)
+    daemon.log.wait_for("Quantum set to 17 s")
+    read("error", 17)
+    daemon.log.wait_for("Setting log_level: info -> error")
+    with daemon.client().register(name=b"unseen"):
+        pass
+    read("debug", 18)
+    daemon.log.wait_for("Quantum set to 18 s")
+    assert "unseen" not in daemon.log.text
+
+
 def test_settings_that_are_wrong_change_nothing(start_daemon: StartDaemon, tmp_path: Path) -> None:
     file = tmp_path / "scheduler.toml"
     file.write_text("")

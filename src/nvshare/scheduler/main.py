@@ -34,7 +34,7 @@ from nvshare.scheduler.observe.metrics import Metrics
 from nvshare.scheduler.observe.usage_file import UsageFile
 from nvshare.scheduler.operator.control import Control
 from nvshare.scheduler.operator.remembered_limits import STATE_FILES, RememberedLimits
-from nvshare.scheduler.reload import Reload, set_log
+from nvshare.scheduler.reload import Reload, set_log, show_steps
 from nvshare.scheduler.shutdown import ExitWhenUnused, Shutdown, notify_systemd
 from nvshare.scheduler.viewer_connection import guarded
 
@@ -175,8 +175,7 @@ class Daemon:
         log.call_later = self._loop.call_later
         self._engine.observers.extend((self._journal.observe, self._metrics.observe))
         self._engine.observers_of[MemoryMoved].append(self._metrics.memory_moved)
-        if log.shows("info"):
-            self._engine.observers.append(log.observe)
+        show_steps(self._engine)
         if self._config.journal_file:
             self._file = JournalFile(Path(self._config.journal_file), self._config.journal_file_bytes)
             self._file.observe(self._daemon_start)

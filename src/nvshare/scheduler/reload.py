@@ -16,6 +16,15 @@ def set_log(config: Config) -> None:
     log.is_json = config.log_format == "json"
 
 
+def show_steps(engine: Engine) -> None:
+    """Or do not, if the level is above info: then the log costs a step nothing."""
+    is_shown = log.observe in engine.observers
+    if log.shows("info") and not is_shown:
+        engine.observers.append(log.observe)
+    elif is_shown and not log.shows("info"):
+        engine.observers.remove(log.observe)
+
+
 class Reload:
     """Holds the settings in force. `read` reads them again, from the same flags, environment and file."""
 
@@ -38,6 +47,7 @@ class Reload:
         if not changed:
             log.info("The settings were read again; none has changed")
         set_log(fresh)
+        show_steps(self._engine)
         if self._live(fresh) & {"switch_time_mode", "switch_time_fixed"} & set(changed):
             self._set_quantum(fresh)
 
