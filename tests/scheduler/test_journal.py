@@ -44,6 +44,36 @@ def test_steps_about_many_things_count_for_as_many() -> None:
     assert len(journal.last(1000)) == 1000 * PARTS_PER_STEP // 65
 
 
+def registered(now: int, name: str, client: int = 1) -> Step:
+    return Step(now, 0.0, ClientRegistered(client, "run/x", "x", name, ()), ())
+
+
+def test_a_name_is_kept_until_the_end_of_its_client_is_forgotten() -> None:
+    journal = Journal(3)
+    journal.observe(registered(1, "train"))
+    journal.observe(Step(2, 0.0, ClientLeft(1), ()))
+    for number in range(3, 5):
+        journal.observe(step(number, client=2))
+    assert journal.programs == {1: "train"}
+    journal.observe(step(5, client=2))
+    assert journal.programs == {}
+
+
+def test_the_name_of_a_client_stays_when_the_end_of_an_earlier_one_with_its_id_is_forgotten() -> None:
+    journal = Journal(3)
+    journal.observe(registered(1, "first"))
+    journal.observe(Step(2, 0.0, ClientLeft(1), ()))
+    journal.observe(registered(3, "second"))
+    for number in range(4, 8):
+        journal.observe(step(number))
+    assert journal.programs == {1: "second"}
+    journal.observe(Step(8, 0.0, ClientLeft(1), ()))
+    journal.observe(registered(9, "third"))
+    journal.observe(Step(10, 0.0, ClientLeft(1), ()))
+    journal.observe(step(11))  # The end of the second is forgotten, that of the third is not.
+    assert journal.programs == {1: "third"}
+
+
 def test_followers_get_new_steps_until_they_stop() -> None:
     journal = Journal(10)
     heard: list[Step] = []

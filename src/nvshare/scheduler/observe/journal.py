@@ -10,7 +10,7 @@ import queue
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -38,6 +38,8 @@ class Journal:
         self._followers: list[Callable[[Step], None]] = []
         self.programs: dict[int, str] = {}
         """The names of the clients that have not left, or whose end is among the steps."""
+        self._earlier_ends: Counter[int] = Counter()
+        """Of an id that was given again: how many ends among the steps are those of earlier clients."""
 
     def observe(self, step: Step) -> None:
         steps = self._steps
@@ -45,6 +47,7 @@ class Journal:
         self._parts += len(step.actions)
         if type(step.event) is ClientRegistered:
             self._parts += len(step.event.claims)
+            self._earlier_ends[step.event.client] += step.event.client in self.programs
             self.programs[step.event.client] = step.event.name
         while len(steps) > self._max_steps or self._parts > self._max_parts:
             self._forget(steps.popleft())
@@ -56,7 +59,12 @@ class Journal:
         if type(step.event) is ClientRegistered:
             self._parts -= len(step.event.claims)
         elif type(step.event) is ClientLeft:
-            self.programs.pop(step.event.client, None)
+            client = step.event.client
+            if self._earlier_ends[client]:
+                self._earlier_ends[client] -= 1
+            else:
+                del self._earlier_ends[client]
+                self.programs.pop(client, None)
 
     def _tell_followers(self, step: Step) -> None:
         for follow in list(self._followers):
