@@ -160,9 +160,10 @@ class ListWatch(ABC):
         if why and why != self._last_warning:
             self._last_warning = why
             log.warning("Cannot watch %s: %s; %s", self._what, why, self._meanwhile)
-        if self._pause_s or not at_once:
-            jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, not for security
-            await asyncio.sleep(max(self._pause_s * jitter, at_least_s * 2 * jitter))
+        if why and not at_once:
+            self._pause_s = max(_FIRST_PAUSE_S, self._pause_s)
+        jitter = random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, not for security
+        await asyncio.sleep(max(self._pause_s * jitter, at_least_s * 2 * jitter))
         self._pause_s = min(max(_FIRST_PAUSE_S, self._pause_s * 2), _LONGEST_PAUSE_S)
 
     def _recovered(self) -> None:
