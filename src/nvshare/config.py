@@ -163,7 +163,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("usage_file", "", read.optional_path, "file of `nvsharectl report`, if not beside operator-socket", "PATH"),
     Option("journal_file", "", read.optional_path, "also write every step to this file, as JSON lines", "PATH"),
     Option("journal_file_bytes", "67108864", read.integer(65_536, 1 << 40), "size at which it is begun again", "N"),
-    _one_of("log_level", "info", "debug|info|warning|error", "lowest level that is logged"),
+    _one_of("log_level", "info", "debug|info|warning|error", "lowest level that is logged; debug is as info"),
     _one_of("log_format", "text", "text|json", "format of the log"),
     Option("http", "", read.address, "address of the live page, /metrics and /healthz", "ADDRESS:PORT"),
     Option("http_hosts", "", read.names, "names under which the page may be asked for, besides addresses", "NAME,…"),
@@ -175,7 +175,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "exit_when_unused", "0", read.seconds(0, 86_400), "exit after this time without programs; 0: never", "SECONDS"
     ),
-    Option("debug", "0", read.flag, "log at level debug, overrides log-level", "0|1"),
+    Option("debug", "0", read.flag, "log at least at level info; overrides log-level", "0|1"),
 )
 
 _EPILOG = """\

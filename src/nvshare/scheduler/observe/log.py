@@ -20,7 +20,7 @@ from nvshare.admin import client_name
 from nvshare.journal import Step
 from nvshare.scheduler.observe.step_text import clients_of, describe
 
-LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+LEVELS = {"debug": 20, "info": 20, "warning": 30, "error": 40}
 MAX_LINES_A_SECOND = 50
 PLACES = ("client", "viewer", "observer", "task", "journal", "event loop")
 """Where a defect can be. All have a counter from the start: Prometheus does not see the step of a series that begins
@@ -63,9 +63,6 @@ class Log:
 
     def info(self, text: str) -> None:
         self._write("info", text)
-
-    def debug(self, text: str) -> None:
-        self._write("debug", text)
 
     def warning(self, text: str) -> None:
         self._write("warning", text)
