@@ -73,6 +73,17 @@ def test_an_idle_client_and_one_that_left() -> None:
     assert summary_of(snapshot(node, 0), 0xBEEF, "gone") == "gone (beef) has left."
 
 
+def test_a_waiting_client_that_hangs_is_said_to_send_nothing() -> None:
+    node = node_with("runs", "hangs")
+    ask(node, 1, 10)
+    ask(node, 2, 10)
+    node.handle(0, ev.ClientSilent(2))
+    assert told(node, 2, 1) == (
+        "hangs (0002) sends nothing: it was stopped, hangs or is ending. It gets no turn on GPU 0 (GPU-11111111); it"
+        " waits again when it sends something."
+    )
+
+
 def test_a_paused_client_is_told_how_that_ends() -> None:
     node = node_with("held")
     node.handle(0, ev.PauseSet(True, "run/1"))

@@ -11,7 +11,7 @@ class PodChanged(Event, frozen=True):
     `container_limits` are those of single containers, by the spec, that differ from the pod's `spec_limit`.
     `claims` are the ResourceClaims that it has, by label. `shrinks`: a lowered limit moves memory (memory.live_shrink).
     `is_paused`: it gets no turns (core.orders).
-    `core_limit`, `spec_core_limit`: percent of a GPU's time that it may use at most; 0 is no limit.
+    `core_limit`, `spec_core_limit`: percent of a GPU's time that it may use at most; 100 is no limit.
     `container_core_limits`: limits of single containers by the spec, other than `spec_core_limit`, which is the lowest.
     `keeps_limit`: there is an annotation, it cannot be read, and the caller does not know the value before it, which
     stays in force."""

@@ -43,7 +43,7 @@ class PrioritySet(Event, frozen=True):
 
 
 class CoreLimitSet(Event, frozen=True):
-    """The operator's core limit for a group: percent of a GPU's time, 0 is no limit; None removes it."""
+    """The operator's core limit for a group: percent of a GPU's time, 100 is no limit; None removes it."""
 
     group: str
     percent: int | None

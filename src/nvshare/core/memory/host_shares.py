@@ -22,7 +22,7 @@ class HostShares:
         self._able: list[tuple[int, int]] = []
         """(-swappable memory, client) of the clients that could keep more."""
         self._keeping: list[tuple[int, int]] = []
-        """The same of the clients that keep memory on the host."""
+        """The same of the clients that were asked to keep memory on the host."""
         self._above: dict[int, Seat] = {}
         """The clients that were asked to keep more than they can."""
 

@@ -148,7 +148,7 @@ class ConnectionAdmission:
         return account
 
     def charge(self, account: Account, began_ns: int) -> None:
-        """Charge the time since then to the account, if there is another account that was kept waiting."""
+        """Charge the time since then to the account, if there are other accounts."""
         if self.has_several_accounts:
             account.charge(began_ns, time.monotonic_ns())
 

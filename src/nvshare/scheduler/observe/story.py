@@ -55,7 +55,8 @@ def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
         case "paused":
             return f"{who} gets no turn on {where}: {_pause(client, seat, gpu)}."
         case "silent":
-            return f"{who} did not release {where} in time and has been silent since; it waits again when it is heard."
+            gets_none = f"It gets no turn on {where}; it waits again when it sends something."
+            return f"{who} sends nothing: it was stopped, hangs or is ending. {gets_none}"
         case _:
             return f"{who} has no work for {where}."
 
