@@ -176,6 +176,11 @@ def test_nothing_is_measured_while_programs_of_an_earlier_scheduler_register_aga
 ) -> None:
     monkeypatch.setattr(nvml_poll, "SETTLING_INTERVAL_S", 0)
     nvml = LeavingNvml()
+    sleep, intervals = asyncio.sleep, asyncio.Semaphore(0)
+
+    async def counted(seconds: float) -> None:
+        intervals.release()
+        await sleep(seconds)
 
     async def main() -> list[int]:
         node = Node(Settings(), epoch=1, settles_at=SECOND)
@@ -183,15 +188,16 @@ def test_nothing_is_measured_while_programs_of_an_earlier_scheduler_register_aga
         engine = Engine(node, asyncio.get_running_loop(), clock=lambda: clock[0])
         engine.post(GpuFound("g", 16 * GIB, 0, "card"))
         poll = NvmlPoll(engine, cast("Any", nvml))
+        monkeypatch.setattr(asyncio, "sleep", counted)
         task = asyncio.create_task(poll.run())
-        for _ in range(100):
-            await asyncio.sleep(0)
-        questions = [nvml.questions]
-        clock[0] = SECOND
-        engine.post(GpuFound("g", 16 * GIB, 0, "card"))
         async with asyncio.timeout(60):
+            for _ in range(3):
+                await intervals.acquire()
+            questions = [nvml.questions]
+            clock[0] = SECOND
+            engine.post(GpuFound("g", 16 * GIB, 0, "card"))
             while not nvml.questions:
-                await asyncio.sleep(0.001)
+                await sleep(0.001)
         task.cancel()
         return [*questions, nvml.questions]
 
