@@ -148,7 +148,6 @@ def test_the_timeline_has_a_lane_per_process_with_holes_closed_and_the_share_of_
     assert [(span.begin_s, span.end_s, span.paging) for span in second.spans] == [(0.12, 0.2, 0.0)]
     assert (first.kernels, first.label) == (1, "train.py (77)")
     assert card.busy_s == pytest.approx(0.118)
-    assert picture.as_dict()["length_s"] == pytest.approx(0.2)
 
 
 def test_no_work_gives_an_empty_timeline(tmp_path: Path) -> None:

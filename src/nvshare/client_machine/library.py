@@ -159,6 +159,8 @@ class Account(ctypes.Structure):
     def free(self, size: int, *, swappable: bool = True) -> None:
         LIBRARY.nvs_account_return(self, size, swappable)
 
+    # For tests of an account alone; a machine does this itself when it receives the message.
+
     def set_limit(self, limit: int) -> None:
         """UPDATE_LIMIT."""
         LIBRARY.nvs_account_limit(self, limit)

@@ -6,7 +6,7 @@ small holes closed, each with how much of it was spent moving memory.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from nvshare.simgpu.trace import Kind, ProcessTrace, Record, merge
 
@@ -49,9 +49,6 @@ class Timeline:
 
     length_s: float
     cards: tuple[Card, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def timeline(traces: Iterable[ProcessTrace], gap_s: float = 0.01) -> Timeline:
