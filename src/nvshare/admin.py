@@ -194,6 +194,10 @@ def client_name(client: int) -> str:
     return f"{client:04x}"
 
 
+SHORT_UUID = 12
+"""So many characters of a GPU's UUID are shown where there is no room for all."""
+
+
 class AdminError(Exception):
     """The other side sent a line that is not a request, or not an answer."""
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import click
 
 from nvshare.cli.run.environment import ProgramSettings
+from nvshare.core.model import MAX_WEIGHT
 from nvshare.core.queue.policies import MAX_PRIORITY, MIN_PRIORITY
-from nvshare.kube.annotations import MAX_WEIGHT
 from nvshare.percentage import parse_percent
 from nvshare.quantity import QuantityError, parse_bytes
 from nvshare.wire.messages import NAME_BYTES

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from nvshare import __version__
+from nvshare import __version__, admin
 from nvshare.cli.ctl import render
 from nvshare.cli.ctl.text_table import table
 from nvshare.cli.group import Group, accept_any_locale, terminal_width
@@ -120,7 +120,7 @@ def _gpu_row(node: str, gpu: dict[str, Any]) -> list[str]:
 def _index(gpu: dict[str, Any]) -> str:
     """A scheduler of an earlier version does not say it."""
     index = gpu.get("index")
-    return gpu["uuid"][: render.SHORT_UUID] if index is None else str(index)
+    return gpu["uuid"][: admin.SHORT_UUID] if index is None else str(index)
 
 
 def _client_row(node: str, gpu: dict[str, Any], client: dict[str, Any]) -> list[str]:

@@ -7,8 +7,8 @@ import click
 from nvshare import admin
 from nvshare.cli.ctl import complete
 from nvshare.cli.options import Percent
+from nvshare.core.model import MAX_WEIGHT
 from nvshare.core.queue.policies import MAX_PRIORITY, MIN_PRIORITY, POLICIES
-from nvshare.kube.annotations import MAX_WEIGHT
 
 if TYPE_CHECKING:
     from nvshare.cli.ctl.nvsharectl import Scheduler

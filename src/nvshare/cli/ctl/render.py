@@ -16,8 +16,6 @@ from nvshare.core.model import GIB, MIB, SECOND
 from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
 
-SHORT_UUID = 12
-
 
 def size(count: int) -> str:
     """Bytes for people."""
@@ -105,7 +103,7 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
     if is_wide or width is None or max(map(width_of, whole.splitlines())) <= width:
         return whole
     at = head.index("UUID") if "UUID" in head else 0
-    rows = [[*row[:at], row[at][:SHORT_UUID], *row[at + 1 :]] for row in rows]
+    rows = [[*row[:at], row[at][: admin.SHORT_UUID], *row[at + 1 :]] for row in rows]
     return table(head, rows, width=width, drop=("OTHERS", "UUID", "LEFT", "RUNNING", "MODEL"))
 
 
@@ -195,7 +193,7 @@ def _gpu_order(gpu: GpuSnapshot) -> tuple[bool, int]:
 
 def gpu_short(gpu: GpuSnapshot) -> str:
     """A GPU in one cell: its index if NVML knows it."""
-    return gpu.uuid[:SHORT_UUID] if gpu.index is None else str(gpu.index)
+    return gpu.uuid[: admin.SHORT_UUID] if gpu.index is None else str(gpu.index)
 
 
 def _index(gpu: GpuSnapshot) -> str:

@@ -6,13 +6,11 @@ write limits in GiB."""
 
 from collections.abc import Mapping
 
-from nvshare.admin import client_name
+from nvshare.admin import SHORT_UUID, client_name
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
 from nvshare.core.model import GIB
 from nvshare.core.snapshots.snapshot import GpuSnapshot
-
-SHORT_UUID = 12
 
 
 class Ids:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from nvshare.admin import client_name
 from nvshare.core.actions import QueueClient
 from nvshare.core.client import Client
 from nvshare.core.events import ClientRegistered, Event, HostMemoryMeasured, LockRequested, MemoryChanged
@@ -261,7 +262,7 @@ class HostMemoryPoll:
         """Once for each client, and again when it has been enough in between."""
         told = {one.client: self._told.get(one.client) or one.text for one in short}
         for client in told.keys() - self._told.keys():
-            log.warning(f"Host memory too small for client {client:04x}: {told[client]}")
+            log.warning(f"Host memory too small for client {client_name(client)}: {told[client]}")
             self._report(client, told[client])
         self._told = told
 
