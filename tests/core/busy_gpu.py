@@ -1,4 +1,8 @@
-"""Clients that use one GPU side by side, in steps of some milliseconds: who has work gets an equal part of the time."""
+"""Clients that use one GPU side by side, in steps of some milliseconds: who has work gets an equal part of the time.
+
+The clients are scripted: what they say follows from the GPU's model alone, at times that the test sets, so that a
+figure of a test is one of the core. When the shipped client asks, looks and drains is decided by its client machine;
+core.driven_clients and the simulated worlds (schedsim/worlds) run it."""
 
 from collections.abc import Callable
 

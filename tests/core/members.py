@@ -1,4 +1,7 @@
-"""Processes that share a limit, with the library's own account: budget, keep, frees, questions."""
+"""Processes that share a limit, with the library's own account: budget, keep, frees, questions.
+
+What is allowed is decided by the shipped account. Messages are events and actions without a connection, so that each
+can be late by itself. The simulated worlds (schedsim/worlds) send them through the client machine."""
 
 from collections import deque
 from dataclasses import dataclass
