@@ -280,7 +280,7 @@ class Naive(NaiveShares, MemoryNotes):
             return
         staying = gpu.named("staying")
         all_fit = gpu.taken("rest", "waiting", "staying", "dropping", "silent", "blocked") <= safe
-        is_contended = bool(queue) or real.held_back.wants_pauses or (gpu.mode in LEARNING and not all_fit)
+        is_contended = bool(queue) or real.no_turns.wants_pauses or (gpu.mode in LEARNING and not all_fit)
         assert len(staying) <= 1 or gpu.taken("staying") <= safe, "those who stay fit, or one is alone"
         for seat in staying:
             assert seat.contended == is_contended, "a holder knows whether it has to report its pauses"

@@ -54,7 +54,7 @@ class NaiveShares(NaiveBilling):
         """A client that is held back and waits leaves the queue, with its rank."""
         for seat in gpu.named("waiting"):
             one = real.turns.seats[seat.client]
-            if one.state == "blocked" and real.turns.held_back.has_had_enough(one):
+            if one.state == "blocked" and real.turns.no_turns.has_had_enough(one):
                 seat.state, seat.rank = "blocked", one.kept_rank
 
     def note_use(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu) -> None:
@@ -80,7 +80,7 @@ class NaiveShares(NaiveBilling):
         for group in here & self.core_limits.keys() | shares.caps.keys():
             percent = self.core_limits.get(group) if group in here else None
             shares.caps.setdefault(group, NaiveCap()).order(now // LOOK_NS + 1, percent)
-        shares.leads.note(now, decides=real.turns.held_back.wants_pauses)
+        shares.leads.note(now, decides=real.turns.no_turns.wants_pauses)
         shares.tail = use.spans(use.upto, max(use.upto, now // LOOK_NS + 1)) if _counts(shares) else []
 
     def use(self, uuid: str) -> NaiveUse:
@@ -101,23 +101,23 @@ class NaiveShares(NaiveBilling):
             one.has_left = its is None
             one.hold(now, its.lock if its is not None and its.state in ("staying", "dropping") else 0)
             waits = its is not None and (its.state == "blocked" or client in gpu.unblocked)
-            one.hold_back(now, is_ahead=client in real.turns.held_back.ahead, waits=waits)
+            one.hold_back(now, is_ahead=client in real.turns.no_turns.ahead, waits=waits)
 
     # What must hold.
 
     def check_shares(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu) -> None:
         for seat in gpu.named("waiting"):
-            assert not real.turns.held_back.has_had_enough(real.turns.seats[seat.client]), (
+            assert not real.turns.no_turns.has_had_enough(real.turns.seats[seat.client]), (
                 "who is held back is in no queue"
             )
         if real.deadline <= now:
             return  # An alarm is late.
         shares = self.shares[uuid]
         for group, cap in shares.caps.items():
-            cap.check(now, cap.after(group, shares.tail), is_over=group in real.turns.held_back.over)
-        assert real.turns.held_back.over <= shares.caps.keys(), "only groups of clients are held back"
+            cap.check(now, cap.after(group, shares.tail), is_over=group in real.turns.no_turns.over)
+        assert real.turns.no_turns.over <= shares.caps.keys(), "only groups of clients are held back"
         for seat in gpu.named("staying") if not gpu.named("waiting") else []:
-            assert seat.group not in real.turns.held_back.over, (
+            assert seat.group not in real.turns.no_turns.over, (
                 "who owes too much drops its lock, unless memory would move"
             )
         self._check_weights(now, shares, gpu, real)
@@ -127,7 +127,7 @@ class NaiveShares(NaiveBilling):
         working = {seat.client for seat in gpu.named("staying") if turns.seats[seat.client].idle_since is None}
         leads = shares.leads.after(shares.tail, shares.use.uses.values())
         wrong = {
-            client for client in turns.held_back.ahead if leads.get(client, 0) <= -UNSURE_NS or not working - {client}
+            client for client in turns.no_turns.ahead if leads.get(client, 0) <= -UNSURE_NS or not working - {client}
         }
         may_hold = shares.leads.begin is not None and not gpu.named("waiting") and len(working) > 1
         for client in working if may_hold else ():
@@ -136,7 +136,7 @@ class NaiveShares(NaiveBilling):
                 wrong.add(client)
         shares.wrong_since = {client: shares.wrong_since.get(client, now) for client in wrong}
         late = [client for client, since in shares.wrong_since.items() if now - since > MOST_STEP_NS]
-        assert not [client for client in late if client in turns.held_back.ahead], (
+        assert not [client for client in late if client in turns.no_turns.ahead], (
             "only who is ahead of its weight is held back"
         )
         assert not late, "who is ahead of its weight is held back while others work"

@@ -252,11 +252,11 @@ def test_who_was_ahead_and_wants_nothing_is_let_go() -> None:
     gpu = BusyGpu(FAIR)
     gpu.add(queued_ms=200, wants=lambda ms: True)
     gpu.add(weight=900, queued_ms=5)
-    while 1 not in gpu.node.gpus["g0"].turns.held_back.ahead:
+    while 1 not in gpu.node.gpus["g0"].turns.no_turns.ahead:
         gpu.run(5)
     gpu.clients[1].wants = lambda ms: False
     gpu.run(1000)
-    assert not gpu.node.gpus["g0"].turns.held_back.ahead
+    assert not gpu.node.gpus["g0"].turns.no_turns.ahead
     assert state(gpu, 1) == ("idle", None)
 
 
@@ -267,7 +267,7 @@ def test_without_policy_fair_weights_hold_nobody_back() -> None:
     gpu.run(2000)
     gpu.handle(ev.PolicySet("fcfs"))
     assert gpu.run(2000) == pytest.approx([50, 50], abs=1)
-    assert not gpu.node.gpus["g0"].turns.held_back.ahead
+    assert not gpu.node.gpus["g0"].turns.no_turns.ahead
 
 
 def test_who_is_ahead_may_leave() -> None:

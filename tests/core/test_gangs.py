@@ -56,6 +56,6 @@ def test_nobody_leaves_for_a_gang_where_it_is_held_back() -> None:
     *before, (now, request) = BY_A_GANG
     for at, event in before:
         node.handle(at, event)
-    node.gpus["g1"].turns.held_back.hold_group("run/3")
+    node.gpus["g1"].turns.no_turns.hold_group("run/3")
     drops = [action for action in node.handle(now, request) if isinstance(action, ac.DropLock)]
     assert [(drop.client, drop.gpu, drop.cause) for drop in drops] == [(1, "g0", "priority")]

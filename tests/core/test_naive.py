@@ -140,9 +140,9 @@ def hold_another(real: Callable[..., None]) -> Callable[..., None]:
     def look(self: ComputeShares, now: int, pending: Chunk) -> None:
         real(self, now, pending)
         turns = self._turns
-        if turns.held_back.over:
-            turns.held_back.over.clear()
-            turns.held_back.over.add(min(seat.group.key for seat in turns.seats.values() if seat.group is not None))
+        if turns.no_turns.over:
+            turns.no_turns.over.clear()
+            turns.no_turns.over.add(min(seat.group.key for seat in turns.seats.values() if seat.group is not None))
 
     return look
 

@@ -128,4 +128,4 @@ def test_a_group_in_a_crowd_is_held_back_by_its_core_limit() -> None:
         node.handle(now, ev.CoreLimitWanted(client, 50))
     node.handle(now + 10 * MILLISECOND, ev.CoreLimitWanted(1, 40))
     node.handle(now + 20 * MILLISECOND, ev.CoreLimitWanted(1, 30))
-    assert node.gpus["g0"].turns.held_back.over >= {"run/1"}, "a limit that is set again finds the debt"
+    assert node.gpus["g0"].turns.no_turns.over >= {"run/1"}, "a limit that is set again finds the debt"

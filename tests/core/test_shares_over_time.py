@@ -75,9 +75,9 @@ def test_the_wish_of_a_process_ends_with_it_on_every_gpu_of_its_group() -> None:
     node.handle(0, ev.LockRequested(1, "g0", Memory(GIB)))
     node.handle(1, ev.CoreLimitWanted(2, 10))
     node.handle(SECOND, ev.AlarmRang())
-    assert node.gpus["g0"].turns.held_back.over == {"run/1"}
+    assert node.gpus["g0"].turns.no_turns.over == {"run/1"}
     node.handle(SECOND + 1, ev.ClientLeft(2))
-    assert node.gpus["g0"].turns.held_back.over == set()
+    assert node.gpus["g0"].turns.no_turns.over == set()
 
 
 def test_a_counter_of_gpu_time_never_goes_back() -> None:

@@ -62,7 +62,7 @@ def test_a_holder_that_has_no_work_pays_for_the_time_in_which_others_wait(report
     gpu.add(need=BIG, queued_ms=25)
     gpu.run(20_000)
     assert gpu.run(200_000)[1] > 40
-    held = [seat.held_until(gpu.now_ms * MILLISECOND) for seat in gpu.node.gpus["g0"].turns.seats.values()]
+    held = [seat.held_ns(gpu.now_ms * MILLISECOND) for seat in gpu.node.gpus["g0"].turns.seats.values()]
     assert held[0] == pytest.approx(held[1], rel=0.1)
 
 

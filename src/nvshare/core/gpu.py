@@ -169,7 +169,7 @@ class Gpu:
 
     def preempt(self, now: int, out: list[Action]) -> None:
         """The first half of what follows from the state and the time: which clients must release the lock."""
-        turns, held_back = self.turns, self.turns.held_back
+        turns, no_turns = self.turns, self.turns.no_turns
         self._idle_due = NEVER
         if turns.dropping:
             self._preemption.revoke(now, out)
@@ -179,7 +179,7 @@ class Gpu:
             self._thrashing.decide(now, out)
         if self.compute_shares.is_active:
             self.compute_shares.decide(now, out)
-        if self.memory.pinned or turns.blocked or held_back.paused or held_back.over or held_back.ahead:
+        if self.memory.pinned or turns.blocked or no_turns.paused or no_turns.over or no_turns.ahead:
             self._block(now, out)
         if not turns.queue.order:
             return
@@ -200,7 +200,7 @@ class Gpu:
         """Which clients wait in no queue, and which of the holders among them must release the lock."""
         if self._blocking.decide(now, out):
             self.is_reordered = True
-        if self.turns.held_back.over:
+        if self.turns.no_turns.over:
             self.compute_shares.preempt(now, out)
 
     def admit(self, now: int, out: list[Action], *, is_settling: bool) -> list[Seat]:
@@ -273,7 +273,7 @@ class Gpu:
 
     def may_block(self, seat: Seat) -> bool:
         """It may be taken out of the queue in this step (queue.blocking)."""
-        if self.turns.held_back.has_had_enough(seat):
+        if self.turns.no_turns.has_had_enough(seat):
             return True
         return bool(self.memory.protected) and self.memory.must_wait(seat, self.turns.moves.card_room.stuck()(seat))
 

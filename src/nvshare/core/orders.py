@@ -2,7 +2,7 @@
 of a GPU; and that holders release their locks now.
 
 Weight, priority, core limit and pause of a group are stored in the group (core.limits.groups), so they also apply to
-its later processes. A pod's annotations are orders too, and have precedence over the operator's. compute.held_back
+its later processes. A pod's annotations are orders too, and have precedence over the operator's. compute.no_turns
 stores which clients of a GPU are paused; queue.blocking takes them out of the queue, with their rank, and holders among
 them drop their locks.
 
@@ -223,9 +223,9 @@ class Orders:
             gpu = self._gpus[uuid]
             if client.group.is_paused or gpu.is_paused:
                 self._gangs.unlink(now, uuid, seat)
-                gpu.turns.held_back.pause(client.id)
+                gpu.turns.no_turns.pause(client.id)
             else:
-                gpu.turns.held_back.resume(client.id)
+                gpu.turns.no_turns.resume(client.id)
             self._touch(gpu)
 
     def _note_yield(self, now: int, event: ev.YieldAsked, out: list[Action]) -> None:

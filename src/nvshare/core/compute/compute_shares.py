@@ -36,7 +36,7 @@ LEAST_PRUNED = 64
 
 
 class ComputeShares:
-    """Decides on one GPU; compute.held_back stores which clients are held back, and queue.blocking blocks them."""
+    """Decides on one GPU; compute.no_turns stores which clients are held back, and queue.blocking blocks them."""
 
     def __init__(self, turns: Turns, memory: MemoryPlanner) -> None:
         self._turns = turns
@@ -56,7 +56,7 @@ class ComputeShares:
 
     @property
     def capped(self) -> Iterable[str]:
-        """The groups with clients here that have a core limit."""
+        """For tests: the groups with clients here that have a core limit."""
         return self._caps.keys()
 
     def policy_changed(self) -> None:
@@ -75,7 +75,7 @@ class ComputeShares:
             self._caps[group.key] = CoreCap(now // LOOK_NS + 1, percent, group)
         else:
             if group.key not in self._caps:  # What it owes is looked at before it gets a lock.
-                self._turns.held_back.hold_group(group.key)
+                self._turns.no_turns.hold_group(group.key)
                 cap.is_over = True
                 cap.begin = now // LOOK_NS + 1  # Not what its clients used without a limit.
             self._turns.gpu_time.divide(now)
@@ -91,7 +91,7 @@ class ComputeShares:
         return max(0, self._caps[seat.group.key].free_at - now)
 
     def left(self, now: int, seat: Seat) -> None:
-        self._turns.held_back.release_client(seat.client)
+        self._turns.no_turns.release_client(seat.client)
         if self._weighted is not None:
             self._weighted.left(seat.client)
         if self._caps and seat.group is not None and not self._has_clients(seat.group, but=seat):
@@ -104,7 +104,7 @@ class ComputeShares:
         """Its debt is remembered until it is repaid: the next process of the group owes it too."""
         self._turns.gpu_time.divide(now)
         cap = self._caps.pop(group.key, None)
-        self._turns.held_back.release_group(group.key)
+        self._turns.no_turns.release_group(group.key)
         if cap is None:
             return
         pending = self._turns.gpu_time.lately_pending(now)
@@ -137,7 +137,7 @@ class ComputeShares:
             self.deadline = next_look if self.deadline <= now else min(self.deadline, next_look)
             return
         is_early = now < min(looked + LEAST_STEP_NS, self.deadline) and them == self._those_concerned()
-        if is_early and (self._turns.staying or self._turns.held_back.over or self._turns.held_back.ahead):
+        if is_early and (self._turns.staying or self._turns.no_turns.over or self._turns.no_turns.ahead):
             self.deadline = min(self.deadline, looked + LEAST_STEP_NS)
             return
         self._look(now, out)
@@ -152,7 +152,7 @@ class ComputeShares:
     def _those_concerned(self) -> object:
         turns = self._turns
         nobody_works = len(turns.idle) >= len(turns.staying)
-        held_back = len(turns.held_back.ahead), len(turns.held_back.over), len(turns.blocked)
+        held_back = len(turns.no_turns.ahead), len(turns.no_turns.over), len(turns.blocked)
         return len(turns.staying), held_back, len(self._caps), nobody_works, turns.ranking.fair_shares
 
     def _look(self, now: int, out: list[Action]) -> None:
@@ -167,7 +167,7 @@ class ComputeShares:
 
     def preempt(self, now: int, out: list[Action]) -> None:
         """Clients that owe too much drop their locks. Called when the queue has been decided (queue.blocking)."""
-        going = [seat for seat in self._turns.staying.values() if self._turns.held_back.is_over(seat)]
+        going = [seat for seat in self._turns.staying.values() if self._turns.no_turns.is_over(seat)]
         self._drop(now, going, out)
 
     def _note_activity(self) -> None:
@@ -194,7 +194,7 @@ class ComputeShares:
 
     def _look_at_caps(self, now: int, pending: Chunk) -> None:
         turns = self._turns
-        keys = turns.held_back.over | {entry.group for entry in pending.entries}
+        keys = turns.no_turns.over | {entry.group for entry in pending.entries}
         caps = [(self._caps[key].looked_at, key) for key in keys & self._caps.keys()]
         if len(caps) > MOST_GROUPS:
             self.deadline = now  # The others are next.
@@ -202,11 +202,11 @@ class ComputeShares:
             cap = self._caps[key]
             debt = cap.debt_ns(pending)
             if cap.look(now, debt):
-                turns.held_back.hold_group(key)
+                turns.no_turns.hold_group(key)
                 after_ns = cap.repaid_ns(debt)
                 cap.free_at = now + after_ns
             else:
-                turns.held_back.release_group(key)
+                turns.no_turns.release_group(key)
                 after_ns = cap.reached_ns(debt)
             self.deadline = min(self.deadline, now + max(LOOK_NS, after_ns))
 
@@ -214,12 +214,12 @@ class ComputeShares:
 
     def _look_at_weights(self, now: int, pending: Chunk, out: list[Action]) -> None:
         turns = self._turns
-        for client in [one for one in turns.held_back.ahead if turns.seats[one].state in ("rest", "silent", "staying")]:
+        for client in [one for one in turns.no_turns.ahead if turns.seats[one].state in ("rest", "silent", "staying")]:
             self._let_go(now, turns.seats[client])  # It wants nothing, or came in although it was ahead.
-        beside = [seat for seat in turns.staying.values() if seat.gang is None and not turns.held_back.is_over(seat)]
-        beside += [turns.seats[client] for client in turns.held_back.ahead]
+        beside = [seat for seat in turns.staying.values() if seat.gang is None and not turns.no_turns.is_over(seat)]
+        beside += [turns.seats[client] for client in turns.no_turns.ahead]
         weighs = turns.ranking.fair_shares.are_kept and len({seat.weight for seat in beside}) > 1
-        turns.held_back.want_pauses(on=weighs)
+        turns.no_turns.want_pauses(on=weighs)
         if weighs != (self._weighted is not None):
             self._weighted = WeightedTime(now // LOOK_NS + 1) if weighs else None
             self._note_activity()
@@ -231,24 +231,24 @@ class ComputeShares:
         working = {
             seat.client
             for seat in turns.staying.values()
-            if seat.idle_since is None and not turns.held_back.has_had_enough(seat)
+            if seat.idle_since is None and not turns.no_turns.has_had_enough(seat)
         }
         for seat in sorted(beside, key=lambda seat: -leads.get(seat.client, 0)):
             to_hold = most_lead_ns(seat.weight, total)
             self._weigh(now, seat, (leads.get(seat.client, 0), to_hold), working, out)
-            if seat.client in turns.held_back.ahead:
+            if seat.client in turns.no_turns.ahead:
                 working.discard(seat.client)
 
     def _weigh(self, now: int, seat: Seat, leads: tuple[int, int], working: set[int], out: list[Action]) -> None:
         """`leads`: its lead, and with which one it is held back."""
         turns, (lead, most) = self._turns, leads
-        is_held = seat.client in turns.held_back.ahead
+        is_held = seat.client in turns.no_turns.ahead
         others_work = len(working) > (seat.client in working)
         if is_held and (lead <= 0 or not others_work):
             self._let_go(now, seat)
         elif not is_held and lead > most and others_work and seat.idle_since is None:
             self._hold_back(now, seat, out)
-        if seat.client in turns.held_back.ahead:
+        if seat.client in turns.no_turns.ahead:
             self._look_again(now, lead)
         elif seat.state == "staying" and seat.idle_since is None and others_work:
             self._look_again(now, most - lead if lead <= most else MOST_STEP_NS)
@@ -258,12 +258,12 @@ class ComputeShares:
 
     def _hold_back(self, now: int, seat: Seat, out: list[Action]) -> None:
         if self._drop(now, [seat], out):
-            self._turns.held_back.hold_client(seat.client)
+            self._turns.no_turns.hold_client(seat.client)
             self._turns.gpu_time.hold_back(now, seat)
 
     def _let_go(self, now: int, seat: Seat) -> None:
-        if seat.client in self._turns.held_back.ahead:
-            self._turns.held_back.release_client(seat.client)
+        if seat.client in self._turns.no_turns.ahead:
+            self._turns.no_turns.release_client(seat.client)
             self._turns.gpu_time.let_go(now, seat)
 
     # Both.
@@ -282,7 +282,7 @@ class ComputeShares:
     def _would_switch(self, going: list[Seat]) -> bool:
         """A waiting client does not fit now, and would be admitted if these released their locks."""
         turns, memory = self._turns, self._memory
-        first = next((seat for seat in turns.queue if not turns.held_back.has_had_enough(seat)), None)
+        first = next((seat for seat in turns.queue if not turns.no_turns.has_had_enough(seat)), None)
         if first is None or memory.fits(first.need):
             return False
         return len(going) == len(turns.staying) or memory.would_fit(first.need, sum(seat.need for seat in going))
@@ -290,6 +290,6 @@ class ComputeShares:
 
 def held_back_by(turns: Turns, seat: Seat) -> Literal["core limit", "weight"] | None:
     """Why a client is blocked, if it is because it has had enough."""
-    if seat.state != "blocked" or not turns.held_back.has_had_enough(seat):
+    if seat.state != "blocked" or not turns.no_turns.has_had_enough(seat):
         return None
-    return "core limit" if turns.held_back.is_over(seat) else "weight"
+    return "core limit" if turns.no_turns.is_over(seat) else "weight"

@@ -30,10 +30,10 @@ def due_percents(turns: Turns) -> dict[int, float]:
 
 
 def _competes(turns: Turns, seat: Seat) -> bool:
-    if seat.client in turns.held_back.paused:
+    if seat.client in turns.no_turns.paused:
         return False
     if seat.state == "blocked":
-        return turns.held_back.has_had_enough(seat)
+        return turns.no_turns.has_had_enough(seat)
     is_resting = seat.looks is not None and seat.looks.rests is not None
     return seat.is_waiting or (bool(seat.lock) and seat.idle_since is None and not is_resting)
 

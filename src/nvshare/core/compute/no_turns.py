@@ -9,7 +9,7 @@ queue.blocking takes them out of the queue, and holders among them drop their lo
 from nvshare.core.turns.seat import Seat
 
 
-class HeldBack:
+class NoTurns:
     """Read the sets; the methods change them."""
 
     def __init__(self) -> None:

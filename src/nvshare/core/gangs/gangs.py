@@ -171,7 +171,7 @@ class Gangs:
         for gang in sorted(self.all.values(), key=lambda gang: gang.order):
             waiting, stage_before = gang.waiting(), gang.stage
             gang.stage, gang.may_enter = "queued", False
-            is_away = gang.is_away(lambda uuid, seat: self._gpus[uuid].turns.held_back.has_had_enough(seat))
+            is_away = gang.is_away(lambda uuid, seat: self._gpus[uuid].turns.no_turns.has_had_enough(seat))
             if not waiting or is_away or not taken.isdisjoint(waiting) or not self._are_first(waiting):
                 gang.due = None
             else:

@@ -56,7 +56,7 @@ class Blocking:
         is blocked, paused or held back; otherwise nothing is to be decided."""
         turns = self._turns
         turns.moves.card_room.expire(now)
-        for seat in [seat for seat in turns.staying.values() if seat.client in turns.held_back.paused]:
+        for seat in [seat for seat in turns.staying.values() if seat.client in turns.no_turns.paused]:
             turns.preempt(now, seat, "operator", out)
         turns.moves.ask_less(turns.dropping.values(), out)
         may_run = set(self._who_may_run())
@@ -65,7 +65,7 @@ class Blocking:
         most = most_protected(turns) if leaving else []
         for seat in leaving:
             turns.block(seat)
-            if seat.client not in turns.held_back.paused and not turns.held_back.has_had_enough(seat):
+            if seat.client not in turns.no_turns.paused and not turns.no_turns.has_had_enough(seat):
                 holder = who_blocks(most, seat)
                 out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.protected))
         for seat in coming:
@@ -79,7 +79,7 @@ class Blocking:
         waiting = [
             seat
             for seat in (*turns.queue, *turns.blocked.values())
-            if seat.client not in turns.held_back.paused and not turns.held_back.has_had_enough(seat)
+            if seat.client not in turns.no_turns.paused and not turns.no_turns.has_had_enough(seat)
         ]
         stuck = turns.moves.card_room.stuck()
         may_run = [seat for seat in waiting if not self._memory.must_wait(seat, stuck(seat))]

@@ -45,7 +45,7 @@ class Notices:
         waits, order = turns.waits, turns.queue.order
         contended = (
             bool(order)
-            or turns.held_back.wants_pauses
+            or turns.no_turns.wants_pauses
             or (turns.mode.needs_early_reports and not self._memory.all_fit())
         )
         turns.moves.look()
@@ -116,7 +116,7 @@ class Notices:
     def _report_long_wait(self, now: int, seat: Seat, out: list[Action]) -> None:
         turns = self._turns
         waited = now - seat.waited_since
-        is_paused = seat.client in turns.held_back.paused
+        is_paused = seat.client in turns.no_turns.paused
         is_held_back = not is_paused and held_back_by(turns, seat) is not None
         if seat.state == "blocked" and not is_paused and not is_held_back:
             whose = who_blocks(most_protected(turns), seat).client

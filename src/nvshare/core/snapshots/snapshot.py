@@ -221,8 +221,8 @@ def client_snapshot(node: Node, client: Client, now: int, gpus: Mapping[str, Out
 def _state(node: Node, gpu: Gpu, seat: Seat) -> SeatState:
     if not node.is_scheduling:
         return "unscheduled"
-    is_held_back = seat.client in gpu.turns.held_back.paused and seat.state in ("rest", "blocked")
-    return "paused" if is_held_back else SHOWN_AS[seat.state]
+    is_paused = seat.client in gpu.turns.no_turns.paused and seat.state in ("rest", "blocked")
+    return "paused" if is_paused else SHOWN_AS[seat.state]
 
 
 def _paused_by(gpu: Gpu, group: Group) -> Literal["annotation", "operator", "GPU"] | None:
@@ -241,7 +241,7 @@ def _seat(node: Node, client: Client, uuid: str, now: int, known: Outlook) -> Se
         gpu=uuid,
         state=_state(node, gpu, seat),
         is_running=bool(seat.lock),
-        since_ns=seat.held_until(now) - seat.held_total + seat.waited_until(now) - seat.waited_total,
+        since_ns=seat.held_ns(now) - seat.held_total + seat.waited_ns(now) - seat.waited_total,
         place=place,
         paused_by=_paused_by(gpu, client.group),
         memory_allocated=seat.reported.used,
@@ -251,8 +251,8 @@ def _seat(node: Node, client: Client, uuid: str, now: int, known: Outlook) -> Se
         limit=share.limit_told,
         budget=None if share.budget == UNLIMITED else share.budget,
         turns=seat.turns,
-        held_ns=seat.held_until(now),
-        waited_ns=seat.waited_until(now),
+        held_ns=seat.held_ns(now),
+        waited_ns=seat.waited_ns(now),
         last_scheduled_ns=None if seat.last_scheduled is None else now - seat.last_scheduled,
         is_idle=seat.idle_since is not None,
         host_shortfall=seat.lacking,

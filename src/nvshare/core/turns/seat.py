@@ -218,11 +218,11 @@ class Seat:
             return None
         return self.won_rank + max(0, at - self.held_since - self.need * move_ns_per_gib // GIB)
 
-    def held_until(self, now: int) -> int:
-        """For how long the client has held locks in all, and in `waited_until` waited for them."""
+    def held_ns(self, now: int) -> int:
+        """For how long the client has held locks in all, and in `waited_ns` waited for them."""
         return self.held_total + (now - self.held_since if self.lock else 0)
 
-    def waited_until(self, now: int) -> int:
+    def waited_ns(self, now: int) -> int:
         return self.waited_total + (now - self.waited_since if self.state in ("waiting", "blocked") else 0)
 
     def pause_ended(self, pause_ns: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from nvshare.core.actions import Action, DropCause, DropLock, EndTurn, GiveLock, TellContended, TurnEnd
 from nvshare.core.compute.gpu_time import GpuTime
-from nvshare.core.compute.held_back import HeldBack
+from nvshare.core.compute.no_turns import NoTurns
 from nvshare.core.memory.memory_planner import MemoryPlanner
 from nvshare.core.memory.memory_reports import MemoryReports
 from nvshare.core.memory.moves import Moves
@@ -39,7 +39,7 @@ class Turns:
         self.waits = Waits()
         self.queue, self.blocked = self.waits.queue, self.waits.blocked
         self.reports = MemoryReports(memory, self.queue)
-        self.held_back = HeldBack()
+        self.no_turns = NoTurns()
         self.is_contended = False
         """Holders report their pauses: a client waits, or the mode or weights need the pauses before one does."""
         self.timer = QuantumTimer(self, settings.grace_ns)
@@ -70,7 +70,7 @@ class Turns:
         self.reports.left(seat)
         self.gpu_time.left(now, seat)
         self.mode.client_left(now, seat)
-        self.held_back.resume(seat.client)
+        self.no_turns.resume(seat.client)
         self.moves.card_room.ran.pop(seat.client, None)
         del self.seats[seat.client]
 

@@ -109,7 +109,7 @@ class ShareLaws:
         for seat in gpu.turns.seats.values():
             before = self._had.get((uuid, seat.client), 0)
             assert seat.gpu_ns >= before, f"GPU time of client {seat.client} went back to {seat.gpu_ns} from {before}"
-            most = seat.held_until(self._now) + self._reported[uuid, seat.client] + (seat.turns + 1) * LOOK_NS
+            most = seat.held_ns(self._now) + self._reported[uuid, seat.client] + (seat.turns + 1) * LOOK_NS
             assert seat.gpu_ns <= most, f"client {seat.client} is charged {seat.gpu_ns} ns, and had {most} at most"
             self._had[uuid, seat.client] = seat.gpu_ns
             used["" if seat.group is None else seat.group.key] += seat.gpu_ns - before

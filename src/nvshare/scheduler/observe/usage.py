@@ -192,7 +192,7 @@ class Usage:
     def _count(self, now: int, counted: _Counted) -> None:
         """Add what the core has counted since the last time."""
         seat, seconds = counted.seat, (now - counted.since) / SECOND
-        held, waited, moved = seat.held_until(now), seat.waited_until(now), seat.moved
+        held, waited, moved = seat.held_ns(now), seat.waited_ns(now), seat.moved
         use = Use(
             (held - counted.held) / SECOND,
             seconds * counted.memory,
