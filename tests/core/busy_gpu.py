@@ -1,8 +1,8 @@
 """Clients that use one GPU side by side, in steps of some milliseconds: who has work gets an equal part of the time.
 
-The clients are scripted: what they say follows from the GPU's model alone, at times that the test sets, so that a
-figure of a test is one of the core. When the shipped client asks, looks and drains is decided by its client machine;
-core.driven_clients and the simulated worlds (schedsim/worlds) run it."""
+The clients are scripted: when they ask, pause, release and report is written here again, for a client that always
+answers at once and reports at fixed times. The shipped client machine (core.driven_clients, schedsim/worlds) looks at
+the GPU a thousand times a second; these tests play up to an hour, in which a share can be told from an error."""
 
 from collections.abc import Callable
 
