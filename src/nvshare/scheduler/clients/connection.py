@@ -7,8 +7,7 @@ so a forked child that still holds the socket does not keep a lock.
 
 The memory of a process counts until the kernel has freed it: if the connection is closed because the process ends, its
 client stays until the pidfd is readable. A process whose first thread has ended looks the same, so this is bounded: one
-client of each process, for ENDING_S. It soon counts as hung: it gets no turn, and keeps a lock only while no other
-client waits. A process that closes its connection and continues has left.
+client of each process, for ENDING_S; it counts as hung. A process that closes its connection and continues has left.
 
 A flood slows down only its sender. The time that connecting and each message take is charged to the sender's account
 (connection_admission.Account). At most MAX_READ bytes are read at once and at most MAX_WORK_NS is spent on them, then
