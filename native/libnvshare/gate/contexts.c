@@ -14,11 +14,13 @@ enum { MOST_CONTEXTS = 1024 };
 
 static struct known_context {
     CUcontext context;
+    uint64_t number; /* struct nvs_context_id */
     struct nvs_gpu *gpu;
     bool is_primary;
     uint32_t doubts; /* the number of calls in progress that may destroy it */
 } contexts[MOST_CONTEXTS];
 static int context_count;
+static uint64_t last_number;
 /* The helper calls the driver in the context that it was given by nvs_context_use. */
 static struct nvs_call helpers_use;
 
@@ -63,6 +65,7 @@ static struct known_context *add(const struct known_context *made)
         return known;
     known = &contexts[context_count++];
     *known = *made;
+    known->number = ++last_number;
     atomic_fetch_add(&known->gpu->contexts, 1);
     if (context_count > 1 || nvs_gpu_count > 1)
         nvs_enter_by_context();
@@ -159,26 +162,40 @@ void nvs_context_gone(CUcontext context)
     nvs_lock_give(&nvs_streams_lock);
 }
 
-enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *context)
+/* USED: the lock is released. NONE: the context has ended. */
+static enum nvs_context_use begin_use(const struct known_context *known, struct nvs_context_id *id)
 {
-    enum nvs_context_use use = NVS_CONTEXT_NONE;
+    struct nvs_context_life life = nvs_context_life(known->context);
+    if (life.state == NVS_CONTEXT_IN_DOUBT)
+        return NVS_CONTEXT_BUSY;
+    struct nvs_context_id found = {known->context, known->number};
+    helpers_use = (struct nvs_call){.context = known->context};
+    nvs_call_begin(&helpers_use);
+    if (nvs_context_goes_on(&life)) {
+        *id = found;
+        return NVS_CONTEXT_USED;
+    }
+    nvs_call_end(&helpers_use);
+    return NVS_CONTEXT_NONE;
+}
+
+static enum nvs_context_use begin_use_again(struct nvs_context_id *id)
+{
+    struct known_context *known = find(id->handle);
+    return known && known->number == id->number ? begin_use(known, id) : NVS_CONTEXT_NONE;
+}
+
+enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, struct nvs_context_id *id)
+{
+    uint64_t before = id->number;
     if (!nvs_lock_try(&nvs_streams_lock))
         return NVS_CONTEXT_BUSY;
-    for (int i = 0; i < context_count; i++) {
-        struct nvs_context_life life = nvs_context_life(contexts[i].context);
-        if (contexts[i].gpu != gpu)
-            continue;
-        if (life.state == NVS_CONTEXT_IN_DOUBT) {
-            use = NVS_CONTEXT_BUSY;
-            continue;
-        }
-        helpers_use = (struct nvs_call){.context = *context = contexts[i].context};
-        nvs_call_begin(&helpers_use);
-        if (nvs_context_goes_on(&life))
-            return NVS_CONTEXT_USED;
-        nvs_call_end(&helpers_use);
-    }
-    nvs_lock_give(&nvs_streams_lock);
+    enum nvs_context_use use = begin_use_again(id);
+    for (int i = 0; use == NVS_CONTEXT_NONE && i < context_count; i++)
+        if (contexts[i].gpu == gpu && contexts[i].number != before)
+            use = begin_use(&contexts[i], id);
+    if (use != NVS_CONTEXT_USED)
+        nvs_lock_give(&nvs_streams_lock);
     return use;
 }
 

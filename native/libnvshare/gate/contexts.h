@@ -20,10 +20,17 @@ CUcontext nvs_context_primary(int gpu);
 /* The GPU of the context, which is known after it. NULL if the driver does not know the context. Takes the lock itself. */
 struct nvs_gpu *nvs_context_gpu(CUcontext context);
 
+/* A later context may have the handle of one that has ended, and none of its streams and events. No two contexts have the same number. */
+struct nvs_context_id {
+    CUcontext handle;
+    uint64_t number; /* 0: none */
+};
 /* A context of the GPU to call the driver in, without the lock: until nvs_context_use_end no context is destroyed by a call through
- * us. For the helper only. BUSY at once if another thread has the lock. Asks the driver: between nvs_deputy_driver_begin and _end. */
+ * us. `*id` is the one that the caller has used before, or none: the caller has a stream and events there, so it is given no other one until
+ * that has ended. For the helper only. BUSY at once if another thread has the lock. Asks the driver: between nvs_deputy_driver_begin and
+ * _end. */
 enum nvs_context_use { NVS_CONTEXT_USED, NVS_CONTEXT_BUSY /* try again: another thread has the lock, or may destroy the context */, NVS_CONTEXT_NONE };
-enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, CUcontext *context);
+enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, struct nvs_context_id *id);
 void nvs_context_use_end(void);
 
 /* With the lock held. */

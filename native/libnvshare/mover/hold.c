@@ -24,7 +24,7 @@ static struct hold {
     bool is_put_off; /* more is to be held when prefetches have an effect again */
     struct nvs_slice *slices;
     size_t count, at;
-    CUcontext context; /* of the stream and the event */
+    struct nvs_context_id context; /* of the stream and the event */
     CUstream stream;
     CUevent event;  /* behind the last slices */
     bool is_flying; /* they have not arrived */
@@ -114,16 +114,17 @@ static void take_advice_back(const struct nvs_slice *slice, CUdevice gpu)
     advise(slice, CU_MEM_ADVISE_UNSET_ACCESSED_BY, gpu);
 }
 
-static CUresult prepare(struct hold *hold, CUcontext context)
+/* As prepare in mover/mover.c. */
+static CUresult prepare(struct hold *hold, const struct nvs_context_id *context)
 {
-    if (hold->context == context && hold->stream && hold->event)
-        return CUDA_SUCCESS;
-    hold->context = context;
-    hold->stream = NULL;
-    hold->event = NULL;
-    hold->is_flying = false;
-    CUresult result = nvs_real.cuStreamCreate(&hold->stream, CU_STREAM_NON_BLOCKING);
-    return result == CUDA_SUCCESS ? nvs_real.cuEventCreate(&hold->event, CU_EVENT_DISABLE_TIMING) : result;
+    if (hold->context.number != context->number) {
+        hold->context = *context;
+        hold->stream = NULL;
+        hold->event = NULL;
+        hold->is_flying = false;
+    }
+    CUresult result = hold->stream ? CUDA_SUCCESS : nvs_real.cuStreamCreate(&hold->stream, CU_STREAM_NON_BLOCKING);
+    return result != CUDA_SUCCESS || hold->event ? result : nvs_real.cuEventCreate(&hold->event, CU_EVENT_DISABLE_TIMING);
 }
 
 /* The next slices, if those before them have arrived. A slice that the driver refuses was freed: the next plan knows. */
@@ -149,10 +150,10 @@ static CUresult advance(struct hold *hold, CUdevice gpu, bool is_open)
     return result;
 }
 
-static bool step(struct hold *hold, CUcontext context, CUdevice gpu, bool is_open)
+static bool step(struct hold *hold, const struct nvs_context_id *context, CUdevice gpu, bool is_open)
 {
     CUcontext popped;
-    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    if (nvs_real.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
         return false;
     CUstreamCaptureMode mode = nvs_events_relax();
     CUresult result = prepare(hold, context);
@@ -174,11 +175,11 @@ static void stop(struct hold *hold)
 /* As step_in_context in mover/mover.c. */
 static enum nvs_context_use step_in_context(struct hold *hold, struct nvs_gpu *gpu, bool is_open)
 {
-    CUcontext context;
+    struct nvs_context_id context = hold->context;
     nvs_deputy_driver_begin();
     enum nvs_context_use use = nvs_context_use(gpu, &context);
     if (use == NVS_CONTEXT_USED) {
-        if (!step(hold, context, gpu->index, is_open))
+        if (!step(hold, &context, gpu->index, is_open))
             stop(hold);
         nvs_context_use_end();
     }

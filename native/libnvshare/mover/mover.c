@@ -37,7 +37,7 @@ static struct mover {
     uint64_t left_bytes; /* what could be on the card when the move was planned, less what has arrived on the host */
     int64_t began_ns;
     struct nvs_prefetch_effect effect;
-    CUcontext context;    /* of the stream and the events */
+    struct nvs_context_id context; /* of the stream and the events */
     CUstream stream;
     struct flight flights[IN_FLIGHT];
     unsigned first, flying;
@@ -117,21 +117,23 @@ static void lose_flights(struct mover *mover)
     }
 }
 
-/* In a context that may be another one than before: its predecessor took the stream and the events with it. */
-static CUresult prepare(struct mover *mover, CUcontext context)
+static CUresult make_event(CUevent *event) { return *event ? CUDA_SUCCESS : nvs_real.cuEventCreate(event, CU_EVENT_DEFAULT); }
+
+/* In another context than before only if that one has ended (nvs_context_use): it took the stream and the events with it. What the
+ * driver refuses to make is made at the next step. */
+static CUresult prepare(struct mover *mover, const struct nvs_context_id *context)
 {
-    CUresult result = CUDA_SUCCESS;
-    if (mover->context == context && mover->stream)
-        return result;
-    mover->context = context;
-    mover->stream = NULL;
-    lose_flights(mover);
-    memset(mover->flights, 0, sizeof mover->flights);
-    result = nvs_real.cuStreamCreate(&mover->stream, CU_STREAM_NON_BLOCKING);
+    if (mover->context.number != context->number) {
+        mover->context = *context;
+        mover->stream = NULL;
+        lose_flights(mover);
+        memset(mover->flights, 0, sizeof mover->flights);
+    }
+    CUresult result = mover->stream ? CUDA_SUCCESS : nvs_real.cuStreamCreate(&mover->stream, CU_STREAM_NON_BLOCKING);
     for (unsigned i = 0; i < IN_FLIGHT && result == CUDA_SUCCESS; i++) {
-        result = nvs_real.cuEventCreate(&mover->flights[i].begin, CU_EVENT_DEFAULT);
+        result = make_event(&mover->flights[i].begin);
         if (result == CUDA_SUCCESS)
-            result = nvs_real.cuEventCreate(&mover->flights[i].end, CU_EVENT_DEFAULT);
+            result = make_event(&mover->flights[i].end);
     }
     return result;
 }
@@ -211,10 +213,10 @@ static void land(struct mover *mover)
 }
 
 /* One step in the context; false if the driver refuses. */
-static bool step(struct mover *mover, CUcontext context, CUdevice gpu)
+static bool step(struct mover *mover, const struct nvs_context_id *context, CUdevice gpu)
 {
     CUcontext popped;
-    if (nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    if (nvs_real.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
         return false;
     CUstreamCaptureMode mode = nvs_events_relax();
     CUresult result = prepare(mover, context);
@@ -230,11 +232,11 @@ static bool step(struct mover *mover, CUcontext context, CUdevice gpu)
 /* The deputy answers the scheduler from before nvs_context_use, which asks the driver too, until after nvs_context_use_end. */
 static enum nvs_context_use step_in_context(struct mover *mover, struct nvs_gpu *gpu)
 {
-    CUcontext context;
+    struct nvs_context_id context = mover->context;
     nvs_deputy_driver_begin();
     enum nvs_context_use use = nvs_context_use(gpu, &context);
     if (use == NVS_CONTEXT_USED) {
-        if (!step(mover, context, gpu->index))
+        if (!step(mover, &context, gpu->index))
             nvs_mover_stop(gpu);
         nvs_context_use_end();
     }
