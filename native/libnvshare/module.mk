@@ -46,7 +46,7 @@ $(OUT)/libnvshare_client.so: $(NVS_CLIENT_SRC) $(wildcard $(NVS_DIR)/client/*.h)
 	$(CC) $(ALL_CFLAGS) $(NVS_CFLAGS) -fvisibility=default -shared -Wl,-soname,libnvshare_client.so $(NVS_CLIENT_SRC) $(ALL_LDFLAGS) -o $@.new
 	mv -f $@.new $@
 
-# lib_unit_*: the pure parts, linked in; drains, which takes the time from its caller, is included with stubs. The others are small CUDA programs that the Python tests run.
+# lib_unit_*: the pure parts, linked in; what they test of drains and advice is included, with stubs. The others are small CUDA programs that the Python tests run.
 $(BUILD)/checks/lib_unit_%: $(NVS_TESTS)/lib_unit_%.c $(NVS_PURE)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(NVS_DIR) -I$(TOP)/include -MMD -MP $< $(NVS_PURE) $(ALL_LDFLAGS) -lpthread -o $@

@@ -59,10 +59,14 @@ static enum form form_after(CUresult result, struct nvs_gpu *gpu, uint64_t bytes
     return CONVERTED;
 }
 
-static CUresult convert(const struct nvs_gpu *gpu, CUdeviceptr *d, size_t n)
+/* Advised before it is noted, because the helper may hold it on the host from then on; and otherwise after it: whoever makes the advice
+ * wanted meanwhile may look at what is noted before this is (nvs_advice_peers). */
+static CUresult convert(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr *d, size_t n)
 {
     CUresult result = nvs_real.cuMemAllocManaged(d, n, CU_MEM_ATTACH_GLOBAL);
-    if (result == CUDA_SUCCESS)
+    bool is_advised = result == CUDA_SUCCESS && nvs_advice_allocated(gpu, *d, n);
+    note_or_return(result, gpu, context, d, n, CONVERTED);
+    if (result == CUDA_SUCCESS && !is_advised)
         nvs_advice_allocated(gpu, *d, n);
     return result;
 }
@@ -82,9 +86,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *d, size_t n)
     if (form != CONVERTED)
         result = nvs_real.cuMemAlloc_v2(d, n);
     form = form_after(result, gpu, n, form);
-    if (form == CONVERTED)
-        result = convert(gpu, d, n);
-    return note_or_return(result, gpu, context, d, n, form);
+    return form == CONVERTED ? convert(gpu, context, d, n) : note_or_return(result, gpu, context, d, n, form);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *d, size_t n, unsigned flags)
@@ -124,9 +126,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t width, size_t 
     if (form != CONVERTED)
         result = nvs_real.cuMemAllocPitch_v2(d, pitch, width, height, element);
     form = form_after(result, gpu, bytes, form);
-    if (form == CONVERTED)
-        result = convert(gpu, d, bytes);
-    result = note_or_return(result, gpu, context, d, bytes, form);
+    result = form == CONVERTED ? convert(gpu, context, d, bytes) : note_or_return(result, gpu, context, d, bytes, form);
     if (result == CUDA_SUCCESS && form == CONVERTED)
         *pitch = row;
     else if (result == CUDA_SUCCESS)

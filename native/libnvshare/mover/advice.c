@@ -9,7 +9,8 @@
 
 enum { MOST_BLOCKS = 1 << 16 };
 
-/* Set before the memory that exists is advised: what is allocated meanwhile is advised by its own thread. */
+/* Set before the ledger is read. Pairs with convert in hooks/memory.c, which notes what it allocated and then reads this: at least one side
+ * sees the other's, because both have taken the lock of the entry in between. */
 static _Atomic bool has_peers;
 
 CUresult nvs_advice_give(uint64_t address, uint64_t bytes, CUmem_advise advice, CUdevice place)
@@ -24,10 +25,12 @@ CUresult nvs_advice_give(uint64_t address, uint64_t bytes, CUmem_advise advice, 
 
 bool nvs_advice_is_wanted(void) { return atomic_load(&has_peers); }
 
-void nvs_advice_allocated(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes)
+bool nvs_advice_allocated(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes)
 {
-    if (nvs_advice_is_wanted())
-        nvs_advice_give(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu->index);
+    if (!nvs_advice_is_wanted())
+        return false;
+    nvs_advice_give(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu->index);
+    return true;
 }
 
 /* Not what the program manages or advises itself, nor what is held on the host. */

@@ -16,8 +16,8 @@ CUresult nvs_advice_give(uint64_t address, uint64_t bytes, CUmem_advise advice, 
 void nvs_advice_peers(void);
 /* True since then. */
 bool nvs_advice_is_wanted(void);
-/* Memory that was converted just now. */
-void nvs_advice_allocated(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes);
+/* Memory that was converted just now. False if no advice is wanted. */
+bool nvs_advice_allocated(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes);
 void nvs_advice_forked(void);
 
 #endif
