@@ -11,7 +11,7 @@ import pytest
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import CHECKS, GIB, MIB, OUT_OF_MEMORY, ROOT, Program, Programs
 from nvshare.simgpu.config import library_directory
-from nvshare.wire.messages import DropLock, LockOk, LockReleased, MemoryKind, MemoryMode, Moved, ReqLock
+from nvshare.wire.messages import Capacity, DropLock, LockOk, LockReleased, MemoryKind, MemoryMode, Moved, ReqLock
 from support.waiting import wait_until
 
 CHECKPOINT = {"NVSHARE_MEMORY_MODE": "checkpoint"}
@@ -38,6 +38,19 @@ def suspend(peer: LibraryConnection, lock: int = 1) -> None:
     peer.send(DropLock(0, 1, 60000, lock))
     assert peer.expect(LockReleased).lock == lock
     assert [moved for moved in peer.heard(Moved) if moved.to_host]
+
+
+def test_a_suspended_program_had_no_more_on_the_card_than_the_card_has_whatever_the_scheduler_states(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer, address = start(on_card, scheduler)
+    peer.deliver(Capacity(0, 16 * GIB, (1 << 64) - 1))
+    suspend(peer)
+    assert [moved.moved for moved in peer.heard(Moved)] == [16 * GIB]
+    program.say(f"peek {address}")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 2))
+    assert program.answer() == ["0", "5"]
 
 
 def begin_to_exit(program: Program) -> None:

@@ -16,12 +16,22 @@ void nvs_account_init(struct nvs_account *account, uint64_t card, uint64_t own_l
                                     .oversubscribe = oversubscribe};
 }
 
+/* Two numbers from outside: their product may overflow. */
+static uint64_t of_contexts(const struct nvs_account *account, uint64_t contexts)
+{
+    uint64_t bytes;
+    return __builtin_mul_overflow(contexts, account->context, &bytes) ? UINT64_MAX : bytes;
+}
+
 uint64_t nvs_account_usable(const struct nvs_account *account)
 {
-    uint64_t taken; /* by contexts: the product of two numbers from outside, which may overflow */
-    if (__builtin_mul_overflow(account->contexts, account->context, &taken) || taken > account->room)
-        return 0;
-    return account->room - taken;
+    return account->room - least(of_contexts(account, account->contexts), account->room);
+}
+
+uint64_t nvs_account_on_card(const struct nvs_account *account, uint64_t contexts)
+{
+    uint64_t used = least(account->used, account->card);
+    return used + least(of_contexts(account, contexts), account->card - used);
 }
 
 enum nvs_verdict nvs_account_reserve(struct nvs_account *account, uint64_t bytes, bool swappable)

@@ -46,6 +46,8 @@ void nvs_account_tell(struct nvs_account *account);
 
 /* How much of the card our allocations may use in all: `room` - our contexts. */
 uint64_t nvs_account_usable(const struct nvs_account *account);
+/* How much of the card the process uses if no memory is evicted, with so many contexts: at most the card. */
+uint64_t nvs_account_on_card(const struct nvs_account *account, uint64_t contexts);
 /* What the program sees: total = min(limit, card), free = what may still be allocated. */
 uint64_t nvs_account_total(const struct nvs_account *account);
 uint64_t nvs_account_free(const struct nvs_account *account);

@@ -20,6 +20,9 @@ static const uint16_t least_bytes[] = {
     struct type name; \
     memcpy(&name, frame, sizeof name)
 
+/* Of memory, as the scheduler states it. What a frame may state is more than a scheduler accepts of us, and sums of it could overflow. */
+static uint64_t amount(uint64_t stated) { return stated < NVS_MAX_BYTES ? stated : NVS_MAX_BYTES; }
+
 static void on_scheduling(struct nvs_client *client, const uint8_t *frame, bool is_on)
 {
     AS(nvs_msg_sched_on, answer); /* SCHED_OFF has the same fields */
@@ -60,12 +63,12 @@ static void on_move(struct nvs_client *client, int index, uint8_t type, const ui
     if (gpu->turn.lock != move.lock)
         return;
     if (type == NVS_MOVE_OUT && move.lock) {
-        gpu->owed_bytes = move.most;
+        gpu->owed_bytes = amount(move.most);
     } else if (type == NVS_MOVE_OUT && !nvs_turn_is_open(&gpu->turn)) {
-        gpu->move_bytes = move.most;
+        gpu->move_bytes = amount(move.most);
         nvs_client_apply(client, index, NVS_DO_MOVE_OUT);
     } else if (gpu->turn.state == NVS_TURN_HOLDING) {
-        gpu->move_bytes = move.most;
+        gpu->move_bytes = amount(move.most);
         nvs_client_apply(client, index, NVS_DO_MOVE_IN);
     }
 }
@@ -99,9 +102,9 @@ static void on_turn_message(struct nvs_client *client, int index, uint8_t type, 
 static void on_budget(struct nvs_client *client, const struct nvs_msg_budget *budget, struct nvs_account *account)
 {
     if (budget->serial)
-        nvs_account_budget(account, budget->budget, budget->others);
+        nvs_account_budget(account, budget->budget, amount(budget->others));
     else
-        account->others = budget->others; /* only an answer: what we have stays as it is */
+        account->others = amount(budget->others); /* only an answer: what we have stays as it is */
     if (!budget->ask)
         return;
     client->out.ask = budget->ask;
@@ -113,16 +116,16 @@ static void on_memory_message(struct nvs_client *client, int index, uint8_t type
 {
     if (type == NVS_UPDATE_LIMIT) {
         AS(nvs_msg_update_limit, update);
-        nvs_account_limit(account, update.limit);
+        nvs_account_limit(account, amount(update.limit));
     } else if (type == NVS_BUDGET) {
         AS(nvs_msg_budget, budget);
         on_budget(client, &budget, account);
     } else if (type == NVS_CAPACITY) {
         AS(nvs_msg_capacity, capacity);
-        nvs_account_capacity(account, capacity.room, capacity.context);
+        nvs_account_capacity(account, amount(capacity.room), amount(capacity.context));
     } else if (type == NVS_KEEP_ON_HOST) {
         AS(nvs_msg_keep_on_host, order);
-        client->gpus[index].keep_bytes = order.keep;
+        client->gpus[index].keep_bytes = amount(order.keep);
         nvs_client_apply(client, index, NVS_DO_HOLD);
     } else if (type == NVS_BUDGET_RECALL) {
         AS(nvs_msg_budget_recall, recall);

@@ -70,7 +70,7 @@ static uint64_t bytes_on(struct nvs_gpu *gpu)
 {
     uint64_t contexts = atomic_load(&gpu->contexts);
     nvs_lock_take(&gpu->account_lock);
-    uint64_t bytes = gpu->account.used + contexts * gpu->account.context;
+    uint64_t bytes = nvs_account_on_card(&gpu->account, contexts);
     nvs_lock_give(&gpu->account_lock);
     return bytes;
 }
