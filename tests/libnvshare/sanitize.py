@@ -56,6 +56,7 @@ UNDER_THREAD_ONLY = [
     "test_peers.py",
     "test_broken_contexts.py",
     "test_moves_in_contexts.py",
+    "test_thread_shortage.py",
     "test_collectives.py",
     "test_mig.py",
     "test_signals.py",

@@ -10,34 +10,13 @@ import pytest
 
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
 from libnvshare.programs import CHECKS, GIB, MIB, OUT_OF_MEMORY, ROOT, Program, Programs
+from libnvshare.suspended import start, suspend
 from nvshare.simgpu.config import library_directory
 from nvshare.wire.messages import Capacity, DropLock, LockOk, LockReleased, MemoryKind, MemoryMode, Moved, ReqLock
 from support.waiting import wait_until
 
-CHECKPOINT = {"NVSHARE_MEMORY_MODE": "checkpoint"}
 DEINITIALIZED = 4
 SLOW_EXIT = (CHECKS / "lib_client", "dlsym", "slowexit")
-
-
-def start(
-    on_card: Programs, scheduler: FakeScheduler, *command: str | Path, **environment: str
-) -> tuple[Program, LibraryConnection, str]:
-    """A program that has its first turn, and the address of a GiB that it has."""
-    program = on_card.start(*command, **CHECKPOINT, **environment)
-    program.say("init 0")
-    peer, _ = scheduler.welcome()
-    peer.expect(ReqLock)
-    peer.send(LockOk(0, False, 1))
-    assert program.answer()[0] == "0", program.said()
-    (address, *_) = program.do(f"alloc {GIB}")
-    program.do(f"poke {address} 5")
-    return program, peer, address
-
-
-def suspend(peer: LibraryConnection, lock: int = 1) -> None:
-    peer.send(DropLock(0, 1, 60000, lock))
-    assert peer.expect(LockReleased).lock == lock
-    assert [moved for moved in peer.heard(Moved) if moved.to_host]
 
 
 def test_a_suspended_program_had_no_more_on_the_card_than_the_card_has_whatever_the_scheduler_states(

@@ -2,14 +2,20 @@
  * VALUE..."). What it calls, it finds as argv[1] says: "dlsym", "default" (dlsym in the global scope), "procaddress" or, if linked with the
  * driver, "linked". */
 #include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -286,6 +292,21 @@ static void close_everything(void)
     for (int fd = 3; fd < 4096; fd++)
         close(fd);
     printf("0\n");
+}
+
+/* No thread of this process can start another one from here on, as if there were too many. */
+static long refuse_threads(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
 }
 
 /* Puts a socket of the program over every number in the range; what is sent to them arrives at its other end. */
@@ -723,9 +744,20 @@ static bool range_command(const char *word, unsigned long long a, unsigned long 
     return true;
 }
 
+static bool process_command(const char *word, unsigned long long a, unsigned long long b)
+{
+    if (!strcmp(word, "closeall")) close_everything();
+    else if (!strcmp(word, "cover")) cover((int)a, (int)b);
+    else if (!strcmp(word, "overheard")) overheard();
+    else if (!strcmp(word, "refusethreads")) printf("%ld\n", refuse_threads());
+    else if (!strncmp(word, "fork", 4)) word[4] ? forked_to_serve() : forked(); /* forkserve */
+    else return false;
+    return true;
+}
+
 static void command(const char *word, unsigned long long a, unsigned long long b, unsigned long long c, long long d)
 {
-    if (context_command(word, a) || unseen_command(word, a) || pool_command(word, a, b) || range_command(word, a, b)) return;
+    if (context_command(word, a) || unseen_command(word, a) || pool_command(word, a, b) || range_command(word, a, b) || process_command(word, a, b)) return;
     if (!strcmp(word, "free")) printf("%d\n", cu.MemFree(a));
     else if (!strcmp(word, "freeasync")) printf("%d\n", cu.MemFreeAsync(a, NULL));
     else if (!strcmp(word, "release")) printf("%d\n", cu.MemRelease(a));
@@ -743,10 +775,6 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "hammer")) hammer((int)a, (long)b, c);
     else if (!strcmp(word, "fill")) fill((int)a, b);
     else if (!strncmp(word, "aside-", 6)) allocate_aside(word + 6, a);
-    else if (!strcmp(word, "closeall")) close_everything();
-    else if (!strcmp(word, "cover")) cover((int)a, (int)b);
-    else if (!strcmp(word, "overheard")) overheard();
-    else if (!strncmp(word, "fork", 4)) word[4] ? forked_to_serve() : forked(); /* forkserve */
     else if (!strcmp(word, "holdtogether")) printf("%d\n", hold_together((int)a));
     else if (!strncmp(word, "hold", 4)) printf("%d\n", word[4] ? cu.LaunchHostFunc(stream_at((int)a - 1), wait_on_host, NULL) : hold(stream_at((int)a - 1))); /* holdhost */
     else if (!strcmp(word, "spinthenflag")) spin_then_flag(a, (int)b - 1);

@@ -13,6 +13,7 @@ enum { LOCK_MS = 5000 };
 
 static _Atomic uint32_t location; /* a futex; written by the helper, and at the end of a journey by its thread */
 static _Atomic bool is_exiting;
+static _Atomic uint32_t is_return_due; /* a futex; set by the helper, cleared by the journey's thread */
 static bool is_told = true;         /* used by the helper; cleared by the journey's thread before it stores `location` */
 static struct nvs_journey journey;  /* written by its thread before `location`, read by the helper after it */
 
@@ -36,14 +37,14 @@ static void arrive(enum nvs_location at, CUresult result, int64_t began)
     set_place(at);
 }
 
-static void *leave(void *nothing)
+/* True if the process is off the card. */
+static bool leave(void)
 {
-    nvs_thread_name("nvshare-leave");
     int64_t began = nvs_now_ns();
     journey.bypass = nvs_bypass_find();
     if (journey.bypass) {
         arrive(NVS_LOCATION_CARD, CUDA_SUCCESS, began);
-        return nothing;
+        return false;
     }
     CUcheckpointLockArgs args = {.timeoutMs = LOCK_MS};
     CUresult result = nvs_real.cuCheckpointProcessLock(getpid(), &args);
@@ -51,36 +52,53 @@ static void *leave(void *nothing)
         result = nvs_real.cuCheckpointProcessCheckpoint(getpid(), NULL);
         if (result != CUDA_SUCCESS && nvs_real.cuCheckpointProcessUnlock(getpid(), NULL) != CUDA_SUCCESS) {
             arrive(NVS_LOCATION_LOST, result, began);
-            return nothing;
+            return false;
         }
     }
     arrive(result == CUDA_SUCCESS ? NVS_LOCATION_AWAY : NVS_LOCATION_CARD, result, began);
-    return nothing;
+    return result == CUDA_SUCCESS;
 }
 
-static void *come_back(void *nothing)
+static void come_back(void)
 {
-    nvs_thread_name("nvshare-return");
     int64_t began = nvs_now_ns();
     CUresult result = nvs_real.cuCheckpointProcessRestore(getpid(), NULL);
     if (result == CUDA_SUCCESS)
         result = nvs_real.cuCheckpointProcessUnlock(getpid(), NULL);
     arrive(result == CUDA_SUCCESS ? NVS_LOCATION_CARD : NVS_LOCATION_LOST, result, began);
+}
+
+/* The thread that took the process off the card brings it back: by then it may not be possible to start another one. */
+static void *travel(void *nothing)
+{
+    nvs_thread_name("nvshare-leave");
+    if (!leave())
+        return nothing;
+    nvs_thread_name("nvshare-away");
+    while (!atomic_exchange(&is_return_due, 0))
+        nvs_futex_wait(&is_return_due, 0, -1);
+    nvs_thread_name("nvshare-return");
+    come_back();
     return nothing;
 }
 
 /* The location is stored before `is_exiting` is read: pairs with nvs_journey_exits, which does the two in the other order. At least one side
- * sees the other's store: the exit waits for the journey, or no journey begins. If no thread can be started, the journey is made here,
- * and the scheduler waits meanwhile. */
-void nvs_journey_begin(bool to_host)
+ * sees the other's store: the exit waits for the journey, or no journey begins. */
+bool nvs_journey_begin(bool to_host)
 {
     enum nvs_location before = nvs_journey_location();
     journey = (struct nvs_journey){.to_host = to_host};
     atomic_store(&location, to_host ? NVS_LOCATION_LEAVING : NVS_LOCATION_RETURNING);
-    if (nvs_journey_is_exiting())
+    bool can_begin = !nvs_journey_is_exiting(), has_thread = true;
+    if (can_begin && to_host) {
+        has_thread = nvs_thread_start(travel, NULL) == 0;
+    } else if (can_begin) {
+        atomic_store(&is_return_due, 1);
+        nvs_futex_wake_all(&is_return_due);
+    }
+    if (!can_begin || !has_thread)
         set_place(before);
-    else if (nvs_thread_start(to_host ? leave : come_back, NULL) != 0)
-        (to_host ? leave : come_back)(NULL);
+    return has_thread;
 }
 
 bool nvs_journey_ended(struct nvs_journey *ended)
@@ -105,5 +123,6 @@ void nvs_journey_forked(void)
 {
     atomic_store(&location, NVS_LOCATION_CARD);
     atomic_store(&is_exiting, false);
+    atomic_store(&is_return_due, 0);
     is_told = true;
 }

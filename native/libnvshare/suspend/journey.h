@@ -1,4 +1,5 @@
-/* A journey takes this process off the card, or back: the driver's calls, in a separate thread, because they take seconds and may hang.
+/* A journey takes this process off the card, or back: the driver's calls, in a separate thread, because they take seconds and may hang. The
+ * thread stays while the process is away.
  * All functions are for the helper, unless stated otherwise. */
 #ifndef NVS_JOURNEY_H
 #define NVS_JOURNEY_H
@@ -18,8 +19,9 @@ enum nvs_location {
 /* For any thread. */
 enum nvs_location nvs_journey_location(void);
 
-/* From the card to the host, or back. Does nothing if the program exits. */
-void nvs_journey_begin(bool to_host);
+/* From the card to the host, or back. Does nothing if the program exits. False if no thread can be started for it: the process stays on
+ * the card. */
+bool nvs_journey_begin(bool to_host);
 struct nvs_journey {
     bool to_host;
     const char *bypass; /* not NULL: the reason why the checkpoint was not tried (suspend/bypass.h) */

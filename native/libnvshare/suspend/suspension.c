@@ -18,6 +18,9 @@ enum { CHECKPOINTS_SINCE = 12080 };
 #define PLANNED_WAIT_NS (3000 * NVS_MS)    /* for room that the scheduler says is there */
 #define UNPLANNED_WAIT_NS (60000 * NVS_MS) /* without a scheduler: after it a line says why the process waits */
 
+/* Only cleared once the helper runs, and only while the process is on the card: a thread that reads it as false goes to the driver without
+ * being counted (nvs_passage_enter). Pairs with nvs_suspension_left, which reads it after it found nobody inside: a thread inside clears it
+ * before it leaves. A thread that reads a stale true waits outside at most until the passage opens, which is after the store. */
 static _Atomic bool is_used;
 static bool has_begun_waiting, has_said_wait, wants_open;
 static int64_t waits_since_ns;
@@ -102,8 +105,10 @@ bool nvs_suspension_left(struct nvs_gpu *gpu)
     saved_bytes = bytes_on(gpu);
     if (!atomic_load(&gpu->contexts))
         return true; /* there is nothing on the card */
-    nvs_journey_begin(true);
-    return false;
+    if (nvs_journey_begin(true))
+        return false;
+    nvs_warn("%s: no thread can be started to suspend this process: its memory stays native and cannot be evicted", gpu->label);
+    return stay();
 }
 
 void nvs_suspension_close(void) { wants_open = false; }
