@@ -3,9 +3,11 @@
 import pytest
 
 from libnvshare.fake_scheduler import FakeScheduler, LibraryConnection
-from libnvshare.programs import Program, Programs
+from libnvshare.programs import GIB, Program, Programs
+from libnvshare.test_memory import used
 from nvshare.wire.messages import Contended, DropLock, Idle, LockOk, LockReleased, ReqLock
 
+INVALID_CONTEXT = "201"
 LAUNCH_FAILED = "719"
 
 
@@ -73,6 +75,109 @@ def test_a_primary_context_that_was_reset_unseen_and_made_again_has_no_old_strea
     gives_it_back(peer, 2)
     assert gets_the_lock(program, peer, 3, "spin 1 3000 2") == "0"
     gives_it_back(peer, 3)
+    program.finish()
+
+
+@pytest.mark.parametrize("names", ["oldnames", "detaches"])
+def test_a_context_that_ended_by_a_function_of_cuda_3_is_not_used(
+    on_card: Programs, scheduler: FakeScheduler, names: str
+) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do(names)
+    program.do("init 0")
+    assert gets_the_lock(program, peer, 1, "spin 1 3000") == "0"
+    gives_it_back(peer, 1)
+    assert gets_the_lock(program, peer, 2, "spin 1 3000") == "0"
+    program.do("destroy 1")
+    gives_it_back(peer, 2)
+    program.do("use 0")
+    assert gets_the_lock(program, peer, 3, "spin 1 3000") == "0"
+    gives_it_back(peer, 3)
+    program.finish()
+
+
+def test_a_detached_context_that_is_on_the_stack_twice_is_not_used(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("detaches")
+    program.do("push 0")
+    assert gets_the_lock(program, peer, 1, "spin 1 3000") == "0"
+    program.do("destroy 0")
+    gives_it_back(peer, 1)
+    program.finish()
+
+
+def test_a_stream_that_was_destroyed_by_its_function_of_cuda_3_is_not_used(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("oldnames")
+    program.do("stream 1")
+    assert gets_the_lock(program, peer, 1, "spin 1 3000 1") == "0"
+    program.do("streamdestroy 0")
+    gives_it_back(peer, 1)
+    program.finish()
+
+
+def test_work_in_the_second_context_that_the_function_of_cuda_3_made_is_drained(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = starts(on_card, scheduler)
+    assert gets_the_lock(program, peer, 1, "spin 1 3000") == "0"
+    program.do("oldnames")
+    program.do("init 0")
+    program.do("hold")
+    gives_it_back_when_held_work_ends(program, peer)
+    program.finish()
+
+
+@pytest.mark.parametrize(("names", "result"), [("oldnames", "1"), ("detaches", "0")])
+def test_a_context_that_lives_on_keeps_its_charges_and_its_work_is_drained(
+    on_card: Programs, scheduler: FakeScheduler, names: str, result: str
+) -> None:
+    """It is attached a second time: cuCtxDestroy of CUDA 3 refuses it, and cuCtxDetach only counts."""
+    program, peer = starts(on_card, scheduler)
+    program.do(names)
+    program.do("attach")
+    program.do(f"alloc {GIB}")
+    assert gets_the_lock(program, peer, 1, "hold") == "0"
+    assert program.ask("destroy 0")[0] == result
+    assert used(program) == GIB
+    gives_it_back_when_held_work_ends(program, peer)
+    program.finish()
+
+
+def test_a_primary_context_that_the_driver_does_not_destroy_keeps_its_charges_and_its_work_is_drained(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("retain 0")
+    program.do(f"alloc {GIB}")
+    assert gets_the_lock(program, peer, 1, "hold") == "0"
+    assert program.ask("destroy 1")[0] == INVALID_CONTEXT
+    assert used(program) == GIB
+    gives_it_back_when_held_work_ends(program, peer)
+    program.finish()
+
+
+def test_a_green_context_that_ends_returns_its_charges(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = starts(on_card, scheduler)
+    program.do("green 0")
+    program.do("usegreen")
+    program.do(f"alloc {GIB}")
+    assert used(program) == GIB
+    program.do("greendestroy")
+    program.do("use 0")
+    assert used(program) == 0
+    program.finish()
+
+
+def test_work_on_the_default_stream_of_a_green_context_is_drained(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, peer = starts(on_card, scheduler)
+    assert gets_the_lock(program, peer, 1, "spin 1 3000") == "0"
+    program.do("green 0")
+    program.do("usegreen")
+    program.do("hold")
+    gives_it_back_when_held_work_ends(program, peer)
     program.finish()
 
 

@@ -626,6 +626,15 @@ static CUresult end_green(void)
     return destroy(green);
 }
 
+static CUresult use_green(void)
+{
+    CUcontext context;
+    CUresult (*convert)(CUcontext *, CUgreenCtx);
+    *(void **)&convert = plain("cuCtxFromGreenCtx");
+    CUresult result = convert(&context, green);
+    return result == CUDA_SUCCESS ? cu.CtxSetCurrent(context) : result;
+}
+
 static CUresult enable_peers(void)
 {
     CUresult (*enable)(CUcontext, unsigned);
@@ -705,15 +714,51 @@ static bool unseen_command(const char *word, unsigned long long a)
     return true;
 }
 
+/* From now on contexts are made and ended, and streams destroyed, by the functions from before CUDA 4.0, or contexts are ended by
+ * cuCtxDetach. */
+static bool names_command(const char *word)
+{
+    if (!strcmp(word, "oldnames")) {
+        *(void **)&cu.CtxCreate = plain("cuCtxCreate");
+        *(void **)&cu.CtxDestroy = plain("cuCtxDestroy");
+        *(void **)&cu.StreamDestroy = plain("cuStreamDestroy");
+    } else if (!strcmp(word, "detaches")) {
+        *(void **)&cu.CtxDestroy = plain("cuCtxDetach");
+    } else {
+        return false;
+    }
+    printf("%d\n", !cu.CtxCreate || !cu.CtxDestroy || !cu.StreamDestroy);
+    return true;
+}
+
+static CUresult push(CUcontext context)
+{
+    CUresult (*call)(CUcontext);
+    *(void **)&call = plain("cuCtxPushCurrent_v2");
+    return call(context);
+}
+
+static CUresult attach(void)
+{
+    CUcontext context;
+    CUresult (*call)(CUcontext *, unsigned);
+    *(void **)&call = plain("cuCtxAttach");
+    return call(&context, 0);
+}
+
 static bool context_command(const char *word, unsigned long long a)
 {
+    if (names_command(word)) return true;
     if (!strcmp(word, "init")) init((int)a);
     else if (!strcmp(word, "retain")) retain((int)a);
     else if (!strcmp(word, "releaseprimary")) printf("%d\n", cu.DevicePrimaryCtxRelease((CUdevice)a));
     else if (!strcmp(word, "use")) { current = (int)a; printf("%d\n", cu.CtxSetCurrent(contexts[a])); }
     else if (!strcmp(word, "peers")) printf("%d\n", enable_peers());
     else if (!strcmp(word, "green")) printf("%d\n", make_green((CUdevice)a));
+    else if (!strcmp(word, "usegreen")) printf("%d\n", use_green());
     else if (!strcmp(word, "greendestroy")) printf("%d\n", end_green());
+    else if (!strcmp(word, "attach")) printf("%d\n", attach());
+    else if (!strcmp(word, "push")) printf("%d\n", push(contexts[a]));
     else if (!strcmp(word, "destroy")) printf("%d\n", cu.CtxDestroy(contexts[a]));
     else return false;
     return true;

@@ -147,6 +147,9 @@ static void the_stack(void)
     OK(cuCtxGetCurrent, &seen);
     TRUE_(seen == c);
     OK(cuCtxAttach, &seen, 0);
+    OK(cuCtxAttach, &seen, 0);
+    OK(cuCtxDetach, c);
+    IS(CUDA_ERROR_INVALID_VALUE, cuCtxDestroy, c);
     OK(cuCtxDetach, c);
     OK(cuCtxGetExecAffinity, &affinity, 0);
     OK(cuCtxEnablePeerAccess, b, 0);
@@ -157,6 +160,23 @@ static void the_stack(void)
     IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2, c);
     OK(cuCtxDestroy_v2, a);
     OK(cuCtxDestroy_v2, b);
+}
+
+static void contexts_of_cuda_3(void)
+{
+    CUcontext made = NULL, current = NULL;
+    OK(cuCtxCreate, &made, 0, 0);
+    OK(cuCtxDestroy, made);
+    OK(cuCtxGetCurrent, &current);
+    TRUE_(current == NULL);
+    OK(cuCtxCreate, &made, 0, 0);
+    OK(cuCtxDetach, made); /* the last use of it */
+    OK(cuCtxGetCurrent, &current);
+    TRUE_(current == NULL);
+    IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy, made);
+    OK(cuDevicePrimaryCtxRetain, &made, 0);
+    IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy, made);
+    OK(cuDevicePrimaryCtxRelease_v2, 0);
 }
 
 static void context_settings(void)
@@ -259,6 +279,7 @@ int main(void)
     errors();
     devices();
     primary_contexts();
+    contexts_of_cuda_3();
     the_stack();
     context_settings();
     failing_kernel();

@@ -39,7 +39,12 @@ static void properties(CUcontext context)
     IS(BAD_HANDLE, cuStreamQuery, stream);
     IS(BAD_HANDLE, cuStreamDestroy_v2, NULL);
     IS(BAD_VALUE, cuStreamCreate, &stream, 99);
-    OK(cuStreamDestroy_v2, copy);
+    double began = seconds();
+    TRUE_(spin(copy, 20000) == CUDA_SUCCESS);
+    OK(cuStreamDestroy, copy); /* waits for the kernel */
+    TRUE_(seconds() - began >= 0.0199);
+    IS(BAD_HANDLE, cuStreamDestroy, copy);
+    IS(BAD_HANDLE, cuStreamDestroy, NULL);
 }
 
 static void events(void)

@@ -162,6 +162,18 @@ void nvs_context_gone(CUcontext context)
     nvs_lock_give(&nvs_streams_lock);
 }
 
+bool nvs_context_ended(CUcontext context)
+{
+    nvs_lock_take(&nvs_streams_lock);
+    nvs_calls_await_context(context);
+    struct known_context *known = find(context);
+    bool is_new = known && !known->doubts;
+    if (!is_new)
+        forget(context);
+    nvs_lock_give(&nvs_streams_lock);
+    return !is_new;
+}
+
 /* USED: the lock is released. NONE: the context has ended. */
 static enum nvs_context_use begin_use(const struct known_context *known, struct nvs_context_id *id)
 {

@@ -8,13 +8,15 @@
 
 struct nvs_gpu;
 
-/* A context was made or used, or is about to be destroyed. Each takes the lock itself. */
+/* A context was made or used, or is gone. Each takes the lock itself. */
 void nvs_context_seen(CUcontext context);
 void nvs_context_gone(CUcontext context);
 /* The call that follows may destroy the context, or not: until this is known, the library does not use it. Followed by
- * nvs_context_gone or nvs_context_lives_on. Each takes the lock itself. */
+ * nvs_context_ended or nvs_context_lives_on. Each takes the lock itself. */
 void nvs_context_may_end(CUcontext context);
 void nvs_context_lives_on(CUcontext context);
+/* False if another thread has made a new context meanwhile, which has its handle: nothing is forgotten then. */
+bool nvs_context_ended(CUcontext context);
 /* The GPU's primary context if it is known, or NULL. Takes the lock itself. */
 CUcontext nvs_context_primary(int gpu);
 /* The GPU of the context, which is known after it. NULL if the driver does not know the context. Takes the lock itself. */

@@ -171,7 +171,7 @@ CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
     if (context == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_current(context));
-    (*context)->attached = true;
+    (*context)->attached++;
     return CUDA_SUCCESS;
 }
 
@@ -181,10 +181,22 @@ CUresult cuCtxDetach(CUcontext context)
     SIM_TRY(sim_current(&current));
     if (context != current)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (context->attached) {
-        context->attached = false;
+    if (context->attached > 0) {
+        context->attached--;
         return CUDA_SUCCESS;
     }
+    return cuCtxDestroy_v2(context);
+}
+
+/* The forms from before CUDA 4.0, which the driver exports under these names. The first differs in the API version of its context only. */
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device) { return cuCtxCreate_v2(context, flags, device); }
+
+/* A context that is attached more than once is refused. One that is current to another thread would be, too; that is not simulated. */
+CUresult cuCtxDestroy(CUcontext context)
+{
+    SIM_ENTER();
+    if (sim_is(context, SIM_CONTEXT) && context->attached > 0)
+        return CUDA_ERROR_INVALID_VALUE;
     return cuCtxDestroy_v2(context);
 }
 

@@ -39,7 +39,8 @@ struct CUctx_st {
     uint64_t id;
     unsigned flags;
     unsigned primary_refs;           /* primary contexts: who retained it */
-    bool primary, attached, green;
+    unsigned attached;               /* cuCtxAttach less cuCtxDetach */
+    bool primary, green;
     struct sim_engine *engine;
     pthread_mutex_t lock;            /* submission into its streams, their list */
     CUstream legacy, streams;        /* streams: all others, through next */

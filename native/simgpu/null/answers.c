@@ -34,6 +34,7 @@ ANSWER(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), *bytes = 64ull << 
 ANSWER(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device), *value = 1)
 ANSWER(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device), *context = context_of(device))
 ANSWER(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active), *flags = 0; *active = 1)
+ANSWER(cuCtxCreate, (CUcontext *context, unsigned int flags, CUdevice device), *context = context_of(device); current = (uintptr_t)*context)
 ANSWER(cuCtxCreate_v2, (CUcontext *context, unsigned int flags, CUdevice device), *context = context_of(device); current = (uintptr_t)*context)
 ANSWER(cuCtxSetCurrent, (CUcontext context), current = (uintptr_t)context)
 ANSWER(cuCtxPopCurrent_v2, (CUcontext *context), if (context != NULL) *context = (CUcontext)current)

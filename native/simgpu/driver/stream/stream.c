@@ -201,3 +201,14 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     sim_engine_kick(context->engine, true);
     return CUDA_SUCCESS;
 }
+
+/* The form from before CUDA 4.0: it waits for the work of the stream. */
+CUresult cuStreamDestroy(CUstream stream)
+{
+    SIM_ENTER();
+    if ((uintptr_t)stream > 2 && sim_is(stream, SIM_STREAM)) {
+        SIM_TRY(sim_capture_no_sync(stream));
+        SIM_TRY(sim_stream_wait(stream, atomic_load(&stream->tail)));
+    }
+    return cuStreamDestroy_v2(stream);
+}
