@@ -8,6 +8,7 @@ from libnvshare.test_memory import REFUSED, limit, start, used
 from nvshare.wire.messages import LockOk, MemUpdate, ReqLock
 
 INVALID_VALUE = "1"
+LAUNCH_FAILED = "719"
 HOST = 2  # CU_MEM_LOCATION_TYPE_HOST
 HEAP, STACK = 2, 0  # CU_LIMIT_MALLOC_HEAP_SIZE, CU_LIMIT_STACK_SIZE
 THREADS = 108 * 2048  # of the simulated card
@@ -43,6 +44,37 @@ def test_the_heap_and_the_stacks_of_kernels_are_counted_and_limited(
     program.do(f"setlimit {which} {value}")
     program.do("destroy 0")
     peer.expect(MemUpdate, such=lambda m: m.unswappable == 0 and m.contexts == 0)
+
+
+def test_a_limit_that_several_threads_set_is_charged_as_the_driver_has_it(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, _ = start(on_card, scheduler)
+    for _ in range(10):
+        program.do(f"setlimits 4 500 {HEAP} {16 * MIB}")
+        assert used(program) == int(program.do(f"getlimit {HEAP}")[0]) - 8 * MIB
+    program.do(f"setlimit {HEAP} {8 * MIB}")
+    assert used(program) == 0
+
+
+def test_a_pool_that_the_driver_does_not_answer_for_stays_charged(on_card: Programs, scheduler: FakeScheduler) -> None:
+    """A kernel has failed in the context of the default pool. The program goes on in another context."""
+    program, peer = start(on_card, scheduler)
+    program.do(f"threshold {GIB}")
+    program.do(f"freeasync {int(program.do(f'async {GIB}')[0])}")
+    program.do("sync")
+    assert used(program) == GIB  # the pool keeps it
+    program.do("retain 0")
+    program.say("trap")
+    peer.expect(ReqLock)
+    peer.send(LockOk(0, False, 1))
+    assert program.answer()[0] == "0"
+    assert program.ask("sync")[0] == LAUNCH_FAILED
+    program.do("use 0")
+    assert program.ask("poolinfo")[0] == LAUNCH_FAILED
+    assert used(program) == GIB
+    assert program.ask(f"async {2 * GIB}")[0] == LAUNCH_FAILED
+    assert used(program) == GIB
 
 
 def test_memory_from_cu_mem_alloc_is_freed_in_stream_order(on_card: Programs, scheduler: FakeScheduler) -> None:

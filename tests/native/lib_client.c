@@ -212,6 +212,34 @@ static void hammer(int threads, long times, size_t bytes)
     printf("0 %ld %ld %ld\n", sum.good, sum.refused, sum.bad);
 }
 
+/* Several threads set the same limit of the same context, each to two values in turn. */
+struct setter { CUlimit limit; long times; size_t value; CUresult result; };
+
+static void *setting(void *argument)
+{
+    struct setter *s = argument;
+    cu.CtxSetCurrent(contexts[0]);
+    for (long i = 0; i < s->times && s->result == CUDA_SUCCESS; i++)
+        s->result = cu.CtxSetLimit(s->limit, s->value * (size_t)(1 + i % 2));
+    return NULL;
+}
+
+static void set_limit_together(int threads, long times, CUlimit limit, size_t value)
+{
+    pthread_t ids[64];
+    struct setter all[64];
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < threads; i++) {
+        all[i] = (struct setter){.limit = limit, .times = times, .value = value * (size_t)(1 + i)};
+        pthread_create(&ids[i], NULL, setting, &all[i]);
+    }
+    for (int i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+        result = result == CUDA_SUCCESS ? all[i].result : result;
+    }
+    printf("%d\n", result);
+}
+
 /* Takes pieces of `bytes` until refused, in several threads at once; says how many there were and keeps them. */
 static _Atomic long filled;
 static void *filling(void *bytes)
@@ -557,6 +585,15 @@ static void use_encoder(void)
     printf("%d\n", !encoder || !dlsym(encoder, "NvEncodeAPICreateInstance"));
 }
 
+static void get_limit(CUlimit limit)
+{
+    size_t value = 0;
+    CUresult (*get)(size_t *, CUlimit);
+    *(void **)&get = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxGetLimit");
+    CUresult result = get(&value, limit);
+    printf("%d %zu\n", result, value);
+}
+
 static void ipc_handle(CUdeviceptr d)
 {
     CUipcMemHandle handle;
@@ -828,6 +865,8 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "pools")) make_pools((int)a, b, (int)c);
     else if (!strcmp(word, "setlimit")) printf("%d\n", cu.CtxSetLimit((CUlimit)a, b));
     else if (!strcmp(word, "writevalue")) printf("%d\n", cu.StreamWriteValue32(NULL, a, 1, 0));
+    else if (!strcmp(word, "setlimits")) set_limit_together((int)a, (long)b, (CUlimit)c, (size_t)d);
+    else if (!strcmp(word, "getlimit")) get_limit((CUlimit)a);
     else if (!strcmp(word, "ipchandle")) ipc_handle(a);
     else if (!strcmp(word, "encoder")) use_encoder();
     else if (!strcmp(word, "trap")) printf("%d\n", special("sim_trap", NULL, NULL));

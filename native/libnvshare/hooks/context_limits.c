@@ -23,6 +23,21 @@ static uint64_t bytes_of(const struct nvs_gpu *gpu, CUlimit limit, uint64_t valu
     return more < NVS_MAX_BYTES / each ? more * each : NVS_MAX_BYTES;
 }
 
+/* Notes what was charged, and returns the charge before it. Another thread may set the limit at the same time: what is charged in the
+ * end is what the driver has after the last of them. The driver may also have rounded the value. */
+static void note(struct nvs_gpu *gpu, struct nvs_ledger_entry *charged, CUlimit limit, size_t value)
+{
+    for (;;) {
+        struct nvs_ledger_entry before;
+        if (nvs_entries_replace(charged, &before))
+            nvs_memory_return_entry(&before);
+        if (nvs_real.cuCtxGetLimit(&value, limit) != CUDA_SUCCESS || bytes_of(gpu, limit, value) == charged->bytes)
+            return;
+        charged->bytes = bytes_of(gpu, limit, value);
+        nvs_memory_add(gpu, charged->bytes, false);
+    }
+}
+
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     NVS_BEGIN_HOOK(cuCtxSetLimit(limit, value));
@@ -32,19 +47,15 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     if (!gpu || !context || (limit != CU_LIMIT_STACK_SIZE && limit != CU_LIMIT_MALLOC_HEAP_SIZE))
         return nvs_real.cuCtxSetLimit(limit, value);
     enum nvs_kind kind = limit == CU_LIMIT_STACK_SIZE ? NVS_KIND_STACK : NVS_KIND_HEAP;
-    struct nvs_ledger_entry before, after = {.key = (uintptr_t)context, .bytes = bytes_of(gpu, limit, value),
-                                             .owner = (uintptr_t)context, .gpu = (uint16_t)gpu->index, .kind = (uint8_t)kind};
-    bool had_some = nvs_entries_find(kind, after.key, &before);
-    CUresult result = nvs_memory_reserve(gpu, after.bytes, false); /* the old and the new together: for a moment only */
+    struct nvs_ledger_entry charged = {.key = (uintptr_t)context, .bytes = bytes_of(gpu, limit, value), .owner = (uintptr_t)context,
+                                       .gpu = (uint16_t)gpu->index, .kind = (uint8_t)kind};
+    CUresult result = nvs_memory_reserve(gpu, charged.bytes, false); /* the old and the new together: for a moment only */
     if (result != CUDA_SUCCESS)
         return result;
     result = nvs_real.cuCtxSetLimit(limit, value);
-    if (result != CUDA_SUCCESS) {
-        nvs_memory_return(gpu, after.bytes, false);
-        return result;
-    }
-    if (had_some)
-        nvs_memory_return_entry(&before);
-    nvs_entries_note(&after);
+    if (result == CUDA_SUCCESS)
+        note(gpu, &charged, limit, value);
+    else
+        nvs_memory_return(gpu, charged.bytes, false);
     return result;
 }

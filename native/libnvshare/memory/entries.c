@@ -20,6 +20,12 @@ static bool can_move(const struct nvs_ledger_entry *entry)
     return (entry->kind == NVS_KIND_MEMORY || entry->kind == NVS_KIND_POOLED) && entry->swappable;
 }
 
+static void say_if_lost(bool is_kept)
+{
+    if (!is_kept)
+        nvs_warn("no memory to note an allocation; it stays counted");
+}
+
 void nvs_entries_note(const struct nvs_ledger_entry *entry)
 {
     if (can_move(entry))
@@ -29,8 +35,20 @@ void nvs_entries_note(const struct nvs_ledger_entry *entry)
     nvs_lock_take(&shard->lock);
     bool kept = nvs_ledger_put(&shard->table, hash, entry);
     nvs_lock_give(&shard->lock);
-    if (!kept)
-        nvs_warn("no memory to note an allocation; it stays counted");
+    say_if_lost(kept);
+}
+
+/* Not for memory that can move: what the program uses of it is not followed here. */
+bool nvs_entries_replace(const struct nvs_ledger_entry *entry, struct nvs_ledger_entry *replaced)
+{
+    uint64_t hash = nvs_ledger_hash(entry->kind, entry->key);
+    struct shard *shard = shard_of(hash);
+    nvs_lock_take(&shard->lock);
+    bool found = nvs_ledger_take(&shard->table, hash, entry->kind, entry->key, replaced);
+    bool kept = nvs_ledger_put(&shard->table, hash, entry);
+    nvs_lock_give(&shard->lock);
+    say_if_lost(kept);
+    return found;
 }
 
 bool nvs_entries_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)

@@ -5,7 +5,7 @@
  * after the call and counts against the next allocation.
  *
  * The lock is never held across a driver call. What a pool reserves is asked for without it; the answer counts unless a later question
- * has been answered. A pool is destroyed when no thread asks about it. */
+ * has been answered. If the driver does not answer (an error of earlier work), the last answer counts. A pool is destroyed when no thread asks about it. */
 #include "memory/pools.h"
 
 #include <stdatomic.h>
@@ -24,6 +24,7 @@ static struct nvs_pool {
     struct nvs_gpu *gpu; /* NULL: on the host, not charged */
     bool swappable, is_converted;
     uint64_t charged, live;
+    uint64_t reserved;            /* by the last answer of the driver */
     uint64_t questions, answered; /* how many, and which was answered last */
     int asking;                   /* how many threads ask the driver about it now */
     bool is_ending;               /* it is being destroyed: no more questions */
@@ -48,13 +49,18 @@ static bool make_room_for_pool(void)
         return true;
     int room = pool_room ? 2 * pool_room : FIRST_ROOM;
     struct nvs_pool *grown = realloc(pools, (size_t)room * sizeof *pools);
-    if (!grown) {
-        nvs_warn("no memory to note a memory pool; what it allocates is not counted");
+    if (!grown)
         return false;
-    }
     pools = grown;
     pool_room = room;
     return true;
+}
+
+/* After the lock was released: a line may have to wait for its reader. */
+static void say_if_unknown(bool is_known)
+{
+    if (!is_known)
+        nvs_warn("no memory to note a memory pool; what it allocates is not counted");
 }
 
 static struct nvs_pool *find_or_add(CUmemoryPool handle, struct nvs_gpu *gpu, struct nvs_pool_form form)
@@ -66,9 +72,9 @@ static struct nvs_pool *find_or_add(CUmemoryPool handle, struct nvs_gpu *gpu, st
     return &pools[pool_count++];
 }
 
-static void charge(struct nvs_pool *pool, uint64_t reserved)
+static void charge(struct nvs_pool *pool)
 {
-    uint64_t target = reserved > pool->live ? reserved : pool->live;
+    uint64_t target = pool->reserved > pool->live ? pool->reserved : pool->live;
     if (target > pool->charged)
         nvs_memory_add(pool->gpu, target - pool->charged, pool->swappable);
     else if (target < pool->charged)
@@ -86,14 +92,15 @@ static void charge_reserved(CUmemoryPool handle)
     question = ++pool->questions;
     pool->asking++;
     nvs_lock_give(&pools_lock);
-    nvs_real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    CUresult result = nvs_real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
     nvs_lock_take(&pools_lock);
     pool = find(handle); /* it exists, because a thread asks about it, but may have moved in the table */
     pool->asking--;
-    if (question > pool->answered) {
+    if (result == CUDA_SUCCESS && question > pool->answered) {
         pool->answered = question;
-        charge(pool, reserved);
+        pool->reserved = reserved;
     }
+    charge(pool);
 }
 
 void nvs_pools_refresh(void)
@@ -159,8 +166,9 @@ bool nvs_pools_begin_allocation(CUmemoryPool handle, struct nvs_gpu *gpu, uint64
     nvs_lock_take(&pools_lock);
     struct nvs_pool *pool = find_or_add(handle, gpu, (struct nvs_pool_form){0});
     *result = CUDA_SUCCESS;
-    bool is_counted = pool && pool->gpu && make_room(pool, bytes, result);
+    bool is_known = pool != NULL, is_counted = pool && pool->gpu && make_room(pool, bytes, result);
     nvs_lock_give(&pools_lock);
+    say_if_unknown(is_known);
     return is_counted;
 }
 
@@ -197,8 +205,9 @@ void nvs_pools_freed(CUmemoryPool handle, uint64_t bytes)
 void nvs_pools_known(CUmemoryPool handle, struct nvs_gpu *gpu, struct nvs_pool_form form)
 {
     nvs_lock_take(&pools_lock);
-    find_or_add(handle, gpu, form);
+    bool is_known = find_or_add(handle, gpu, form) != NULL;
     nvs_lock_give(&pools_lock);
+    say_if_unknown(is_known);
 }
 
 /* Taken out of the table when no thread asks about it. False if it is not known. */
@@ -225,8 +234,10 @@ static void put_back(const struct nvs_pool *taken)
     nvs_lock_take(&pools_lock);
     struct nvs_pool *pool = find_or_add(taken->handle, taken->gpu, (struct nvs_pool_form){taken->swappable, taken->is_converted});
     if (pool)
-        pool->charged = taken->charged, pool->live = taken->live;
+        pool->charged = taken->charged, pool->live = taken->live, pool->reserved = taken->reserved;
+    bool is_known = pool != NULL;
     nvs_lock_give(&pools_lock);
+    say_if_unknown(is_known);
 }
 
 /* It leaves the table first: a new pool may have the same handle as soon as the driver has destroyed this one. */

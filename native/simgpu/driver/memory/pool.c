@@ -182,7 +182,9 @@ CUresult sim_pool_current(CUdevice device, CUmemoryPool *pool)
 CUresult sim_pool_check(CUmemoryPool pool)
 {
     SIM_ENTER();
-    return sim_is(pool, SIM_POOL) && !pool->dying ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!sim_is(pool, SIM_POOL) || pool->dying)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_is(pool->context, SIM_CONTEXT) ? (CUresult)atomic_load(&pool->context->error) : CUDA_SUCCESS; /* as every call after a fault */
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
