@@ -821,6 +821,8 @@ static bool range_command(const char *word, unsigned long long a, unsigned long 
     if (!strncmp(word, "managed-", 8)) printf("%d\n", other_managed(word + 8));
     else if (!strcmp(word, "onebyone")) printf("%d\n", one_by_one((long)a));
     else if (!strcmp(word, "preferred")) preferred(a, b);
+    else if (!strcmp(word, "setlimit")) printf("%d\n", cu.CtxSetLimit((CUlimit)a, b));
+    else if (!strcmp(word, "getlimit")) get_limit((CUlimit)a);
     else if (!strcmp(word, "touch")) printf("%d\n", touch(a, b));
     else return false;
     return true;
@@ -863,10 +865,8 @@ static void command(const char *word, unsigned long long a, unsigned long long b
     else if (!strcmp(word, "flag")) set_flag(a);
     else if (!strcmp(word, "churn")) churn((int)a, b);
     else if (!strcmp(word, "pools")) make_pools((int)a, b, (int)c);
-    else if (!strcmp(word, "setlimit")) printf("%d\n", cu.CtxSetLimit((CUlimit)a, b));
     else if (!strcmp(word, "writevalue")) printf("%d\n", cu.StreamWriteValue32(NULL, a, 1, 0));
     else if (!strcmp(word, "setlimits")) set_limit_together((int)a, (long)b, (CUlimit)c, (size_t)d);
-    else if (!strcmp(word, "getlimit")) get_limit((CUlimit)a);
     else if (!strcmp(word, "ipchandle")) ipc_handle(a);
     else if (!strcmp(word, "encoder")) use_encoder();
     else if (!strcmp(word, "trap")) printf("%d\n", special("sim_trap", NULL, NULL));

@@ -8,6 +8,7 @@
  *
  * It is exported under every version that a program may have been linked against. */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
@@ -46,22 +47,36 @@ static void *ours_for(const char *name, void *found)
 void *nvs_dlsym_target(void *handle, const char *name);
 void *nvs_dlvsym_target(void *handle, const char *name, const char *version);
 
+/* NULL, and dlerror says so: many programs ask that and not the pointer. The C library is asked for a name that no library has. */
+static void *not_found(void *handle, const char *name)
+{
+    char nowhere[128];
+    if (!nvs_real_dlsym())
+        return NULL;
+    snprintf(nowhere, sizeof nowhere, "%s (the driver has no such function)", name);
+    return nvs_real_dlsym()(handle, nowhere);
+}
+
+/* Lookups of our own may have failed since the C library found the function: dlerror is read, so that the program finds no error. */
+static void *answer(void *handle, const char *name, void *found)
+{
+    void *ours = ours_for(name, found);
+    if (!ours)
+        return not_found(handle, name);
+    (void)dlerror();
+    return ours;
+}
+
 static void *substitute(void *handle, const char *name)
 {
     void *found = nvs_real_dlsym()(handle, name);
-    return found ? ours_for(name, found) : NULL;
+    return found ? answer(handle, name, found) : NULL;
 }
 
 static void *substitute_version(void *handle, const char *name, const char *version)
 {
     void *found = nvs_real_dlvsym()(handle, name, version);
-    return found ? ours_for(name, found) : NULL;
-}
-
-static void *no_symbol(void *handle, const char *name)
-{
-    (void)handle, (void)name;
-    return NULL;
+    return found ? answer(handle, name, found) : NULL;
 }
 
 /* What RTLD_NEXT finds depends on the caller, and is returned unchanged: such calls pass no stub. */
@@ -80,7 +95,7 @@ static bool is_ours(void *handle, const char *name)
 void *nvs_dlsym_target(void *handle, const char *name)
 {
     if (!nvs_real_dlsym())
-        return (void *)no_symbol;
+        return (void *)not_found; /* there is no dlerror either */
     if (name && is_encoder_name(name))
         nvs_real_encoder_found();
     if (name && is_collective_name(name))
@@ -89,14 +104,14 @@ void *nvs_dlsym_target(void *handle, const char *name)
         return (void *)nvs_real_dlsym();
     if (handle != RTLD_DEFAULT || nvs_options()->memory_mode == NVS_MODE_CHECKPOINT)
         return (void *)substitute; /* RTLD_DEFAULT then searches as if we were the caller, which may be in another namespace */
-    return is_only_ours(name) ? (void *)no_symbol : (void *)nvs_real_dlsym();
+    return is_only_ours(name) ? (void *)not_found : (void *)nvs_real_dlsym();
 }
 
 void *nvs_dlvsym_target(void *handle, const char *name, const char *version)
 {
     (void)version;
     if (!nvs_real_dlvsym())
-        return (void *)no_symbol;
+        return (void *)not_found;
     bool is_substituted = handle != RTLD_DEFAULT || nvs_options()->memory_mode == NVS_MODE_CHECKPOINT;
     return is_ours(handle, name) && is_substituted ? (void *)substitute_version : (void *)nvs_real_dlvsym();
 }
