@@ -215,6 +215,26 @@ def test_one_launch_on_several_gpus_is_drained_on_each_also_if_one_was_drained_w
     assert peer.expect(LockReleased).lock == 7
 
 
+def test_one_launch_on_several_gpus_waits_for_the_gpu_of_a_green_context_too(
+    on_cards: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = holder(on_cards, scheduler, 2)
+    program.do("use 0")
+    program.do("stream 1")
+    program.do("green 1")
+    peer.send(drop(1))
+    assert released(peer) == 1
+    program.say("holdtogether 2")
+    assert peer.expect(ReqLock).gpu == 1
+    assert program.waits()
+    peer.deliver(LockOk(1, False, 7))
+    assert program.answer() == ["0"]
+    peer.deliver(drop(1, 7))
+    assert not [message for message in peer.heard(LockReleased) if message.lock == 7]
+    program.do("flag 1")
+    assert peer.expect(LockReleased).lock == 7
+
+
 def test_a_drain_that_does_not_end_keeps_another_lock_for_a_bounded_time(
     on_cards: Programs, scheduler: FakeScheduler
 ) -> None:

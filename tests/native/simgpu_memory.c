@@ -273,6 +273,7 @@ static void virtual_memory(void)
     OK(cuMemUnmap, at + 8 * MiB, 4 * MiB);
     TRUE_(used() == before);
     IS(BAD_VALUE, cuMemUnmap, at, 4 * MiB);
+    IS(BAD_VALUE, cuMemUnmap, at, SIZE_MAX);
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     OK(cuMemCreate, &shared, 2 * MiB, &properties, 0);
     OK(cuMemExportToShareableHandle, &fd, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);

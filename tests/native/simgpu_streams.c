@@ -295,6 +295,7 @@ static void launches(void)
     IS(BAD_VALUE, cuLaunchKernel, function, 1, 1, 1, 2048, 1, 1, 0, stream, NULL, NULL);
     IS(BAD_HANDLE, cuLaunchKernel, NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
     IS(BAD_VALUE, cuLaunchKernel, timed, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+    IS(BAD_VALUE, cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, &(void *){(void *)99});
     double before = seconds();
     OK(cuLaunchKernel, timed, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
     OK(cuLaunchKernel, timed, 1, 1, 1, 1, 1, 1, 0, stream, NULL, extra);

@@ -73,12 +73,19 @@ static struct known_context *add(const struct known_context *made)
     return known;
 }
 
-struct nvs_gpu *nvs_context_gpu(CUcontext context)
+struct nvs_gpu *nvs_context_known_gpu(CUcontext context)
 {
     nvs_lock_take(&nvs_streams_lock);
     struct known_context *known = find(context);
     struct nvs_gpu *gpu = known ? known->gpu : NULL;
     nvs_lock_give(&nvs_streams_lock);
+    return gpu;
+}
+
+struct nvs_gpu *nvs_context_gpu(CUcontext context)
+{
+    struct known_context *known;
+    struct nvs_gpu *gpu = nvs_context_known_gpu(context);
     if (gpu || !context || !(gpu = ask_driver(context)))
         return gpu;
     struct known_context made = {.context = context, .gpu = gpu, .is_primary = is_primary(context, gpu->index)};

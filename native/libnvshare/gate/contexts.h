@@ -21,6 +21,8 @@ bool nvs_context_ended(CUcontext context);
 CUcontext nvs_context_primary(int gpu);
 /* The GPU of the context, which is known after it. NULL if the driver does not know the context. Takes the lock itself. */
 struct nvs_gpu *nvs_context_gpu(CUcontext context);
+/* The same without the driver, for a handle that may be none. NULL if the context is not known. */
+struct nvs_gpu *nvs_context_known_gpu(CUcontext context);
 
 /* A later context may have the handle of one that has ended, and none of its streams and events. No two contexts have the same number. */
 struct nvs_context_id {

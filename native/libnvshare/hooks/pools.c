@@ -50,7 +50,7 @@ static CUresult allocate(CUdeviceptr *d, size_t n, CUmemoryPool pool, CUstream s
 static CUresult from_pool(CUdeviceptr *d, size_t n, CUmemoryPool pool, CUstream st, enum nvs_variant variant, from_pool_call *real)
 {
     struct nvs_gpu *gpu = nvs_gpu_current();
-    if (!gpu || !d || !n || only_records(st, variant))
+    if (!gpu || !d || !n || !pool || only_records(st, variant))
         return real(d, n, pool, st);
     return allocate(d, n, nvs_managed_pool_to_allocate(gpu, pool), st, real, NULL);
 }
@@ -116,34 +116,35 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr d, CUstream st)
     return free_in_order(d, st, NVS_PTDS, nvs_real.cuMemFreeAsync_ptsz);
 }
 
-static CUresult located(CUresult result, const CUmemoryPool *pool, const CUmemLocation *location, int type)
+static void located(CUmemoryPool pool, const CUmemLocation *location, int type)
 {
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
-        nvs_suspension_unfit(NVS_UNFIT_MEMORY);
+    bool is_managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
     bool is_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0 && location->id < nvs_gpu_count;
-    nvs_pools_known(*pool, is_device ? &nvs_gpus[location->id] : NULL, (struct nvs_pool_form){.swappable = type == CU_MEM_ALLOCATION_TYPE_MANAGED});
-    return result;
+    if (is_managed)
+        nvs_suspension_unfit(NVS_UNFIT_MEMORY);
+    nvs_pools_known(pool, is_device ? &nvs_gpus[location->id] : NULL, (struct nvs_pool_form){.swappable = is_managed});
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
     NVS_BEGIN_HOOK(cuMemPoolCreate(pool, props));
-    return located(nvs_real.cuMemPoolCreate(pool, props), pool, &props->location, props->allocType);
+    CUresult result = nvs_real.cuMemPoolCreate(pool, props);
+    if (result == CUDA_SUCCESS)
+        located(*pool, &props->location, props->allocType);
+    return result;
 }
 
-CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
-{
-    NVS_BEGIN_HOOK(cuMemGetDefaultMemPool(pool, location, type));
-    return located(nvs_real.cuMemGetDefaultMemPool(pool, location, type), pool, location, type);
-}
-
-CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
-{
-    NVS_BEGIN_HOOK(cuMemGetMemPool(pool, location, type));
-    return located(nvs_real.cuMemGetMemPool(pool, location, type), pool, location, type);
-}
+#define GET_POOL(symbol) \
+    CUresult symbol(CUmemoryPool *pool, CUmemLocation *location, int type) \
+    { \
+        NVS_BEGIN_HOOK(symbol(pool, location, type)); \
+        CUresult result = nvs_real.symbol(pool, location, type); \
+        if (result == CUDA_SUCCESS) \
+            located(*pool, location, type); \
+        return result; \
+    }
+GET_POOL(cuMemGetDefaultMemPool)
+GET_POOL(cuMemGetMemPool)
 
 CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {

@@ -7,6 +7,7 @@
  * `_fast` must not jump to `_slowly`: the compiler would give up the stack as the place of arguments, keep all of them in registers
  * and save six registers more for each launch. So something is left to do after that call. */
 #include "base/cancellation.h"
+#include "gate/contexts.h"
 #include "gate/enter.h"
 #include "gate/streams.h"
 #include "gpu.h"
@@ -22,11 +23,13 @@
         bool entered = nvs_enter(nvs_stream_handle(stream, variant)); \
         struct nvs_thread *self = nvs_thread_self; \
         NVS_USES(symbol); \
-        if (entered && NVS_LOOK_IS_DUE(symbol)) \
-            NVS_LOOK(symbol); \
-        else if (entered) \
-            NVS_PASS(symbol); \
         CUresult result = nvs_real.symbol args; \
+        if (result == CUDA_SUCCESS) \
+            NVS_READS(symbol); \
+        if (entered && !NVS_LOOK_IS_DUE(symbol)) \
+            NVS_PASS(symbol); \
+        else if (entered && result == CUDA_SUCCESS) \
+            NVS_LOOK(symbol); \
         if (entered) \
             nvs_leave(self); \
         return result; \
@@ -43,6 +46,8 @@
         NVS_PASS(symbol); \
         NVS_USES(symbol); \
         result = nvs_real.symbol args; \
+        if (result == CUDA_SUCCESS) \
+            NVS_READS(symbol); \
         nvs_leave(self); \
         return result; \
     } \
@@ -51,42 +56,49 @@
     NVS_STREAM(name, symbol, since, variant, (CUstream)NULL, params, args)
 #include "lookup/symbols.def"
 
-/* The GPU of a context, as a bit; 0 if it is not known. */
-static uint64_t bit_of(CUcontext context)
+static uint64_t bit_of(const struct nvs_gpu *gpu) { return gpu ? UINT64_C(1) << gpu->index : 0; }
+
+/* One side of a copy. The driver ignores the context of an array and of host memory: it may have any value, and counts only if it is known. */
+static uint64_t bit_of_side(CUmemorytype type, CUcontext context)
 {
-    CUcontext popped;
-    CUdevice device = -1;
-    if (!context || nvs_real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
-        return 0;
-    CUresult result = nvs_real.cuCtxGetDevice(&device);
-    nvs_real.cuCtxPopCurrent_v2(&popped);
-    return result == CUDA_SUCCESS && device >= 0 && device < nvs_gpu_count ? UINT64_C(1) << device : 0;
+    bool is_ignored = type == CU_MEMORYTYPE_ARRAY || type == CU_MEMORYTYPE_HOST;
+    return bit_of(is_ignored ? nvs_context_known_gpu(context) : nvs_context_gpu(context));
 }
 
 static bool enter_both(CUcontext one, CUcontext other, uintptr_t stream)
 {
-    return nvs_process_ready() && nvs_enter_several(bit_of(one) | bit_of(other), stream);
+    NVS_NO_CANCELLATION;
+    return nvs_process_ready() && nvs_enter_several(bit_of(nvs_context_gpu(one)) | bit_of(nvs_context_gpu(other)), stream);
 }
 
-#define PEER(symbol, variant, one, other, stream, params, args) \
+static bool enter_shaped(const CUDA_MEMCPY3D_PEER *c, uintptr_t stream)
+{
+    NVS_NO_CANCELLATION;
+    return nvs_process_ready() && c
+           && nvs_enter_several(bit_of_side(c->dstMemoryType, c->dstContext) | bit_of_side(c->srcMemoryType, c->srcContext), stream);
+}
+
+#define PEER(symbol, enters, params, args) \
     CUresult symbol params \
     { \
-        bool entered = enter_both(one, other, nvs_stream_handle(stream, variant)); \
+        bool entered = enters; \
         NVS_USES(symbol); \
         CUresult result = nvs_real.symbol args; \
+        if (result == CUDA_SUCCESS) \
+            NVS_READS(symbol); \
         if (entered) \
             nvs_leave(nvs_thread_self); \
         return result; \
     }
 
-PEER(cuMemcpyPeer, NVS_LEGACY, dc, sc, (CUstream)NULL, (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n), (d, dc, s, sc, n))
-PEER(cuMemcpyPeer_ptds, NVS_PTDS, dc, sc, (CUstream)NULL, (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n), (d, dc, s, sc, n))
-PEER(cuMemcpyPeerAsync, NVS_LEGACY, dc, sc, st, (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), (d, dc, s, sc, n, st))
-PEER(cuMemcpyPeerAsync_ptsz, NVS_PTDS, dc, sc, st, (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), (d, dc, s, sc, n, st))
-PEER(cuMemcpy3DPeer, NVS_LEGACY, c ? c->dstContext : NULL, c ? c->srcContext : NULL, (CUstream)NULL, (const CUDA_MEMCPY3D_PEER *c), (c))
-PEER(cuMemcpy3DPeer_ptds, NVS_PTDS, c ? c->dstContext : NULL, c ? c->srcContext : NULL, (CUstream)NULL, (const CUDA_MEMCPY3D_PEER *c), (c))
-PEER(cuMemcpy3DPeerAsync, NVS_LEGACY, c ? c->dstContext : NULL, c ? c->srcContext : NULL, st, (const CUDA_MEMCPY3D_PEER *c, CUstream st), (c, st))
-PEER(cuMemcpy3DPeerAsync_ptsz, NVS_PTDS, c ? c->dstContext : NULL, c ? c->srcContext : NULL, st, (const CUDA_MEMCPY3D_PEER *c, CUstream st), (c, st))
+PEER(cuMemcpyPeer, enter_both(dc, sc, nvs_stream_handle(NULL, NVS_LEGACY)), (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n), (d, dc, s, sc, n))
+PEER(cuMemcpyPeer_ptds, enter_both(dc, sc, nvs_stream_handle(NULL, NVS_PTDS)), (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n), (d, dc, s, sc, n))
+PEER(cuMemcpyPeerAsync, enter_both(dc, sc, nvs_stream_handle(st, NVS_LEGACY)), (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), (d, dc, s, sc, n, st))
+PEER(cuMemcpyPeerAsync_ptsz, enter_both(dc, sc, nvs_stream_handle(st, NVS_PTDS)), (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), (d, dc, s, sc, n, st))
+PEER(cuMemcpy3DPeer, enter_shaped(c, nvs_stream_handle(NULL, NVS_LEGACY)), (const CUDA_MEMCPY3D_PEER *c), (c))
+PEER(cuMemcpy3DPeer_ptds, enter_shaped(c, nvs_stream_handle(NULL, NVS_PTDS)), (const CUDA_MEMCPY3D_PEER *c), (c))
+PEER(cuMemcpy3DPeerAsync, enter_shaped(c, nvs_stream_handle(st, NVS_LEGACY)), (const CUDA_MEMCPY3D_PEER *c, CUstream st), (c, st))
+PEER(cuMemcpy3DPeerAsync_ptsz, enter_shaped(c, nvs_stream_handle(st, NVS_PTDS)), (const CUDA_MEMCPY3D_PEER *c, CUstream st), (c, st))
 
 CUresult cuLaunchCooperativeKernelMultiDevice(struct nvs_launch_params *list, unsigned count, unsigned flags)
 {
@@ -96,13 +108,10 @@ CUresult cuLaunchCooperativeKernelMultiDevice(struct nvs_launch_params *list, un
     unsigned used = 0;
     if (nvs_process_ready() && list && count && count <= NVS_MAX_GPUS) {
         NVS_NO_CANCELLATION;
-        for (unsigned i = 0; i < count; i++) {
-            CUcontext context = NULL;
-            if (nvs_real.cuStreamGetCtx(list[i].stream, &context) == CUDA_SUCCESS)
-                mask |= bit_of(context);
-        }
         for (unsigned i = 1; i < count; i++) /* outside the gates: it may wait for the stream's pacing */
             used += nvs_stream_use((uintptr_t)list[i].stream, 1, &uses[used]);
+        for (unsigned i = 0; i < used; i++)
+            mask |= UINT64_C(1) << uses[i].gpu->index; /* nvs_enter_several adds that of the first stream */
         entered = nvs_enter_several(mask, (uintptr_t)list[0].stream);
         /* All of these streams must be drained, not only the first. They are noted inside: while the thread waits for one gate, another
          * GPU may be drained and its list cleared; while it is inside, no list is cleared. */

@@ -1,8 +1,9 @@
 /* What each submission shows about the memory that it uses; for the bodies that hooks/submit.c generates from symbols.def.
  *
  * NVS_USES(symbol) is the statement of that symbol's line below, or nothing. It uses the names of the parameters in symbols.def.
+ * NVS_READS(symbol) is the same where a pointer of the program has to be followed: after the driver has accepted the call.
  * Of launches one in many is looked at (gate/sampling.h): NVS_LOOK_IS_DUE(symbol) says whether, NVS_LOOK(symbol) looks, and
- * NVS_PASS(symbol) counts one that is not looked at. */
+ * NVS_PASS(symbol) counts one that is not looked at. A look follows pointers, too. */
 #ifndef NVS_USES_H
 #define NVS_USES_H
 
@@ -12,6 +13,7 @@
 #define NVS_SECOND(first, second, ...) second
 #define NVS_SECOND_OF(...) NVS_SECOND(__VA_ARGS__)
 #define NVS_USES(symbol) NVS_SECOND_OF(NVS_USES_##symbol, (void)0, ~)
+#define NVS_READS(symbol) NVS_SECOND_OF(NVS_READS_##symbol, (void)0, ~)
 
 #define NVS_THIRD(first, second, third, ...) third
 #define NVS_THIRD_OF(...) NVS_THIRD(__VA_ARGS__)
@@ -68,28 +70,28 @@
 #define NVS_USES_cuMemcpyDtoA_v2_ptds NVS_COPIES(0, s)
 #define NVS_USES_cuMemcpyAtoD_v2 NVS_COPIES(d, 0)
 #define NVS_USES_cuMemcpyAtoD_v2_ptds NVS_COPIES(d, 0)
-#define NVS_USES_cuMemcpy2D_v2 NVS_COPIES_2D
-#define NVS_USES_cuMemcpy2D_v2_ptds NVS_COPIES_2D
-#define NVS_USES_cuMemcpy2DUnaligned_v2 NVS_COPIES_2D
-#define NVS_USES_cuMemcpy2DUnaligned_v2_ptds NVS_COPIES_2D
-#define NVS_USES_cuMemcpy3D_v2 NVS_COPIES_3D
-#define NVS_USES_cuMemcpy3D_v2_ptds NVS_COPIES_3D
+#define NVS_READS_cuMemcpy2D_v2 NVS_COPIES_2D
+#define NVS_READS_cuMemcpy2D_v2_ptds NVS_COPIES_2D
+#define NVS_READS_cuMemcpy2DUnaligned_v2 NVS_COPIES_2D
+#define NVS_READS_cuMemcpy2DUnaligned_v2_ptds NVS_COPIES_2D
+#define NVS_READS_cuMemcpy3D_v2 NVS_COPIES_3D
+#define NVS_READS_cuMemcpy3D_v2_ptds NVS_COPIES_3D
 #define NVS_USES_cuMemcpyPeer NVS_COPIES(d, s)
 #define NVS_USES_cuMemcpyPeer_ptds NVS_COPIES(d, s)
-#define NVS_USES_cuMemcpy3DPeer NVS_COPIES_3D
-#define NVS_USES_cuMemcpy3DPeer_ptds NVS_COPIES_3D
-#define NVS_USES_cuMemcpy2DAsync_v2 NVS_COPIES_2D
-#define NVS_USES_cuMemcpy2DAsync_v2_ptsz NVS_COPIES_2D
-#define NVS_USES_cuMemcpy3DAsync_v2 NVS_COPIES_3D
-#define NVS_USES_cuMemcpy3DAsync_v2_ptsz NVS_COPIES_3D
+#define NVS_READS_cuMemcpy3DPeer NVS_COPIES_3D
+#define NVS_READS_cuMemcpy3DPeer_ptds NVS_COPIES_3D
+#define NVS_READS_cuMemcpy2DAsync_v2 NVS_COPIES_2D
+#define NVS_READS_cuMemcpy2DAsync_v2_ptsz NVS_COPIES_2D
+#define NVS_READS_cuMemcpy3DAsync_v2 NVS_COPIES_3D
+#define NVS_READS_cuMemcpy3DAsync_v2_ptsz NVS_COPIES_3D
 #define NVS_USES_cuMemcpyPeerAsync NVS_COPIES(d, s)
 #define NVS_USES_cuMemcpyPeerAsync_ptsz NVS_COPIES(d, s)
-#define NVS_USES_cuMemcpy3DPeerAsync NVS_COPIES_3D
-#define NVS_USES_cuMemcpy3DPeerAsync_ptsz NVS_COPIES_3D
-#define NVS_USES_cuMemcpyBatchAsync NVS_COPIES_MANY
-#define NVS_USES_cuMemcpyBatchAsync_ptsz NVS_COPIES_MANY
-#define NVS_USES_cuMemcpyBatchAsync_v2 NVS_COPIES_MANY
-#define NVS_USES_cuMemcpyBatchAsync_v2_ptsz NVS_COPIES_MANY
+#define NVS_READS_cuMemcpy3DPeerAsync NVS_COPIES_3D
+#define NVS_READS_cuMemcpy3DPeerAsync_ptsz NVS_COPIES_3D
+#define NVS_READS_cuMemcpyBatchAsync NVS_COPIES_MANY
+#define NVS_READS_cuMemcpyBatchAsync_ptsz NVS_COPIES_MANY
+#define NVS_READS_cuMemcpyBatchAsync_v2 NVS_COPIES_MANY
+#define NVS_READS_cuMemcpyBatchAsync_v2_ptsz NVS_COPIES_MANY
 #define NVS_USES_cuMemcpyWithAttributesAsync NVS_COPIES(d, s)
 #define NVS_USES_cuMemcpyWithAttributesAsync_ptsz NVS_COPIES(d, s)
 
@@ -122,11 +124,11 @@
 #define NVS_USES_cuMemPrefetchAsync_ptsz NVS_MOVES
 #define NVS_USES_cuMemPrefetchAsync_v2 NVS_MOVES
 #define NVS_USES_cuMemPrefetchAsync_v2_ptsz NVS_MOVES
-#define NVS_USES_cuMemPrefetchBatchAsync NVS_MOVES_MANY
-#define NVS_USES_cuMemPrefetchBatchAsync_ptsz NVS_MOVES_MANY
-#define NVS_USES_cuMemDiscardBatchAsync NVS_MOVES_MANY
-#define NVS_USES_cuMemDiscardBatchAsync_ptsz NVS_MOVES_MANY
-#define NVS_USES_cuMemDiscardAndPrefetchBatchAsync NVS_MOVES_MANY
-#define NVS_USES_cuMemDiscardAndPrefetchBatchAsync_ptsz NVS_MOVES_MANY
+#define NVS_READS_cuMemPrefetchBatchAsync NVS_MOVES_MANY
+#define NVS_READS_cuMemPrefetchBatchAsync_ptsz NVS_MOVES_MANY
+#define NVS_READS_cuMemDiscardBatchAsync NVS_MOVES_MANY
+#define NVS_READS_cuMemDiscardBatchAsync_ptsz NVS_MOVES_MANY
+#define NVS_READS_cuMemDiscardAndPrefetchBatchAsync NVS_MOVES_MANY
+#define NVS_READS_cuMemDiscardAndPrefetchBatchAsync_ptsz NVS_MOVES_MANY
 
 #endif

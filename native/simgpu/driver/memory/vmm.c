@@ -82,7 +82,7 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t size)
 {
     struct sim_range range;
     SIM_ENTER();
-    if (size == 0)
+    if (size == 0 || size > UINT64_MAX - pointer)
         return CUDA_ERROR_INVALID_VALUE;
     for (uint64_t at = pointer; at < pointer + size; at = range.base + range.size)
         if (!sim_range_find(SIM_MAPPED_RANGES, at, &range) || range.base != at || range.base + range.size > pointer + size

@@ -47,6 +47,14 @@ static CUresult special_op(CUfunction function, void **params, void **extra, str
     return CUDA_SUCCESS;
 }
 
+static bool are_keys_known(void **extra)
+{
+    for (; extra != NULL && extra[0] != CU_LAUNCH_PARAM_END; extra += 2)
+        if (extra[0] != CU_LAUNCH_PARAM_BUFFER_POINTER && extra[0] != CU_LAUNCH_PARAM_BUFFER_SIZE)
+            return false;
+    return true;
+}
+
 /* A zero anywhere makes the product zero; saturated so that large grids do not wrap. */
 static unsigned product(unsigned x, unsigned y, unsigned z)
 {
@@ -64,7 +72,7 @@ CUresult sim_kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_op *op)
     unsigned threads = product(p->blockDimX, p->blockDimY, p->blockDimZ);
     if (!sim_is(function, SIM_FUNCTION))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (threads == 0 || threads > 1024 || product(p->gridDimX, p->gridDimY, p->gridDimZ) == 0)
+    if (threads == 0 || threads > 1024 || product(p->gridDimX, p->gridDimY, p->gridDimZ) == 0 || !are_keys_known(p->extra))
         return CUDA_ERROR_INVALID_VALUE;
     op->kind = SIM_OP_KERNEL;
     op->name = function->name_id;
