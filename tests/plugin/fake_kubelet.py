@@ -2,7 +2,10 @@
 
 - Register dials the plugin back before it answers, and fails if nobody serves there.
 - The end of any ListAndWatch stream of a resource, even an older one, drops what is allocatable to nothing.
-- A start wipes every socket in the directory."""
+- A start wipes every socket in the directory.
+- As kubelet 1.37 does, it knows plugins by the paths of their sockets. The end of a stream removes all clients of its
+  path; a registration at a path that is still known is refused, and also removes all clients of that path. With
+  `notices_ends_late` it notices the end of a stream only while the next plugin registers."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,10 +31,14 @@ class FakeKubelet(api_grpc.RegistrationServicer):
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._channels: list[Any] = []
+        self.notices_ends_late = False
+        self._is_registering = asyncio.Event()
+        self._clients: list[str] = []
+        self._connected: set[str] = set()
 
     async def start(self) -> None:
         for path in self.directory.iterdir():
-            path.unlink()
+            path.unlink(missing_ok=True)
         self._server = grpc.aio.server()
         api_grpc.add_RegistrationServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         self._server.add_insecure_port(f"unix://{self.socket}")
@@ -47,6 +54,8 @@ class FakeKubelet(api_grpc.RegistrationServicer):
         self._channels.clear()
         await self._server.stop(grace=0)
         self.devices = {}
+        self._clients.clear()
+        self._connected.clear()
         if leave_socket:
             self.socket.touch()
 
@@ -72,19 +81,40 @@ class FakeKubelet(api_grpc.RegistrationServicer):
         except grpc.aio.AioRpcError as error:
             await context.abort(grpc.StatusCode.UNKNOWN, f"cannot dial back: {error.details()}")
         self._channels.append(channel)
-        task = asyncio.create_task(self._follow(self.stub))
+        self._clients.append(request.endpoint)
+        await self._notice_ends()
+        if request.endpoint in self._connected:
+            self._forget_clients(request.endpoint)
+            await context.abort(grpc.StatusCode.UNKNOWN, f"device plugin already connected: {request.endpoint}")
+        self._connected.add(request.endpoint)
+        task = asyncio.create_task(self._follow(self.stub, request.endpoint))
         self._tasks.add(task)
         async with self._changed:
             self.registrations.append(request)
             self._changed.notify_all()
         return api.Empty()
 
-    async def _follow(self, stub: Any) -> None:
+    async def _notice_ends(self) -> None:
+        """The ends of streams that are noticed only now."""
+        if self.notices_ends_late and self._tasks:
+            self._is_registering.set()
+            await asyncio.wait(self._tasks)
+            self._is_registering.clear()
+
+    def _forget_clients(self, endpoint: str) -> None:
+        self._clients = [client for client in self._clients if client != endpoint]
+
+    async def _follow(self, stub: Any, endpoint: str) -> None:
         try:
             async for answer in stub.ListAndWatch(api.Empty()):
                 await self._offer({device.ID: device.health for device in answer.devices})
         except (grpc.aio.AioRpcError, asyncio.CancelledError):
             pass
+        if self.notices_ends_late:
+            await self._is_registering.wait()
+        if endpoint in self._clients:
+            self._forget_clients(endpoint)
+            self._connected.discard(endpoint)
         await self._offer({})
 
     async def _offer(self, devices: dict[str, str]) -> None:

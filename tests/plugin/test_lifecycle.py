@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -39,7 +40,7 @@ def make_plugin(gpus: int = 2, slots: int = 10, prepare: object = None) -> Devic
 
 @contextlib.asynccontextmanager
 async def alive(plugin: DevicePlugin, directory: Path) -> AsyncIterator[Lifecycle]:
-    lifecycle = Lifecycle(plugin, directory=directory, socket="nvshare.sock", resource="nvshare.com/gpu")
+    lifecycle = Lifecycle(plugin, directory=directory, name="nvshare", resource="nvshare.com/gpu")
     task = asyncio.create_task(lifecycle.run())
     try:
         yield lifecycle
@@ -65,11 +66,8 @@ def test_slots_are_offered_and_options_told_both_ways(directory: Path) -> None:
         async with node(directory, make_plugin()) as kubelet:
             await kubelet.until(lambda: kubelet.allocatable == 20)
             (request,) = kubelet.registrations
-            assert (request.version, request.endpoint, request.resource_name) == (
-                "v1beta1",
-                "nvshare.sock",
-                "nvshare.com/gpu",
-            )
+            assert (request.version, request.resource_name) == ("v1beta1", "nvshare.com/gpu")
+            assert [path.name for path in directory.glob("nvshare*")] == [request.endpoint]
             assert request.options.get_preferred_allocation_available
             assert kubelet.options is not None
             assert kubelet.options.get_preferred_allocation_available
@@ -130,8 +128,41 @@ def test_our_own_socket_removed_alone_is_served_again(directory: Path) -> None:
     async def story() -> None:
         async with node(directory, make_plugin()) as kubelet:
             await kubelet.until(lambda: kubelet.allocatable == 20)
-            (directory / "nvshare.sock").unlink()
+            (directory / kubelet.registrations[0].endpoint).unlink()
             await kubelet.until(lambda: len(kubelet.registrations) == 2 and kubelet.allocatable == 20)
+
+    asyncio.run(story())
+
+
+def test_kubelet_may_notice_the_end_of_a_stream_while_it_registers_the_next_one(directory: Path) -> None:
+    async def story() -> None:
+        async with node(directory, make_plugin()) as kubelet:
+            for number, is_late in enumerate((True, False, True, False), 1):
+                await kubelet.until(lambda number=number: len(kubelet.registrations) == number)  # type: ignore[misc]
+                await kubelet.until(lambda: kubelet.allocatable == 20)
+                kubelet.notices_ends_late = is_late
+                (directory / kubelet.registrations[-1].endpoint).unlink()
+            await kubelet.until(lambda: len(kubelet.registrations) == 5 and kubelet.allocatable == 20)
+
+    asyncio.run(story())
+
+
+def test_sockets_of_killed_plugins_are_removed_and_those_of_others_stay(directory: Path) -> None:
+    async def story() -> None:
+        kubelet = FakeKubelet(directory)
+        await kubelet.start()
+        alive_socket = socket.socket(socket.AF_UNIX)
+        for name in ("nvshare.sock", "nvshare-0.sock", "nvidia-gpu.sock"):
+            with socket.socket(socket.AF_UNIX) as killed:
+                killed.bind(str(directory / name))
+        alive_socket.bind(str(directory / "nvshare-1.sock"))
+        alive_socket.listen()
+        async with alive(make_plugin(), directory):
+            await kubelet.until(lambda: kubelet.allocatable == 20)
+            names = {path.name for path in directory.iterdir()}
+            assert names == {"kubelet.sock", "nvidia-gpu.sock", "nvshare-1.sock", kubelet.registrations[0].endpoint}
+        alive_socket.close()
+        await kubelet.stop()
 
     asyncio.run(story())
 

@@ -10,12 +10,19 @@ and begin again. inotify tells when to check them:
 
 Serving starts before registering, because kubelet connects to the plugin inside Register. Old streams end before the
 new registration: otherwise kubelet takes the end of an old stream for the end of the new one and sets allocatable to 0.
+
+Each server has a socket with a name of its own. Kubelet may notice the end of the old stream while it registers the
+new server. Kubelet 1.37 knows plugins by the paths of their sockets: with one path for both it forgets the new one's
+client, never notices that it ends, and refuses every later registration at that path ("already connected") until it
+restarts.
 """
 
 import asyncio
 import contextlib
 import logging
 import random
+import secrets
+import socket
 from pathlib import Path
 
 import grpc
@@ -38,10 +45,10 @@ Identity = tuple[int, int, int]
 class Lifecycle:
     """Keeps one DevicePlugin registered with kubelet. `run()` goes on until it is cancelled."""
 
-    def __init__(self, plugin: DevicePlugin, *, directory: Path, socket: str, resource: str) -> None:
+    def __init__(self, plugin: DevicePlugin, *, directory: Path, name: str, resource: str) -> None:
         self._plugin = plugin
         self._directory = directory
-        self._own = directory / socket
+        self._name = name
         self._kubelet = directory / "kubelet.sock"
         self._resource = resource
         self._look = asyncio.Event()
@@ -53,6 +60,7 @@ class Lifecycle:
         inotify = Inotify(self._look.set)
         inotify.watch(self._directory)
         try:
+            self._remove_old_sockets()
             while True:
                 await self._wait_for_kubelet()
                 await self._serve_once()
@@ -66,26 +74,38 @@ class Lifecycle:
             await self._look.wait()
             self._look.clear()
 
+    def _remove_old_sockets(self) -> None:
+        """Those of earlier plugins that were killed: nobody listens there. Kubelet removes them only when it starts."""
+        for path in self._directory.glob(f"{self._name}*.sock"):
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.setblocking(False)
+                with contextlib.suppress(OSError):
+                    try:
+                        probe.connect(str(path))
+                    except ConnectionRefusedError:
+                        path.unlink()
+
     async def _serve_once(self) -> None:
-        self._own.unlink(missing_ok=True)
+        path = self._directory / f"{self._name}-{secrets.token_hex(4)}.sock"
         server = grpc.aio.server()
         api_grpc.add_DevicePluginServicer_to_server(self._plugin, server)  # type: ignore[no-untyped-call]
-        server.add_insecure_port(f"unix://{self._own}")
+        server.add_insecure_port(f"unix://{path}")
         await server.start()
         try:
-            kubelet, own = _identity(self._kubelet), _identity(self._own)
-            if kubelet is not None and own is not None and await self._register():
-                await self._while_registered(kubelet, own)
+            kubelet, own = _identity(self._kubelet), _identity(path)
+            if kubelet is not None and own is not None and await self._register(path):
+                await self._while_registered(kubelet, path, own)
         finally:
             await self._plugin.end_streams()
             await server.stop(grace=0.5)
+            path.unlink(missing_ok=True)
             self._plugin.reopen()
 
-    async def _register(self) -> bool:
+    async def _register(self, own: Path) -> bool:
         try:
             async with grpc.aio.insecure_channel(f"unix://{self._kubelet}") as channel:
                 kubelet = api_grpc.RegistrationStub(channel)  # type: ignore[no-untyped-call]
-                await kubelet.Register(self._request(), timeout=_REGISTER_TIMEOUT_S)
+                await kubelet.Register(self._request(own), timeout=_REGISTER_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             log.warning("Kubelet refused the registration (%s); trying again", error.details())
             await self._pause()
@@ -95,10 +115,10 @@ class Lifecycle:
         log.info("Registered %s with kubelet", self._resource)
         return True
 
-    def _request(self) -> api.RegisterRequest:
+    def _request(self, own: Path) -> api.RegisterRequest:
         # The options are in the request too, for kubelets that do not call GetDevicePluginOptions.
         return api.RegisterRequest(
-            version=API_VERSION, endpoint=self._own.name, resource_name=self._resource, options=PREFERENCES
+            version=API_VERSION, endpoint=own.name, resource_name=self._resource, options=PREFERENCES
         )
 
     async def _pause(self) -> None:
@@ -109,10 +129,10 @@ class Lifecycle:
                 await self._look.wait()
         self._pause_s = min(self._pause_s * 2, _PAUSE_S[1])
 
-    async def _while_registered(self, kubelet: Identity, own: Identity) -> None:
+    async def _while_registered(self, kubelet: Identity, path: Path, own: Identity) -> None:
         """Return when kubelet has ended or restarted, or has closed the stream."""
         streamless_since: float | None = asyncio.get_running_loop().time()
-        while _identity(self._kubelet) == kubelet and _identity(self._own) == own:
+        while _identity(self._kubelet) == kubelet and _identity(path) == own:
             now = asyncio.get_running_loop().time()
             if self._plugin.streams:
                 streamless_since = None

@@ -26,7 +26,8 @@ from nvshare.record import Record
 
 log = logging.getLogger("nvshare.plugin")
 
-SOCKET = "nvshare.sock"
+SOCKETS = "nvshare"
+"""The names of our sockets in kubelet's directory begin with this."""
 
 
 class Settings(Record, frozen=True):
@@ -67,7 +68,7 @@ class Program:
         """Until SIGTERM or SIGINT, or until the host's directory is gone."""
         self._installed.install()
         lifecycle = Lifecycle(
-            self._plugin, directory=self._settings.kubelet_dir, socket=SOCKET, resource=self._settings.resource
+            self._plugin, directory=self._settings.kubelet_dir, name=SOCKETS, resource=self._settings.resource
         )
         await until_signalled(lifecycle.run(), self._installed.keep(), self._health.run())
 
