@@ -160,12 +160,13 @@ class ReportRow(msgspec.Struct, frozen=True):
 
 
 class Report(Answer, frozen=True, tag="report"):
-    """The sums from `begin` to `end`, seconds since 1970."""
+    """The sums from `begin` to `end`, seconds since 1970; `left_out` rows held less than these."""
 
     begin: float
     end: float
     by: Literal["user", "pod", "name", "gpu"]
     rows: tuple[ReportRow, ...]
+    left_out: int = 0
 
 
 class StepLine(Answer, frozen=True, tag="step"):

@@ -46,7 +46,7 @@ SIZES = frozenset(
 OWN_RULES = frozenset({"id", "last_scheduled_ns", "reserved_for", "seats"})
 """Fields of snapshots that are not only renamed."""
 STEPS_FIELDS = ("schema_version", "events", "changes", "lost", "is_past")
-REPORT_HEAD = ("schema_version", "begin", "end", "by")
+REPORT_HEAD = ("schema_version", "begin", "end", "by", "left_out")
 HEAD = ("schema_version", "version", "host", "started", "time", "scheduling", "settling", "policy")
 
 
@@ -94,7 +94,8 @@ def limit_document(limit: LimitSnapshot) -> dict[str, Any]:
 def report_document(report: Report) -> dict[str, Any]:
     """`nvsharectl report -o json`."""
     rows = [msgspec.to_builtins(row) for row in report.rows]
-    return {**dict(zip(REPORT_HEAD, (SCHEMA_VERSION, report.begin, report.end, report.by), strict=True)), "rows": rows}
+    head = SCHEMA_VERSION, report.begin, report.end, report.by, report.left_out
+    return {**dict(zip(REPORT_HEAD, head, strict=True)), "rows": rows}
 
 
 def event_document(line: StepLine) -> dict[str, Any]:
@@ -205,7 +206,7 @@ def schema() -> dict[str, Any]:
     client = _object({"id": text, **_fields(ClientSnapshot), **_fields(SeatSnapshot), **own})
     gpu = _object({**_fields(GpuSnapshot), "reserved_for": _or_null(text), "clients": _list_of("client")})
     steps = ({"const": SCHEMA_VERSION}, _list_of("event"), _list_of("change"), {"type": "integer"}, flag)
-    report = dict(zip(REPORT_HEAD, ({"const": SCHEMA_VERSION}, number, number, text), strict=True))
+    report = dict(zip(REPORT_HEAD, ({"const": SCHEMA_VERSION}, number, number, text, {"type": "integer"}), strict=True))
     event = _object({"time": number, "text": text, "clients": {"type": "array", "items": text}})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

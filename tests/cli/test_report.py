@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nvshare import admin
-from nvshare.cli.ctl.report import _as_table
+from nvshare.cli.ctl.report import _as_json, _as_table
 from nvshare.status_document import schema
 from nvshare.wire import messages as wire
 from support.client import GIB
@@ -75,3 +75,9 @@ def test_it_can_be_asked_by_user_pod_and_gpu(daemon: Daemon, by: str) -> None:
 def test_a_report_by_something_else_is_wrong_usage(daemon: Daemon) -> None:
     daemon.ctl("report", "--by", "colour", code=2)
     daemon.ctl("report", "--since", "yesterday", code=2)
+
+
+def test_rows_that_are_left_out_are_counted() -> None:
+    answer = admin.Report(0.0, 3600.0, "pod", (row_of(900.0, 25.0),), left_out=7)
+    assert _as_table(answer).endswith("\n7 more held less and are left out.")
+    assert json.loads(_as_json(answer))["left_out"] == 7

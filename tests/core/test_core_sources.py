@@ -19,9 +19,9 @@ def node_with(group: str, *, gpus: tuple[str, ...] = ("g0",)) -> Node:
 
 def test_a_group_with_a_core_limit_alone_is_listed_without_a_memory_limit() -> None:
     node = node_with("run/1")
-    assert limits(node) == ()
+    assert tuple(limits(node)) == ()
     node.handle(0, ev.CoreLimitSet("run/1", 30))
-    assert limits(node) == (LimitSnapshot("run/1", "run/1", 0, None, 1, 30, "operator"),)
+    assert tuple(limits(node)) == (LimitSnapshot("run/1", "run/1", 0, None, 1, 30, "operator"),)
 
 
 def test_all_of_a_gpu_is_listed_if_somebody_said_so() -> None:

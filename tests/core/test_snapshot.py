@@ -120,7 +120,7 @@ def test_limits_are_listed_with_who_named_them_and_how_many_clients_they_bind() 
     node.handle(0, ev.ClientRegistered(2, "pod/p", "default/p", "", (claim,)))
     node.handle(0, ev.ClientRegistered(3, "pod/p", "default/p", "", (claim,)))
     node.handle(0, ev.ClientRegistered(4, "run/4", "run without a limit", "", (claim,)))
-    assert limits(node) == (
+    assert tuple(limits(node)) == (
         LimitSnapshot("run/later", "run/later", 2 * GIB, "operator", 0),
         LimitSnapshot("pod/p", "default/p", 3 * GIB, "annotation", 2),
         LimitSnapshot("run/1", "first run", 8 * GIB, "environment", 1),

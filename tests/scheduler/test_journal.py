@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from nvshare.core.actions import AcceptClient, GiveLock
-from nvshare.core.events import AlarmRang, ClientLeft, ClientRegistered, LockRequested
+from nvshare.core.events import ClientRegistered, LockRequested
 from nvshare.core.model import NO_MEMORY, Claim
 from nvshare.journal import Step, read
 from nvshare.scheduler.observe.journal import PARTS_PER_STEP, Journal, JournalFile
@@ -24,15 +24,6 @@ def test_only_the_newest_steps_are_remembered() -> None:
     assert [one.now for one in journal.last(100)] == list(range(15, 25))
     assert [one.now for one in journal.last(2)] == [23, 24]
     assert journal.last(0) == []
-
-
-def test_a_story_is_every_step_that_a_client_had_a_part_in() -> None:
-    journal = Journal(10)
-    other = Step(3, 0.0, AlarmRang(), (GiveLock(1, "g", 9, False),))
-    for one in (step(1, client=1), step(2, client=2), other, Step(4, 0.0, ClientLeft(2), ())):
-        journal.observe(one)
-    assert [one.now for one in journal.story(1)] == [1, 3]
-    assert [one.now for one in journal.story(2)] == [2, 4]
 
 
 def test_steps_about_many_things_count_for_as_many() -> None:

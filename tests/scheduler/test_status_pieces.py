@@ -8,10 +8,10 @@ from nvshare import admin
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
+from nvshare.scheduler import pieces
 from nvshare.scheduler.clients.connection_admission import Account
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
-from nvshare.scheduler.operator import control
 from nvshare.scheduler.operator.control import Control
 
 CLIENTS = 20
@@ -19,21 +19,21 @@ CLIENTS = 20
 
 @pytest.mark.parametrize("account", [None, Account("uid/1")], ids=["operator", "reader"])
 def test_other_work_is_done_while_the_status_is_made(monkeypatch: pytest.MonkeyPatch, account: Account | None) -> None:
-    monkeypatch.setattr(control, "PIECE_NS", 0)
+    monkeypatch.setattr(pieces, "PIECE_NS", 0)
 
     async def run() -> None:
         engine = Engine(Node(Settings(), epoch=1), asyncio.get_running_loop())
         for client in range(1, CLIENTS + 1):
             engine.post(ev.ClientRegistered(client, "run/1", "x", "x", (Claim("g", 16 * GIB),)))
         status = asyncio.create_task(Control(engine, Journal(100)).answer_to(admin.GetStatus(), account))
-        pieces = 0
+        turns = 0
         while not status.done():
             await asyncio.sleep(0)
-            pieces += 1
-            if pieces == 2:
+            turns += 1
+            if turns == 4:
                 engine.post(ev.ClientLeft(CLIENTS))
-        assert pieces >= CLIENTS - 1
-        answer = status.result()
+        assert turns >= CLIENTS - 1
+        answer = admin.decode_answer(status.result())
         assert isinstance(answer, admin.Status)
         ids = [client.id for client in answer.node.clients]
         assert ids == list(range(1, CLIENTS)), "who left meanwhile is not shown"

@@ -140,8 +140,8 @@ class Daemon:
         if self._config.http:
             from nvshare.scheduler.http.routes import serve_routes  # not loaded unless it is used
 
-            parts = self._config.http, self._engine, self._journal, self._metrics
-            hosts = frozenset(self._config.http_hosts)
+            parts = self._config.http, self._engine, self._journal, self._metrics, control.pieces
+            hosts = self._config.http_hosts
             self._servers.append(await serve_routes(*parts, machine=self._host, hosts=hosts))
         self._shutdown.keep_running(SilenceWatch(self._engine).run)
         self._start_nvml_poll()

@@ -51,6 +51,8 @@ def report(scheduler: "Scheduler", since: float, by: Any, output: str) -> None:
     answer = scheduler.ask_for(admin.Report, admin.GetReport(since, by))
     forms: dict[str, Callable[[admin.Report], str]] = {"table": _as_table, "csv": _as_csv, "json": _as_json}
     click.echo(forms[output](answer))
+    if answer.left_out and output == "csv":
+        click.echo(f"{answer.left_out} more rows held less and are left out.", err=True)
 
 
 def _as_json(answer: admin.Report) -> str:
@@ -75,7 +77,8 @@ def _as_table(answer: admin.Report) -> str:
     ]
     head = [HEADS[answer.by], "BUSY", "UTIL", "HELD", "MEMORY", "WAITING", "SWITCHES", "IN", "OUT"]
     made = table(head, rows, width=terminal_width(), drop=("OUT", "IN"), cut=head[:1]) if rows else "Nothing was used."
-    return f"Since {since}, busy, held and waiting in seconds, memory in GiB-hours\n{made}"
+    rest = f"\n{answer.left_out} more held less and are left out." if answer.left_out else ""
+    return f"Since {since}, busy, held and waiting in seconds, memory in GiB-hours\n{made}{rest}"
 
 
 def _as_csv(answer: admin.Report) -> str:

@@ -1,6 +1,7 @@
 """The limits of all groups as plain values, for `nvsharectl limits`."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from nvshare.core.limits.core_sources import core_limit_named
 from nvshare.core.limits.groups import Source
@@ -21,13 +22,11 @@ class LimitSnapshot(Record, frozen=True):
     core_source: Source | None = None
 
 
-def limits(node: Node) -> tuple[LimitSnapshot, ...]:
-    """All groups that have a limit from any source, with clients or without."""
+def limits(node: Node) -> Iterator[LimitSnapshot]:
+    """All groups that have a limit from any source, with clients or without, each as it is when it is read."""
     clients = Counter(client.group.key for client in node.clients.values())
-    return tuple(
-        LimitSnapshot(group.key, group.label, limit, source, clients[group.key], percent, core_source)
-        for group in node.groups.values()
-        for source, limit in [group.named or (None, 0)]
-        for core_source, percent in [core_limit_named(group) or (None, 0)]
-        if source is not None or core_source is not None
-    )
+    for group in list(node.groups.values()):
+        source, limit = group.named or (None, 0)
+        core_source, percent = core_limit_named(group) or (None, 0)
+        if source is not None or core_source is not None:
+            yield LimitSnapshot(group.key, group.label, limit, source, clients[group.key], percent, core_source)

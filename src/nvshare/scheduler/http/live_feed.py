@@ -7,9 +7,9 @@
 
 The documents are those of nvshare.status_document.
 
-A page must not delay clients. A step is only put into a bounded queue; text and JSON are made later, for at most
-MAX_STEPS at a time, which takes a millisecond or two. Steps that did not fit into the queue are counted (`lost`), and
-the next status corrects the page."""
+A page must not delay clients. A step is only put into a bounded queue; text and JSON are made later, in pieces
+(scheduler.pieces). Steps that did not fit into the queue are counted (`lost`), and the next status corrects the
+page."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,9 @@ from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.names import Names
 from nvshare.scheduler.observe.step_text import clients_of, describe
+from nvshare.scheduler.pieces import Pieces
 from nvshare.status_document import (
+    Change,
     Steps,
     changes_of,
     claim_document,
@@ -38,7 +40,10 @@ from nvshare.status_document import (
 )
 
 MAX_STEPS = 200
+"""Waiting to be made into messages."""
 PAST_STEPS = 2000
+LINES_PER_MESSAGE = 400
+"""Lines and changes of state; those of one step are in one message."""
 TICK_S = 0.1
 STATUS_EVERY = 10
 """Ticks between two statuses."""
@@ -52,10 +57,11 @@ ALIVE_EVERY = 150
 class Feed:
     """Makes the streams of all pages."""
 
-    def __init__(self, engine: Engine, journal: Journal, host: str = "") -> None:
+    def __init__(self, engine: Engine, journal: Journal, host: str = "", pieces: Pieces | None = None) -> None:
         self._engine = engine
         self._journal = journal
         self._host = host
+        self._pieces = pieces or Pieces()
         self._names = Names(journal.programs, engine.node.gpus, engine.node.groups)
         self._started_ns = engine.now()
 
@@ -66,8 +72,7 @@ class Feed:
         clients: list[ClientSnapshot] = []
         for client in self._engine.clients():
             clients.append(client)
-            if len(clients) % CLIENTS_PER_PIECE == 0:
-                yield b""
+            yield b""
         had = group_percents(clients)
         yield msgspec.json.encode(head_of(status))[:-1] + b',"gpus":['
         for number, gpu in enumerate(status.node.gpus):
@@ -89,14 +94,12 @@ class Feed:
         stop = self._journal.follow(keep)
         try:
             past = self._journal.last(PAST_STEPS)
-            for start in range(0, max(1, len(past)), MAX_STEPS):
-                yield _message("steps", self._steps(past[start : start + MAX_STEPS], is_past=start == 0))
-                await asyncio.sleep(0)  # Serve clients in between.
+            async for text in self._pieces.text_of(self._steps(past, is_past=True)):
+                yield text
             # Counted before the status is made: a step meanwhile causes another status.
             steps_at_status = self._engine.steps
-            for piece in self._status_message():
-                yield piece
-                await asyncio.sleep(0)
+            async for text in self._pieces.text_of(self._status_message()):
+                yield text
             async with contextlib.aclosing(self._present(pending, lambda: seen, steps_at_status)) as present:
                 async for message in present:
                     yield message
@@ -114,22 +117,32 @@ class Feed:
                 batch, lost = list(pending), seen() - sent - len(pending)
                 sent = seen()
                 pending.clear()
-                yield _message("steps", self._steps(batch, lost=lost))
+                async for text in self._pieces.text_of(self._steps(batch, lost=lost)):
+                    yield text
                 silent_ticks = 0
             if since_status >= self._status_every() and self._engine.steps != steps_at_status:
                 steps_at_status, since_status = self._engine.steps, 0
-                for piece in self._status_message():
-                    yield piece
-                    await asyncio.sleep(0)
+                async for text in self._pieces.text_of(self._status_message()):
+                    yield text
                 silent_ticks = 0
             if silent_ticks >= ALIVE_EVERY:
                 yield b": alive\n\n"
                 silent_ticks = 0
 
-    def _steps(self, steps: list[Step], *, lost: int = 0, is_past: bool = False) -> bytes:
-        events = [admin.StepLine(step.time, text, _ids(step)) for step in steps for text in describe(step, self._names)]
-        changes = [change for step in steps for change in changes_of(step.time, step.event, step.actions)]
-        return msgspec.json.encode(steps_document(Steps(events, changes, lost, is_past)))
+    def _steps(self, steps: list[Step], *, lost: int = 0, is_past: bool = False) -> Iterator[bytes]:
+        """One message at least; empty pieces come in between. `lost` and `is_past` are in the first one."""
+        events: list[admin.StepLine] = []
+        changes: list[Change] = []
+        for step in steps:
+            if len(events) + len(changes) >= LINES_PER_MESSAGE:
+                yield _message("steps", msgspec.json.encode(steps_document(Steps(events, changes, lost, is_past))))
+                events, changes, lost, is_past = [], [], 0, False
+            texts = describe(step, self._names)
+            ids = _ids(step) if texts else ()
+            events += [admin.StepLine(step.time, text, ids) for text in texts]
+            changes += changes_of(step.time, step.event, step.actions)
+            yield b""
+        yield _message("steps", msgspec.json.encode(steps_document(Steps(events, changes, lost, is_past))))
 
     def _status_message(self) -> Iterator[bytes]:
         yield b"event: status\ndata: "

@@ -1,7 +1,7 @@
 """A small HTTP server that can only be read: metrics, health, status, the live page.
 
-h11 parses HTTP; this file transfers the bytes. Long answers are written piece by piece, and the event loop serves
-clients between two pieces. A stream continues until its reader disconnects or stops reading.
+h11 parses HTTP; this file transfers the bytes. Long answers are made and written in pieces (scheduler.pieces). A
+stream continues until its reader disconnects or stops reading.
 
 The number of connections is limited by kind: without a request yet, pages, streams, health checks, scrapes. Each kind
 has its own limit, so other connections cannot make a liveness probe fail, and scrapes cannot either.
@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 import h11
 
 from nvshare.config import ConfigError
+from nvshare.scheduler.pieces import Pieces
 from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, guarded, send
 
 MAX_ASKING = 24
@@ -47,10 +48,10 @@ _HEADERS = (
 )
 
 Page = Callable[[], tuple[str, Iterable[bytes]]]
-"""Gives a content type and the pieces of a body."""
+"""Gives a content type and a body: a list if it is there already, otherwise parts that are each made quickly."""
 Stream = Callable[[], AsyncGenerator[bytes, None]]
 """Gives server-sent events without end."""
-Body = Iterable[bytes] | AsyncGenerator[bytes, None]
+Body = list[bytes] | AsyncGenerator[bytes, None]
 Answer = tuple[int, str, Body]
 
 
@@ -63,8 +64,10 @@ class HttpServer:
         streams: dict[str, Stream] | None = None,
         reserved: frozenset[str] = frozenset(),
         hosts: frozenset[str] = frozenset(),
+        pieces: Pieces | None = None,
     ) -> None:
         self._pages = pages
+        self._pieces = pieces or Pieces()
         self._streams = streams or {}
         self._is_local = False
         self._hosts = hosts | {"localhost"}
@@ -118,8 +121,8 @@ class HttpServer:
         if page is None:
             known = " ".join((*self._pages, *self._streams))
             return 404, "text/plain", [f"there is only {known}\n".encode()]
-        kind, pieces = page()
-        return 200, kind, pieces
+        kind, body = page()
+        return 200, kind, body if isinstance(body, list) else self._pieces.text_of(body)
 
     def _is_meant(self, host: str) -> bool:
         try:
@@ -164,7 +167,7 @@ async def _send_answer(
     async with asyncio.timeout(None if is_endless else ANSWER_TIMEOUT_S):
         await _send(http, writer, h11.Response(status_code=status, headers=[("content-type", kind), *_HEADERS]))
         if request.method != b"HEAD":
-            async with contextlib.aclosing(_with_yields(body)) as pieces:
+            async with contextlib.aclosing(_pieces_of(body)) as pieces:
                 async for piece in pieces:
                     await _send(http, writer, h11.Data(data=piece))
         await _send(http, writer, h11.EndOfMessage())
@@ -178,13 +181,11 @@ async def _send(
         await send(writer, data)
 
 
-async def _with_yields(pieces: Body) -> AsyncGenerator[bytes, None]:
-    if isinstance(pieces, AsyncGenerator):
-        async with contextlib.aclosing(pieces):
-            async for piece in pieces:
-                yield piece
-        return
-    for piece in pieces:
-        if piece:
+async def _pieces_of(body: Body) -> AsyncGenerator[bytes, None]:
+    if isinstance(body, list):
+        for piece in body:
             yield piece
-        await asyncio.sleep(0)
+    else:
+        async with contextlib.aclosing(body):
+            async for piece in body:
+                yield piece

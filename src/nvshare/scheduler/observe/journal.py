@@ -19,7 +19,6 @@ from nvshare.config import ConfigError
 from nvshare.core.events import ClientLeft, ClientRegistered
 from nvshare.journal import DaemonStart, Step, line_of
 from nvshare.scheduler.observe.log import log
-from nvshare.scheduler.observe.step_text import clients_of
 
 MAX_QUEUED = 20_000
 COMPLAIN_S = 60.0
@@ -80,10 +79,6 @@ class Journal:
 
     def all(self) -> list[Step]:
         return list(self._steps)
-
-    def story(self, client: int) -> list[Step]:
-        """All steps in memory that are about a client."""
-        return [step for step in self._steps if client in clients_of(step)]
 
     def follow(self, follower: Callable[[Step], None]) -> Callable[[], None]:
         """Call for each new step until the returned function is called."""

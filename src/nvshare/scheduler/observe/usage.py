@@ -12,7 +12,7 @@ changes, so up to a minute may be counted in the wrong hour. So a turn costs not
 client holds a lock, and no time is counted as held."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
@@ -33,10 +33,8 @@ MAX_BYTES = (1 << 63) - 1
 CLOCK_SET = 1_735_689_600
 """2025: a clock that is before it has not been set yet."""
 
-By = Literal["user", "pod", "name", "gpu"]
 Who = tuple[str, str, str, str]
 """User ID, pod or run, program, GPU."""
-COLUMNS: dict[By, int] = {"user": 0, "pod": 1, "name": 2, "gpu": 3}
 
 
 class Use(msgspec.Struct):
@@ -127,16 +125,9 @@ class Usage:
         for period in periods:
             self.periods[period.seconds, period.start] = period
 
-    def report(self, since: float, by: By) -> tuple[float, list[tuple[str, Use]]]:
-        """From when the sums count, and the sums by user, pod, program or GPU; who held most comes first. The first
-        period counts as a whole."""
-        chosen = [period for period in self.periods.values() if period.start + period.seconds > since]
-        sums: dict[str, Use] = {}
-        for period in chosen:
-            for who, use in period.rows.items():
-                sums.setdefault(who[COLUMNS[by]], Use()).add(use)
-        rows = sorted(sums.items(), key=lambda row: (-row[1].held_seconds, row[0]))
-        return float(min((period.start for period in chosen), default=since)), rows
+    def periods_since(self, since: float) -> list[Period]:
+        """The first of them counts as a whole."""
+        return [period for period in self.periods.values() if period.start + period.seconds > since]
 
     # Periods.
 

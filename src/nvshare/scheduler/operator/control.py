@@ -1,25 +1,21 @@
 """Answers the requests of nvsharectl: they become events, or are answered from the state and the journal."""
 
 import asyncio
+import contextlib
 import socket
-import time
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import msgspec
 from msgspec.structs import replace
 
 from nvshare import __version__, admin
-from nvshare.admin import client_name
 from nvshare.config import MAX_QUANTUM_S
 from nvshare.core import events as ev
 from nvshare.core.actions import Refuse
 from nvshare.core.model import SECOND
 from nvshare.core.queue.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.core.snapshots.limit_snapshot import limits
-from nvshare.core.snapshots.snapshot import ClientSnapshot
-from nvshare.journal import Step
 from nvshare.kube.annotations import MAX_WEIGHT
 from nvshare.percentage import MAX_PERCENT, MIN_PERCENT
 from nvshare.quantity import MAX_BYTES
@@ -28,21 +24,19 @@ from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.names import Names
-from nvshare.scheduler.observe.step_text import clients_of, describe
 from nvshare.scheduler.observe.story import summary_of
 from nvshare.scheduler.observe.usage import Usage
+from nvshare.scheduler.observe.usage_report import UsageReport
 from nvshare.scheduler.operator.effects import effect_of
+from nvshare.scheduler.operator.past_events import Past, StepLines, Wanted
 from nvshare.scheduler.operator.targets import TargetError, client_named, gpu_named, group_named
+from nvshare.scheduler.pieces import Pieces
 from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, send, write
 from nvshare.unix_socket import is_operator, peer_credentials
 
 MAX_OPERATORS = 32
 MAX_FOLLOWERS = 16
 """Of these, how many may follow events."""
-STEPS_PER_PIECE = 100
-"""How many steps are put into words before clients are served again."""
-PIECE_NS = 5_000_000
-"""For how long the status is made before clients are served again; a client of 64 GPUs takes a millisecond."""
 MAX_BEHIND = 1 << 20
 """A follower of events that has this many unread bytes is disconnected."""
 
@@ -57,9 +51,12 @@ class Control:
         self._usage = usage or Usage(engine.node.clients)
         self._started_ns = engine.now()
         self._names = Names(journal.programs, engine.node.gpus, engine.node.groups)
+        self.pieces = Pieces()
+        """Also of those who read by other ways than this socket."""
+        self._lines = StepLines(journal, self._names, self.pieces)
         self._operators = ConnectionLimit(MAX_OPERATORS)
         self._followers = ConnectionLimit(MAX_FOLLOWERS)
-        self._answers: dict[type[admin.Request], Callable[..., admin.Answer]] = {
+        self._orders: dict[type[admin.Request], Callable[..., admin.Answer]] = {
             admin.SetQuantum: self._set_quantum,
             admin.SetMode: lambda request: self._post(ev.ModeSet(request.mode, self._gpu(request.gpu))),
             admin.SetScheduling: lambda request: self._post(ev.SchedulingSwitched(request.on)),
@@ -70,8 +67,6 @@ class Control:
             admin.SetCoreLimit: self._set_core_limit,
             admin.SetPause: self._set_pause,
             admin.YieldTurn: self._yield_turn,
-            admin.GetLimits: lambda request: admin.Limits(limits(self._engine.node)),
-            admin.GetReport: self._report,
         }
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,10 +94,11 @@ class Control:
     async def _answer(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = self.request_of(line)
         if isinstance(request, admin.GetEvents):
-            await self.send_events(request, reader, writer)
+            await self.send_events(request, await self.past_events(request, None), reader, writer)
+        elif isinstance(request, admin.Failed):
+            await send(writer, admin.encode(request))
         else:
-            answer = request if isinstance(request, admin.Failed) else await self.answer_to(request)
-            await send(writer, admin.encode(answer))
+            await send(writer, await self.answer_to(request))
 
     def request_of(self, line: bytes) -> admin.AnyRequest | admin.Failed:
         """The request in a line; Failed if there is none."""
@@ -111,34 +107,33 @@ class Control:
         except admin.AdminError as error:
             return admin.Failed(str(error))
 
-    async def answer_to(self, request: admin.Request, account: Account | None = None) -> admin.Answer:
-        """The answer to every request but GetEvents. What shows all clients is made in pieces, between which the
-        scheduler does other work. The time is charged to `account`."""
-        began = time.monotonic_ns()
+    async def answer_to(self, request: admin.Request, account: Account | None = None) -> bytes:
+        """The answer to every request but GetEvents, encoded. Only orders are performed at once; what is read is made
+        in pieces (scheduler.pieces), and the time is charged to `account`."""
         try:
-            match request:
-                case admin.GetStatus():
-                    return await self._status(account)
-                case admin.GetStory():
-                    return await self._story(request, account)
-                case _:
-                    answer = self._answers[type(request)](request)
-                    _charge(account, began)
-                    return answer
+            if type(request) in self._orders:
+                return admin.encode(self._orders[type(request)](request))
+            answer = await self._reading(request, account)
         except TargetError as error:
-            return admin.Failed(str(error))
+            answer = admin.Failed(str(error))
+        async with self.pieces.turn(account):
+            return admin.encode(answer)
+
+    async def _reading(self, request: admin.Request, account: Account | None) -> admin.Answer:
+        match request:
+            case admin.GetStatus():
+                return await self._status(account)
+            case admin.GetStory():
+                return await self._story(request, account)
+            case admin.GetReport():
+                return await self._report(request, account)
+            case _:
+                return admin.Limits(tuple(await self.pieces.all_of(limits(self._engine.node), account)))
 
     async def _status(self, account: Account | None) -> admin.Status:
-        began = time.monotonic_ns()
-        now, outline = self._engine.now(), self._engine.outline()
-        clients: list[ClientSnapshot] = []
-        for client in self._engine.clients():
-            clients.append(client)
-            if time.monotonic_ns() - began > PIECE_NS:
-                _charge(account, began)
-                await asyncio.sleep(0)
-                began = time.monotonic_ns()
-        _charge(account, began)
+        async with self.pieces.turn(account):
+            now, outline = self._engine.now(), self._engine.outline()
+        clients = await self.pieces.all_of(self._engine.clients(), account)
         shown = replace(outline, clients=tuple(clients))
         started = self._engine.wall(self._started_ns)
         return admin.Status(__version__, started, self._engine.wall(now), shown, self._host)
@@ -180,27 +175,33 @@ class Control:
         client = None if request.client is None else client_named(self._engine.node, {}, request.client)
         return self._post(ev.YieldAsked(client, self._gpu(request.gpu)))
 
-    def _report(self, request: admin.GetReport) -> admin.Answer:
-        now = self._engine.now()
-        end = self._engine.wall(now)
-        self._engine.count_gpu_time()
-        self._usage.collect(now, end)
-        begin, sums = self._usage.report(end - request.since_s, request.by)
-        label = self._names.gpu if request.by == "gpu" else str
-        rows = tuple(
-            admin.ReportRow(
-                key, label(key), **msgspec.structs.asdict(use), gpu_percent=_percent(use.gpu_seconds, end - begin)
-            )
-            for key, use in sums
-        )
-        return admin.Report(begin, end, request.by, rows)
+    async def _report(self, request: admin.GetReport, account: Account | None) -> admin.Report:
+        async with self.pieces.turn(account):
+            now = self._engine.now()
+            end = self._engine.wall(now)
+            self._engine.count_gpu_time()
+            self._usage.collect(now, end)
+            since = end - request.since_s
+            report = UsageReport(self._usage.periods_since(since), since, request.by)
+        rows = await self.pieces.all_of(self._report_rows(report, end), account)
+        return admin.Report(report.begin, end, request.by, tuple(filter(None, rows)), report.left_out)
+
+    def _report_rows(self, report: UsageReport, end: float) -> Iterator[admin.ReportRow | None]:
+        """Its rows; before them None, again and again."""
+        yield from report.make()
+        label, seconds = self._names.gpu if report.by == "gpu" else str, end - report.begin
+        for key, use in report.rows:
+            percent = 100 * use.gpu_seconds / seconds if seconds > 0 else 0.0
+            yield admin.ReportRow(key, label(key), **msgspec.structs.asdict(use), gpu_percent=percent)
 
     async def _story(self, request: admin.GetStory, account: Account | None) -> admin.Story:
-        client = client_named(self._engine.node, self._journal.programs, request.client)
+        async with self.pieces.turn(account):
+            client = client_named(self._engine.node, self._journal.programs, request.client)
         node = (await self._status(account)).node
-        lines = [line for step in self._journal.story(client) for line in self._lines(step)]
-        summary = summary_of(node, client, self._journal.programs.get(client, ""))
-        return admin.Story(summary, tuple(lines if request.last is None else _newest(lines, request.last)))
+        lines = await self._lines.last(request.last, Wanted(client), account)
+        async with self.pieces.turn(account):
+            summary = summary_of(node, client, self._journal.programs.get(client, ""))
+        return admin.Story(summary, tuple(lines))
 
     def _gpu(self, target: str | None) -> str | None:
         return None if target is None else gpu_named(self._engine.node.gpus, target)
@@ -212,70 +213,56 @@ class Control:
                 return admin.Failed(action.reason)
         return admin.Done(effect_of(self._engine.node, step, self._names))
 
+    async def past_events(self, request: admin.GetEvents, account: Account | None) -> Past | admin.Failed:
+        """The last lines that are asked for. The time is charged to the account."""
+        try:
+            async with self.pieces.turn(account):
+                wanted = self._wanted(request)
+        except TargetError as error:
+            return admin.Failed(str(error))
+        return Past(wanted, await self._lines.last(request.last, wanted, account))
+
     async def send_events(
         self,
         request: admin.GetEvents,
+        past: Past | admin.Failed,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         account: Account | None = None,
     ) -> None:
-        """The last lines; with `follow` also each new one until the peer disconnects. The time that past lines take is
-        charged to the account."""
-        try:
-            wanted = self._filter_of(request)
-        except TargetError as error:
-            await send(writer, admin.encode(admin.Failed(str(error))))
+        """The past lines; with `follow` also each new one until the peer disconnects."""
+        if isinstance(past, admin.Failed):
+            await send(writer, admin.encode(past))
             return
-        for line in await self._last_lines(request.last, wanted, account):
-            await send(writer, admin.encode(line))
+        async with contextlib.aclosing(self.pieces.text_of(map(admin.encode, past.lines), account)) as texts:
+            async for text in texts:
+                await send(writer, text)
         if not request.follow:
             await send(writer, admin.encode(admin.Done()))
             return
         try:
             with self._followers.hold(writer):
-                await self._follow(reader, writer, wanted)
+                await self._follow(reader, writer, past.wanted)
         except FullError:
             await send(writer, admin.encode(admin.Failed("too many follow events already; end one, or leave out -f")))
 
-    def _filter_of(self, request: admin.GetEvents) -> Callable[[Step], bool]:
+    def _wanted(self, request: admin.GetEvents) -> Wanted:
         oldest = 0.0 if request.since_s is None else self._engine.wall(self._engine.now()) - request.since_s
         if request.client is None:
-            return lambda step: step.time >= oldest
-        client = client_named(self._engine.node, self._journal.programs, request.client)
-        return lambda step: step.time >= oldest and client in clients_of(step)
+            return Wanted(None, oldest)
+        return Wanted(client_named(self._engine.node, self._journal.programs, request.client), oldest)
 
-    async def _last_lines(
-        self, count: int, wanted: Callable[[Step], bool], account: Account | None
-    ) -> list[admin.StepLine]:
-        """The newest lines, oldest first. Many steps give no line, so steps are read until there are enough lines;
-        clients are served in between."""
-        newest_first: list[admin.StepLine] = []
-        steps = reversed(self._journal.all())
-        while len(newest_first) < count and (piece := list(islice(steps, STEPS_PER_PIECE))):
-            began = time.monotonic_ns()
-            newest_first += [line for step in piece if wanted(step) for line in reversed(self._lines(step))]
-            if account is not None:
-                account.charge(began, time.monotonic_ns())
-            await asyncio.sleep(0)
-        return newest_first[: max(0, count)][::-1]
-
-    def _lines(self, step: Step) -> list[admin.StepLine]:
-        clients = tuple(client_name(client) for client in sorted(clients_of(step)))
-        return [admin.StepLine(step.time, text, clients) for text in describe(step, self._names)]
-
-    async def _follow(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wanted: Callable[[Step], bool]
-    ) -> None:
-        def tell(step: Step) -> None:
-            if writer.is_closing() or not wanted(step):
+    async def _follow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wanted: Wanted) -> None:
+        def tell(text: bytes) -> None:
+            if writer.is_closing():
                 return
             if writer.transport.get_write_buffer_size() > MAX_BEHIND:
                 log.warning("Closing a follower of events that does not read")
                 writer.transport.abort()
             else:
-                write(writer, b"".join(map(admin.encode, self._lines(step))))
+                write(writer, text)
 
-        stop = self._journal.follow(tell)
+        stop = self._lines.follow(wanted, tell)
         try:
             if await reader.read(1):
                 raise ConnectionAbortedError("a follower of events has nothing more to say")
@@ -283,18 +270,5 @@ class Control:
             stop()
 
 
-def _percent(part: float, whole: float) -> float:
-    return 100 * part / whole if whole > 0 else 0.0
-
-
-def _newest(lines: list[admin.StepLine], count: int) -> list[admin.StepLine]:
-    return lines[-count:] if count > 0 else []
-
-
 def _is_allowed(connection: socket.socket) -> bool:
     return is_operator(peer_credentials(connection).uid)
-
-
-def _charge(account: Account | None, began_ns: int) -> None:
-    if account is not None:
-        account.charge(began_ns, time.monotonic_ns())

@@ -27,7 +27,7 @@ NO_ORDERS = "every user may look, but only root and the scheduler's own user may
 LINE_NS = 10_000
 """Charged for each line, because reading it takes time that is not measured."""
 MAX_LINES = 1000
-"""A reader gets no more past events at once."""
+"""A reader gets no more past events at once, and no more lines of a story."""
 
 
 async def listen(path: Path, control: Control) -> tuple[ListeningSocket | None, asyncio.AbstractServer | None]:
@@ -67,8 +67,6 @@ class Readers:
         self._control = control
         self._connections = ConnectionLimit(MAX_READERS, closes_oldest=True)
         self._users: dict[int, User] = {}
-        self._one_at_a_time = asyncio.Lock()
-        """Of those who read: otherwise a piece for each of them is made before clients are served."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One reader's connection, request by request."""
@@ -91,9 +89,12 @@ class Readers:
         user.account.charge(began - LINE_NS, time.monotonic_ns())
         if isinstance(request, admin.GetEvents):
             bounded = replace(request, last=min(request.last, MAX_LINES))
-            await self._control.send_events(bounded, reader, writer, user.account)
+            async with user.reads:
+                past = None if writer.is_closing() else await self._control.past_events(bounded, user.account)
+            if past is not None:
+                await self._control.send_events(bounded, past, reader, writer, user.account)
         elif isinstance(request, READINGS):
-            answer = await self._read(request, writer, user)
+            answer = await self._read(_bounded(request), writer, user)
             if answer:
                 await send(writer, answer)
         else:
@@ -102,15 +103,7 @@ class Readers:
     async def _read(self, request: admin.Request, writer: asyncio.StreamWriter, user: User) -> bytes:
         """The answer; empty if the connection was closed while it waited: others of the same user were before it."""
         async with user.reads:
-            await user.pay()
-            if writer.is_closing():
-                return b""
-            async with self._one_at_a_time:
-                answer = await self._control.answer_to(request, user.account)
-                began = time.monotonic_ns()
-                encoded = admin.encode(answer)
-                user.account.charge(began, time.monotonic_ns())
-                return encoded
+            return b"" if writer.is_closing() else await self._control.answer_to(request, user.account)
 
     def _user(self, uid: int) -> User:
         """Users who owe nothing are forgotten when there are many."""
@@ -118,3 +111,9 @@ class Readers:
             now = time.monotonic_ns()
             self._users = {one: user for one, user in self._users.items() if user.account.delay_ns(now)}
         return self._users.setdefault(uid, User(uid))
+
+
+def _bounded(request: admin.Request) -> admin.Request:
+    if isinstance(request, admin.GetStory):
+        return replace(request, last=MAX_LINES if request.last is None else min(request.last, MAX_LINES))
+    return request
