@@ -1,8 +1,10 @@
 """The operator's limits outlive the scheduler."""
 
 import asyncio
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nvshare.core.events import ClientLeft, ClientRegistered, CoreLimitSet, LimitSet, PauseSet, PrioritySet, WeightSet
@@ -50,6 +52,43 @@ def test_a_file_that_makes_no_sense_is_only_complained_about(
     said: list[str] = []
     monkeypatch.setattr(log, "warning", said.append)
     (tmp_path / "limits.json").write_bytes(content)
+    assert join(start(tmp_path), "run/1") == 0
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("limit", [-5, 1 << 64])
+def test_a_limit_out_of_range_is_left_out_with_a_warning(
+    tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(log, "warning", said.append)
+    (tmp_path / "limits.json").write_text(f'{{"run/1": {limit}, "run/2": {GIB}}}')
+    engine = start(tmp_path)
+    assert (join(engine, "run/1"), engine.node.groups["run/2"].limit) == (0, GIB)
+    assert len(said) == 1
+    assert f"{limit} is not from 0 to" in said[0]
+
+
+@pytest.mark.parametrize("field", ["weight", "priority", "core_limit"])
+@pytest.mark.parametrize("value", [-(1 << 40), 1 << 40])
+def test_an_order_out_of_range_is_left_out_with_a_warning_and_the_others_count(
+    tmp_path: Path, field: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(log, "warning", said.append)
+    good = {"weight": 300, "priority": -3, "core_limit": 30, "is_paused": True}
+    (tmp_path / "orders.json").write_bytes(msgspec.json.encode({"run/1": good | {field: value}, "run/2": good}))
+    groups = start(tmp_path).node.groups
+    assert groups["run/1"].order == Order(**(good | {field: None}))  # type: ignore[arg-type]
+    assert groups["run/2"].order == Order(**good)  # type: ignore[arg-type]
+    assert len(said) == 1
+    assert f"{value} is not from " in said[0]
+
+
+def test_a_fifo_in_place_of_the_file_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(log, "warning", said.append)
+    os.mkfifo(tmp_path / "limits.json")
     assert join(start(tmp_path), "run/1") == 0
     assert len(said) == 1
 

@@ -18,6 +18,7 @@ from nvshare.record import Record
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.usage import DAY_S, HOUR_S, MOST_ROWS, Period, Usage, Use
+from nvshare.scheduler.regular_file import read_regular
 
 USAGE_FILE = "usage.jsonl"
 FRESH = ".new"
@@ -86,7 +87,7 @@ class UsageFile:
         try:
             if self._path.stat().st_size > MAX_FILE_BYTES:
                 raise OSError(0, "it is too large")
-            periods = list(periods_of(self._path.read_bytes().splitlines()))
+            periods = list(periods_of(read_regular(self._path).splitlines()))
         except FileNotFoundError:
             return
         except OSError as error:

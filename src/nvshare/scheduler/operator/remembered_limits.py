@@ -15,8 +15,10 @@ from nvshare.core.events import CoreLimitSet, LimitSet, PauseSet, PrioritySet, W
 from nvshare.core.limits.groups import NO_ORDER, Order
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.in_range import CORE_LIMIT, LIMIT, PRIORITY, WEIGHT, all_in_range, in_range
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.usage_file import USAGE_FILE
+from nvshare.scheduler.regular_file import read_regular
 
 LIMITS_FILE = "limits.json"
 ORDERS_FILE = "orders.json"
@@ -38,19 +40,22 @@ class RememberedLimits:
 
     def restore(self) -> None:
         """Called before clients can connect."""
-        for group, limit in _read(self._limits, int).items():
+        for group, limit in all_in_range(_read(self._limits, int), LIMIT, str(self._limits)).items():
             self._engine.post(LimitSet(group, limit))
         for group, order in _read(self._orders, Order).items():
-            if order.weight is not None:
-                self._engine.post(WeightSet(group, order.weight))
-            if order.priority is not None:
-                self._engine.post(PrioritySet(group, order.priority))
-            if order.core_limit is not None:
-                self._engine.post(CoreLimitSet(group, order.core_limit))
-            if order.is_paused:
-                self._engine.post(PauseSet(True, group))
+            self._restore_order(group, order, f"{self._orders}, {group}")
         for event in (LimitSet, WeightSet, PrioritySet, CoreLimitSet, PauseSet):
             self._engine.observers_of[event].append(self.observe)
+
+    def _restore_order(self, group: str, order: Order, where: str) -> None:
+        if (weight := in_range(order.weight, WEIGHT, where)) is not None:
+            self._engine.post(WeightSet(group, weight))
+        if (priority := in_range(order.priority, PRIORITY, where)) is not None:
+            self._engine.post(PrioritySet(group, priority))
+        if (core_limit := in_range(order.core_limit, CORE_LIMIT, where)) is not None:
+            self._engine.post(CoreLimitSet(group, core_limit))
+        if order.is_paused:
+            self._engine.post(PauseSet(True, group))
 
     def observe(self, step: Step) -> None:
         """The operator said something about a group."""
@@ -63,7 +68,7 @@ class RememberedLimits:
 
 def _read(path: Path, kind: type[Value]) -> dict[str, Value]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, kind])  # type: ignore[valid-type]
+        return msgspec.json.decode(read_regular(path), type=dict[str, kind])  # type: ignore[valid-type]
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -10,7 +10,9 @@ from nvshare.claim_file import PreparedClaim
 from nvshare.core.events import ClaimEnded, ClaimPrepared
 from nvshare.inotify import Inotify
 from nvshare.scheduler.engine import Engine
+from nvshare.scheduler.in_range import CORE_LIMIT, LIMIT, PRIORITY, WEIGHT, all_in_range, in_range
 from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.regular_file import read_regular
 
 Retried = Callable[[Callable[[], None]], Callable[[], None]]
 
@@ -57,18 +59,19 @@ class Claims:
     def _changed(self, name: str, content: bytes) -> None:
         try:
             claim = claim_file.decode(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             log.warning(f"{self._directory / name} cannot be read: {error}")
             return
         self._prepared[name] = claim
+        where = str(self._directory / name)
         self._engine.post(
             ClaimPrepared(
                 uid=claim.uid,
                 label=claim.label,
-                limits=claim.limits,
-                priority=claim.priority,
-                weight=claim.weight,
-                core_limits=claim.core_limits or {},
+                limits=all_in_range(claim.limits, LIMIT, where),
+                priority=in_range(claim.priority, PRIORITY, where),
+                weight=in_range(claim.weight, WEIGHT, where),
+                core_limits=all_in_range(claim.core_limits or {}, CORE_LIMIT, where),
             )
         )
 
@@ -76,7 +79,7 @@ class Claims:
         found = {}
         for path in sorted(self._directory.glob(f"*{claim_file.SUFFIX}")):
             try:
-                found[path.name] = path.read_bytes()
+                found[path.name] = read_regular(path)
             except FileNotFoundError:
                 continue  # removed meanwhile
             except OSError as error:
