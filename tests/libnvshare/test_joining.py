@@ -1,10 +1,11 @@
 """A process that starts while the scheduler is away (docs/decisions/0010): only its allocations wait, for a bounded
 time."""
 
+import resource
 from pathlib import Path
 
 from libnvshare.fake_scheduler import FakeScheduler
-from libnvshare.programs import MIB, OUT_OF_MEMORY, Program, Programs
+from libnvshare.programs import CHECKS, MIB, OUT_OF_MEMORY, Program, Programs
 from nvshare.wire.messages import Budget, Register, SchedOn, UpdateLimit
 from support.waiting import wait_until
 
@@ -14,6 +15,8 @@ SHORT_MS = "3000"
 """Long enough for a program to come from its first call to its first allocation."""
 WAITS = "the first allocation waits for the scheduler"
 ALONE = "this process allocates without it"
+USED = 5
+"""Standard input, output and error, and both ends of the library's wake-up."""
 
 
 def start_alone(programs: Programs, **options: str) -> Program:
@@ -71,6 +74,24 @@ def test_where_nvshare_is_not_installed_nobody_waits(programs: Programs, tmp_pat
     program = start_alone(programs, NVSHARE_SOCKET=str(tmp_path / "none" / "scheduler.sock"))
     program.do(f"alloc {MIB}")
     assert WAITS not in program.said()
+
+
+def test_a_process_that_has_no_descriptor_left_waits_for_the_scheduler(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
+    command = f"ulimit -Sn {USED}; exec {CHECKS / 'lib_client'} dlsym"
+    program = programs.start("sh", "-c", command, NVSHARE_JOIN_MS=LONG_MS, NVSHARE_RECONNECT_MS="50")
+    program.do("init 0")
+    wait_until(lambda: "Too many open files" in program.said(), "it cannot connect")
+    program.say(f"alloc {2 * MIB}")
+    assert program.waits()
+    _, most = resource.prlimit(program.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(program.process.pid, resource.RLIMIT_NOFILE, (most, most))
+    peer = scheduler.accept()
+    peer.expect(Register)
+    peer.send(UpdateLimit(0, MIB), Budget(0, 1, 0, MIB, 0), SchedOn(0, 2, 1))
+    assert program.answer()[0] == str(OUT_OF_MEMORY)
+    assert ALONE not in program.said()
 
 
 def test_a_forked_child_waits_for_the_scheduler_too(programs: Programs) -> None:

@@ -38,11 +38,13 @@ static bool has_directory(const char *path)
     return access(directory, F_OK) == 0;
 }
 
+/* If this process lacks descriptors or memory, nothing is known of the scheduler: it may set a limit. EBADF is nvs_link_connect's. */
 enum nvs_absence nvs_link_absence(int error, const char *path)
 {
     if (error == EAGAIN)
         return NVS_CROWDED;
-    return error == ECONNREFUSED || (error == ENOENT && has_directory(path)) ? NVS_AWAY : NVS_ABSENT;
+    bool is_lacking = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == EBADF;
+    return error == ECONNREFUSED || ((error == ENOENT || is_lacking) && has_directory(path)) ? NVS_AWAY : NVS_ABSENT;
 }
 
 void nvs_link_close(struct nvs_link *link)
