@@ -3,8 +3,11 @@
 import contextlib
 import socket
 import struct
+import threading
 import time
 import urllib.request
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +18,8 @@ from support.daemon import Daemon
 CROWD = 900
 ABORTED = 32
 VIEWED = ("/metrics", "/api/v1/events", "/")
+HOLDERS, BIG_STEPS, BIG_READERS, BIG_STREAMS = 500, 80, 30, 16
+MOST_OWN_MS = 50
 BEGINNING = len(b"HTTP/1.1 200")
 
 
@@ -111,9 +116,70 @@ def scrapes_of_a_loop(place: Path, seconds: float) -> Result:
         return judge(measured, health_checks_succeed=is_in_time, scrapes_are_whole=whole == scrapes)
 
 
+def reads_of_big_steps(place: Path, seconds: float) -> Result:
+    """9c: connections of one user that read events and stories, and streams, beside steps about HOLDERS clients."""
+    path = str(place / "status" / "status.sock")
+    options = "--max-clients-per-group=1000", "--reader-socket", path
+    with serving(place, *options) as daemon, contextlib.ExitStack() as stack:
+        holders = [stack.enter_context(daemon.client().register(name=b"holder")) for _ in range(HOLDERS)]
+        for one in holders:
+            one.take_lock(1 << 20)
+        contend(daemon)
+        client = holders[0].name
+        questions = [admin.GetEvents(last=1000), admin.GetEvents(last=1000, client=client), admin.GetStory(client)]
+        is_over, answers = threading.Event(), Counter[str]()
+        with ThreadPoolExecutor(2 * BIG_READERS) as threads, Victim(daemon) as victim:
+            try:
+                for number in range(BIG_READERS):
+                    threads.submit(ask_again, path, questions[number % len(questions)], is_over, answers)
+                for _ in range(BIG_STREAMS):
+                    threads.submit(watch_again, daemon, is_over, answers)
+                is_over.wait(seconds)
+            finally:
+                is_over.set()
+        worst, p99 = max(victim.own_ms), sorted(victim.own_ms)[len(victim.own_ms) * 99 // 100]
+        served = ", ".join(f"{count} {what}" for what, count in sorted(answers.items()))
+        return judge(
+            f"{served}; {victim}; the scheduler's own time p99 {p99:.0f} ms, longest {worst:.0f} ms",
+            the_scheduler_serves_the_other_client_first=worst <= MOST_OWN_MS,
+            all_kinds_were_served=len(answers) == 3,
+        )
+
+
+def contend(daemon: Daemon) -> None:
+    """All holders are told that another client waits, and that it has gone, again and again."""
+    for _ in range(BIG_STEPS // 2):
+        with daemon.client().register() as one:
+            one.request(15 << 30)
+            one.hear_all()
+
+
+def ask_again(path: str, question: admin.Request, is_over: threading.Event, answers: Counter[str]) -> None:
+    while not is_over.is_set():
+        with socket.socket(socket.AF_UNIX) as peer, contextlib.suppress(OSError):
+            peer.settimeout(60)
+            peer.connect(path)
+            peer.sendall(admin.encode(question))
+            peer.shutdown(socket.SHUT_WR)
+            while not is_over.is_set() and peer.recv(1 << 20):
+                answers[type(question).__name__] += 1
+
+
+def watch_again(daemon: Daemon, is_over: threading.Event, answers: Counter[str]) -> None:
+    """The past of a stream, up to its status."""
+    while not is_over.is_set():
+        with contextlib.suppress(OSError):
+            stream, text = request(daemon, "/api/v1/events"), b""
+            while not is_over.is_set() and b"event: status" not in text[-(1 << 21) :]:
+                text += stream.recv(1 << 20)
+            answers["streams"] += 1
+            reset(stream)
+
+
 LOADS: dict[str, tuple[str, Load]] = {
     "1": ("HTTP requests aborted", aborted_requests),
     "1b": ("events -f aborted", aborted_followers),
     "9": ("health with 64 connections", crowded_health),
     "9b": ("scrapes without end", scrapes_of_a_loop),
+    "9c": ("reads of big steps", reads_of_big_steps),
 }
