@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from chaos.loads import MAX_WAIT_S, Load, Result, Victim, judge, serving, until
 from nvshare import admin
+from nvshare.wire import messages as wire
 from support.daemon import Daemon
 
 CROWD = 900
@@ -21,6 +22,11 @@ VIEWED = ("/metrics", "/api/v1/events", "/")
 HOLDERS, BIG_STEPS, BIG_READERS, BIG_STREAMS = 500, 80, 30, 16
 MOST_OWN_MS = 50
 BEGINNING = len(b"HTTP/1.1 200")
+STATUS = b"event: status\n"
+STREAMS_READ = 4
+"""Of each ABORTED: streams that are read up to the end of their first status. After it, only a step makes the scheduler
+write to them again."""
+BURST = 400
 
 
 def is_healthy(daemon: Daemon) -> bool:
@@ -42,8 +48,18 @@ def request(daemon: Daemon, path: str, host: str = "127.0.0.1") -> socket.socket
     return connection
 
 
+def _read_first_status(stream: socket.socket) -> None:
+    """Also a part of what may come after it."""
+    heard = b""
+    while b"\n\n" not in heard.partition(STATUS)[2]:
+        data = stream.recv(1 << 16)
+        assert data, "the stream ended"
+        heard += data
+
+
 def aborted_requests(place: Path, seconds: float) -> Result:
-    """1: scrapes, streams and pages, ABORTED at a time, whose first bytes are read and the rest is not."""
+    """1: scrapes, streams and pages, ABORTED at a time, whose first bytes are read and the rest is not; of some streams
+    the first status is read. Steps of another client follow each reset."""
     with serving(place) as daemon, contextlib.ExitStack() as stack:
         for _ in range(CROWD):
             stack.enter_context(daemon.client().register())
@@ -54,6 +70,10 @@ def aborted_requests(place: Path, seconds: float) -> Result:
                 open_ones = [request(daemon, path) for path in paths]
                 for path, one in zip(paths, open_ones, strict=True):
                     answers[path] += one.recv(BEGINNING) == b"HTTP/1.1 200"
+                streams = [one for path, one in zip(paths, open_ones, strict=True) if path == "/api/v1/events"]
+                for stream in streams[:STREAMS_READ]:
+                    _read_first_status(stream)
+                for one in open_ones:
                     reset(one)
         served = ", ".join(f"{count} of {path}" for path, count in answers.items())
         return judge(
@@ -65,13 +85,21 @@ def aborted_requests(place: Path, seconds: float) -> Result:
 
 
 def aborted_followers(place: Path, seconds: float) -> Result:
-    """1: `nvsharectl events -f` that is closed with data unread."""
-    with serving(place) as daemon, Victim(daemon) as victim:
+    """1: `nvsharectl events -f` that is closed with data unread: before its first line, or after it. A client sends so
+    many messages meanwhile that steps happen in each iteration of the scheduler's event loop."""
+    burst = [wire.MemUpdate(0, 1, number << 20, 0) for number in range(BURST)]
+    with serving(place) as daemon, daemon.client().register() as busy, Victim(daemon) as victim:
         for count in until(seconds):
             operator = socket.socket(socket.AF_UNIX)
+            operator.settimeout(60)
             operator.connect(daemon.operator_socket)
             operator.sendall(admin.encode(admin.GetEvents(last=count % 100, follow=True)))
-            operator.close()
+            if count % 2:
+                busy.send(burst[0])
+                assert operator.recv(10)
+            busy.send(*burst)
+            reset(operator)
+            busy.hear_all()
         return judge(
             f"{count + 1} followers aborted, {victim}",
             health_checks_succeed=is_healthy(daemon),

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import uvloop
 
 from nvshare import admin
 from nvshare.core import events as ev
@@ -18,7 +19,7 @@ from nvshare.scheduler.http.server import MAX_ASKING, MAX_PAGES, MAX_RESERVED, M
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.operator.control import MAX_OPERATORS
 from nvshare.scheduler.operator.readers import MAX_READERS
-from nvshare.scheduler.viewer_connection import guarded
+from nvshare.scheduler.viewer_connection import guarded, write
 from support.daemon import Daemon
 from support.fixtures import StartDaemon
 
@@ -67,13 +68,29 @@ def assert_unmoved(daemon: Daemon) -> None:
     assert "Traceback" not in daemon.log.text
 
 
+def read_messages(stream: socket.socket, event: bytes) -> None:
+    """Whole messages, until one of this kind has come."""
+    heard = b""
+    while b"\n\n" not in heard.partition(b"event: " + event + b"\n")[2]:
+        data = stream.recv(1 << 16)
+        assert data, "the stream ended"
+        heard += data
+
+
 def test_a_live_page_that_is_closed_with_unread_data_ends_only_itself(viewed: Daemon) -> None:
-    for _ in range(8):
+    for number in range(8):
         connection = ask(viewed, "/api/v1/events")
-        assert connection.recv(10)
+        if number % 2:
+            read_messages(connection, b"status")
+        else:
+            assert connection.recv(10)
         make_steps(viewed, 2)
         reset(connection)
         make_steps(viewed, 2)
+    with ask(viewed, "/api/v1/events") as another:
+        read_messages(another, b"status")
+        make_steps(viewed, 1)
+        read_messages(another, b"steps")  # a tick later: the scheduler has written to the closed ones too
     assert_unmoved(viewed)
 
 
@@ -165,6 +182,33 @@ def test_a_bug_in_a_view_ends_only_that_view() -> None:
         return heard
 
     assert asyncio.run(main()) == b""
+
+
+def test_a_write_after_a_reset_is_an_error_of_the_connection() -> None:
+    """Under the scheduler's event loop, where writing to a closed transport is a RuntimeError."""
+
+    async def main() -> None:
+        raised = asyncio.get_running_loop().create_future()
+
+        async def views(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                await reader.read()  # until the transport is closed
+            try:
+                write(writer, b"data: nobody reads this\n\n")
+            except Exception as error:
+                raised.set_result(error)
+            finally:
+                writer.transport.abort()
+
+        server = await asyncio.start_server(views, "127.0.0.1", 0)
+        with socket.socket() as viewer:
+            await asyncio.get_running_loop().sock_connect(viewer, server.sockets[0].getsockname())
+            reset(viewer)
+        async with asyncio.timeout(60):
+            assert isinstance(await raised, ConnectionResetError)
+        server.close()
+
+    uvloop.run(main())
 
 
 def test_a_follower_that_fails_is_dropped_and_the_others_go_on() -> None:
