@@ -33,7 +33,6 @@ MAX_RATIO = 20.0
 SAMPLES = 400
 PAUSE_S = 0.005
 CPUCLOCK_SCHED = 2
-"""Of the clock of another process's processor time (clock_getcpuclockid)."""
 FLOODS = {
     "memory updates": 900,
     "lock requests": 900,
@@ -118,7 +117,7 @@ def verdict(quiet_p99: float, p50: float, p99: float, own_p99: float) -> dict[st
 def _waits(victim: BenchClient, scheduler_pid: int) -> tuple[list[float], list[float]]:
     """From REQ_LOCK to LOCK_OK, in milliseconds; and of these the scheduler's processor time."""
     waits, own = [], []
-    clock = (~scheduler_pid << 3) | CPUCLOCK_SCHED
+    clock = processor_clock(scheduler_pid)
     for _ in range(SAMPLES):
         used_ns = time.clock_gettime_ns(clock)
         began = time.monotonic()
@@ -130,6 +129,11 @@ def _waits(victim: BenchClient, scheduler_pid: int) -> tuple[list[float], list[f
         victim.socket.sendall(encode(wire.LockReleased(0, False, lock.lock)))
         time.sleep(PAUSE_S)  # a sample each few milliseconds, so that the samples cover the whole flood
     return waits, own
+
+
+def processor_clock(pid: int) -> int:
+    """The clock of the processor time of all threads of a process (clock_getcpuclockid)."""
+    return (~pid << 3) | CPUCLOCK_SCHED
 
 
 @contextmanager

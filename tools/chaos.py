@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src"), str(ROOT)]
 
 import chaos.absence_loads as absence_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.allocations as sharing  # type: ignore[import-not-found]  # noqa: E402
+import chaos.exit_loads as exit_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.gang_loads as gang_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.loads as loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.memory_loads as memory_loads  # type: ignore[import-not-found]  # noqa: E402
@@ -35,7 +36,17 @@ from chaos.start_together import start_together  # type: ignore[import-not-found
 from chaos.storm import Plan, Storm, few_descriptors  # type: ignore[import-not-found]  # noqa: E402
 
 STARTS = {"2b": ("processes that start together", start_together)}
-FILES = (loads, viewer_loads, program_loads, absence_loads, other_loads, gang_loads, memory_loads, move_loads)
+FILES = (
+    loads,
+    viewer_loads,
+    program_loads,
+    exit_loads,
+    absence_loads,
+    other_loads,
+    gang_loads,
+    memory_loads,
+    move_loads,
+)
 LOADS = {number: load for file in FILES for number, load in file.LOADS.items()} | STARTS
 assert len(LOADS) == sum(len(file.LOADS) for file in FILES) + len(STARTS), "two loads have one number"
 

@@ -1,10 +1,13 @@
-"""The scheduler with one rule of its core broken, as it once was. A load must find it.
+"""The scheduler with one rule broken, as it once was. A load must find it.
 
 python -m chaos.broken_scheduler RULE OPTIONS OF nvshare-scheduler
 """
 
+import os
 import sys
+from asyncio import StreamWriter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -12,10 +15,16 @@ from nvshare.core.actions import Action, GiveBudget
 from nvshare.core.limits.budget_questions import Question
 from nvshare.core.limits.limit_members import Share
 from nvshare.core.limits.shared_limit import SharedLimit
-from nvshare.core.model import MIB
+from nvshare.core.memory.unbacked_memory import UnbackedMemory
+from nvshare.core.model import MIB, NEVER
 from nvshare.core.turns.seat import Seat
 from nvshare.core.turns.turns import Turns
+from nvshare.scheduler.clients import connection, connection_admission
+from nvshare.scheduler.http.server import HttpServer
 from nvshare.scheduler.main import main
+from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.operator.remembered_limits import RememberedLimits
+from nvshare.scheduler.viewer_connection import ConnectionLimit
 
 
 def believe_late_claims() -> None:
@@ -63,11 +72,73 @@ def give_too_much() -> None:
     SharedLimit._give = generous  # type: ignore[method-assign]
 
 
+def raise_in_viewers() -> None:
+    """A write to a viewer's closed connection raises what the event loop raises, and that ends the scheduler."""
+    bug = log.bug
+
+    def end_all(where: str, what: str, error: BaseException | None) -> None:
+        if where == "viewer":
+            os._exit(70)
+        bug(where, what, error)
+
+    StreamWriter.is_closing = lambda self: False  # type: ignore[method-assign]
+    log.bug = end_all  # type: ignore[method-assign]
+
+
+def forget_processes_that_end() -> None:
+    """What a process holds counts until its connection is closed, not until the kernel has taken it back."""
+    connection.is_ending = lambda peer: False  # type: ignore[attr-defined, misc]
+
+
+def forget_limits() -> None:
+    """The operator's limits end with the scheduler."""
+    RememberedLimits.restore = lambda self: None  # type: ignore[method-assign]
+
+
+def believe_unswappable() -> None:
+    """Each account may have the whole card of memory that cannot be moved."""
+
+    def divide(self: UnbackedMemory) -> None:
+        self._bound = self._size or NEVER
+        self.counted = sum(min(unbacked, self._bound) for unbacked in self._unbacked.values())
+
+    UnbackedMemory._divide = divide  # type: ignore[method-assign]
+
+
+def share_one_pool() -> None:
+    """All HTTP connections have one bound, and a connection without a request counts like an answer."""
+
+    def init(self: HttpServer, *parts: Any, **more: Any) -> None:
+        make(self, *parts, **more)
+        self._asking = self._page_limit = ConnectionLimit(64)
+        self._limits = dict.fromkeys(self._limits, self._asking)
+
+    make = HttpServer.__init__
+    HttpServer.__init__ = init  # type: ignore[method-assign]
+
+
+def believe_in_gpus() -> None:
+    """An account may name any number of GPUs."""
+    connection_admission.MAX_GPUS = connection_admission.MAX_GPUS_OF_ALL = 10**6
+
+
+def charge_nobody() -> None:
+    """Connections are read whatever their account owes."""
+    connection_admission.Account.delay_ns = lambda self, now_ns: 0  # type: ignore[method-assign]
+
+
 RULES: dict[str, Callable[[], None]] = {
     "late-claims": believe_late_claims,
     "revoked-clients": queue_revoked_clients,
     "stale-bounds": refuse_from_stale_bounds,
     "too-much-budget": give_too_much,
+    "viewer-raises": raise_in_viewers,
+    "not-ending": forget_processes_that_end,
+    "forget-limits": forget_limits,
+    "believe-unswappable": believe_unswappable,
+    "one-pool": share_one_pool,
+    "invented-gpus": believe_in_gpus,
+    "no-charge": charge_nobody,
 }
 
 

@@ -15,6 +15,7 @@ from support.daemon import Daemon
 from support.waiting import wait_until
 
 LIAR_UID, LIAR_COUNT = 61000, 50
+LARGEST_PART = 0.25
 LIARS = """
 import os, socket, sys
 path, user, count, frames = sys.argv[1:]
@@ -59,14 +60,16 @@ def overstated_memory(place: Path, seconds: float) -> Result:
         wait_until(lambda: _overstating(daemon) == LIAR_COUNT, "the liars are there")
         card = daemon.status()["gpus"][0]
         counted = card["unswappable_memory_bytes"] / card["total_memory"]
+        told = f"{LIAR_COUNT} liars count as {100 * counted:.0f} % of the card"
+        if counted > LARGEST_PART:
+            return judge(told, lies_count_as_a_quarter=False)  # and the clients below would not get their locks
         together = 0
         for _ in until(min(seconds, 2)):
             locks = [client.take_lock(GIB) for client in honest]
             for client, lock in zip(honest, locks, strict=True):
                 client.release(lock)
             together += 1
-        measured = f"{LIAR_COUNT} liars count as {100 * counted:.0f} % of the card; {together} times all eight ran"
-        return judge(measured, all_run_side_by_side=together > 0, lies_count_as_a_quarter=counted <= 0.25)
+        return judge(f"{told}; {together} times all eight ran", all_run_side_by_side=together > 0)
 
 
 LOADS: dict[str, tuple[str, Load]] = {"12": ("overstated memory", overstated_memory)}

@@ -2,24 +2,28 @@
 
 import socket
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 from bench.floods import verdict
 
-from chaos import loads, memory_loads, other_loads, program_loads, viewer_loads
+from chaos import exit_loads, loads, memory_loads, other_loads, program_loads, viewer_loads
 from chaos.absence_loads import hang_scheduler, start_without
 from chaos.gang_loads import LEAST_SHARE, three_on_two
-from chaos.loads import Result, Victim, judge, serving
-from chaos.program_loads import _p99_ms, judge_floods
+from chaos.loads import Load, Result, Victim, judge, serving
+from chaos.program_loads import Flooded, _floods, _p99_ms, judge_floods
 from support import daemon
 from support.waiting import wait_until
 
-LOADS = {**loads.LOADS, **viewer_loads.LOADS, **program_loads.LOADS, **other_loads.LOADS, **memory_loads.LOADS}
+FILES = (loads, viewer_loads, program_loads, exit_loads, other_loads, memory_loads)
+LOADS = {row: load for file in FILES for row, load in file.LOADS.items()}
 
 
-@pytest.mark.parametrize("row", ["1b", "12", "13c", "13d", "17"])
+@pytest.mark.parametrize("row", ["1b", "7", "8", "12", "13c", "13d", "17"])
 def test_a_load_is_borne(tmp_path: Path, row: str) -> None:
     result = LOADS[row][1](tmp_path / "d", 0.5)
     if result.is_skipped:
@@ -46,19 +50,66 @@ def test_a_program_on_two_gpus_gets_its_share_beside_one_on_each_whenever_they_s
     assert unshared == 0
 
 
+FAILED = "the load failed"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that other users can enter."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Schedulers that are started from now on have this rule broken."""
+
+    def use(rule: str) -> None:
+        monkeypatch.setattr(daemon, "PROGRAM", [sys.executable, "-m", "chaos.broken_scheduler", rule])
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+
+    return use
+
+
+def found(load: Load, place: Path, seconds: float) -> str:
+    """What a load finds wrong. An exception counts too, as in tools/chaos.py, unless the scheduler did not start."""
+    try:
+        result = load(place, seconds)
+    except Exception as error:
+        if "did not start" in str(error):
+            raise
+        return FAILED
+    if result.is_skipped:
+        pytest.skip(result.measured)
+    return result.wrong
+
+
 @pytest.mark.parametrize(
     ("row", "rule", "wrong"),
     [
+        ("1b", "viewer-raises", FAILED),
         ("3", "late-claims", "an honest client gets a turn each second"),
         ("6", "revoked-clients", "it costs one turn only"),
+        ("7", "not-ending", "the limit holds"),
+        ("8", "forget-limits", "the limit is kept"),
+        ("9", "one-pool", FAILED),
+        ("12", "believe-unswappable", "lies count as a quarter"),
+        ("13b", "invented-gpus", "gpus are bounded"),
     ],
 )
 def test_a_load_finds_the_scheduler_that_it_once_hurt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, rule: str, wrong: str
+    place: Path, broken: Callable[[str], None], row: str, rule: str, wrong: str
 ) -> None:
-    monkeypatch.setattr(daemon, "PROGRAM", [sys.executable, "-m", "chaos.broken_scheduler", rule])
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    assert LOADS[row][1](tmp_path / "d", 2).wrong == wrong
+    broken(rule)
+    assert found(LOADS[row][1], place / "d", 2) == wrong
+
+
+def test_a_flood_finds_the_scheduler_that_reads_connections_whatever_they_owe(
+    place: Path, broken: Callable[[str], None]
+) -> None:
+    broken("no-charge")
+    flood = partial(_floods, kinds={"memory updates": 900})
+    assert "own time" in found(flood, place / "d", 0.5)
 
 
 def test_a_flood_is_judged_by_its_p99_on_a_quiet_machine_only() -> None:
@@ -74,11 +125,18 @@ def test_a_flood_is_judged_by_the_schedulers_own_time_on_every_machine() -> None
 
 def test_a_long_p99_is_wrong_on_a_quiet_machine_and_not_judged_on_a_busy_one() -> None:
     quiet, busy, late = [0.001] * 100, [0.02] * 100, [0.08] * 100
-    assert judge_floods({"pings": (quiet, quiet)}) == Result("pings: p99 1 ms of 100 (without it 1)")
-    assert judge_floods({"pings": (quiet, late)}).wrong == "p99 is below 50 ms"
-    loud = judge_floods({"pings": (busy, late), "connections": (busy, busy)})
+    measured = "pings: p99 1 ms of 100 (without it 1), own 1"
+    assert judge_floods({"pings": Flooded(quiet, quiet, quiet)}) == Result(measured)
+    assert judge_floods({"pings": Flooded(quiet, late, quiet)}).wrong == "p99 is below 50 ms"
+    loud = judge_floods({"pings": Flooded(busy, late, quiet), "connections": Flooded(busy, busy, quiet)})
     assert (loud.wrong, loud.not_judged) == ("", ("p99 of pings: the machine was busy without it",))
-    assert judge_floods({"pings": (busy, [])}).wrong == "another user is served"
+    starved = judge_floods({"pings": Flooded(busy, [], [])}).wrong
+    assert starved == "another user is served, p99 of the schedulers own time is below 50 ms"
+
+
+def test_a_long_p99_of_the_schedulers_own_time_is_wrong_on_every_machine() -> None:
+    busy, late = [0.02] * 100, [0.08] * 100
+    assert judge_floods({"pings": Flooded(busy, late, late)}).wrong == ("p99 of the schedulers own time is below 50 ms")
 
 
 def test_a_client_that_got_no_turn_at_all_waited_for_ever() -> None:

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -335,6 +336,37 @@ static long refuse_threads(void)
     struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+}
+
+static bool first_thread_has_ended(void)
+{
+    char text[1024] = "";
+    FILE *stat = fopen("/proc/self/stat", "r");
+    if (stat == NULL || fgets(text, sizeof text, stat) == NULL)
+        exit(4);
+    fclose(stat);
+    return strstr(text, ") Z ") != NULL;
+}
+
+static void *end_later(void *ms)
+{
+    while (!first_thread_has_ended())
+        usleep(1000);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){0}); /* so the library cannot connect again */
+    for (int fd = 3; fd < 4096; fd++)
+        shutdown(fd, SHUT_RDWR);
+    usleep((useconds_t)(uintptr_t)ms * 1000);
+    _exit(0);
+}
+
+/* The process is ending, its sockets are closed, and what it has on the card is freed so much later: as if the kernel took
+ * long to close the device. */
+static void end_slowly(long ms)
+{
+    pthread_t id;
+    if (pthread_create(&id, NULL, end_later, (void *)(uintptr_t)ms) != 0)
+        exit(4);
+    syscall(SYS_exit, 0); /* this thread only */
 }
 
 /* Puts a socket of the program over every number in the range; what is sent to them arrives at its other end. */
@@ -831,6 +863,7 @@ static bool range_command(const char *word, unsigned long long a, unsigned long 
 static bool process_command(const char *word, unsigned long long a, unsigned long long b)
 {
     if (!strcmp(word, "closeall")) close_everything();
+    else if (!strcmp(word, "endslowly")) end_slowly((long)a);
     else if (!strcmp(word, "cover")) cover((int)a, (int)b);
     else if (!strcmp(word, "overheard")) overheard();
     else if (!strcmp(word, "refusethreads")) printf("%ld\n", refuse_threads());
