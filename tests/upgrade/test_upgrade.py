@@ -1,5 +1,5 @@
-"""A running program survives an upgrade: every released version of the library talks to today's scheduler, and today's
-library to every released scheduler. What they said is recorded (conversations/)."""
+"""A running program survives an upgrade: every recorded version of the library talks to today's scheduler, and today's
+library to every recorded scheduler. What they said is recorded (conversations/)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +14,18 @@ from upgrade.replay import old_libraries, old_scheduler
 from upgrade.todays_scheduler import todays_scheduler
 
 RELEASED = [1]
-VERSIONS = [*RELEASED, wire.PROTOCOL_VERSION]
+VERSIONS = [*RELEASED, 5, wire.PROTOCOL_VERSION]
+"""Version 5 was not released. It is the last one without GPU_TIME and memory modes."""
 OPERATORS = {8, 10, 11}
 """Numbers of messages that no library sends or gets."""
 
 
 def recorded(version: int) -> list[Line]:
     return read(CONVERSATIONS / f"v{version}.txt")
+
+
+def test_every_recorded_conversation_is_replayed() -> None:
+    assert sorted(CONVERSATIONS.glob("*.txt")) == sorted(CONVERSATIONS / f"v{version}.txt" for version in VERSIONS)
 
 
 @pytest.fixture
