@@ -97,7 +97,9 @@ def allocations(place: Path, wanted: int, seed: int, *, has_shipped_waits: bool)
     )
     measured += f"; {report.excused} excused, longest time without a processor {report.longest_stall_ms} ms"
     measured += "".join(f"\n      {excuse}" for excuse in report.excuses)
-    return Row(f"2  allocations, seed {seed}", measured, report.wrong(plan))
+    excused = f"{report.excused} wrong refusals: a process had waited for a processor"
+    not_judged = (excused,) if report.excused else ()
+    return Row(f"2  allocations, seed {seed}", measured, report.wrong(plan), not_judged=not_judged)
 
 
 def load(place: Path, row: str, seconds: float) -> Row:

@@ -87,7 +87,7 @@ def raise_in_viewers() -> None:
 
 def forget_processes_that_end() -> None:
     """What a process holds counts until its connection is closed, not until the kernel has taken it back."""
-    connection.is_ending = lambda peer: False  # type: ignore[attr-defined, misc]
+    connection.is_ending = lambda peer, proc=None: False  # type: ignore[attr-defined]
 
 
 def forget_limits() -> None:
