@@ -26,7 +26,7 @@ CLIENTS = {2: 9.5, 10: 9.5, 100: 11.0, 1000: 13.0}
 C_FLOOR = (str(BUILD / "handover_floor"),)
 PYTHON_FLOOR = (sys.executable, "-m", "bench.handover_python")
 WANTED_RATIO = 0.57
-"""What the C original reached."""
+"""What the C original reached: 40,300 hand-overs per second, where the floor made 70,000 in the same run."""
 RUNS = 3
 
 
