@@ -6,8 +6,8 @@
 3. One load for each way in which the scheduler was ended, frozen, starved or outwitted (--load-seconds 4, --only 3,7).
 
 A table says what was measured. A load that needs root is skipped without it. A delay that was too long, on a machine
-that was too busy for it even without the load, is "not judged". The last line counts the verdicts. The exit code is 1
-if something was violated."""
+that was too busy for it even without the load, is "not judged"; so is a wrong refusal while a process waited for a
+processor. The last line counts the verdicts. The exit code is 1 if something was violated."""
 
 import argparse
 import sys
