@@ -5,6 +5,7 @@ ours stays in between."""
 
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -175,6 +176,8 @@ def _unless_cuda_13(setting: str) -> str:
 def replace(command: tuple[str, ...], environment: dict[str, str]) -> None:
     """Replace this process by the command; exit codes of failures are those of env(1)."""
     sys.stdout.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two, and a program would inherit that.
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606 - the user's own command is what this is for
     except (FileNotFoundError, NotADirectoryError) as error:
