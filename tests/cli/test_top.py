@@ -133,6 +133,13 @@ def test_a_client_that_had_its_share_is_shown_as_held_back() -> None:
     assert "held back" in client_table(shown.node)
 
 
+def test_a_client_that_is_paused_and_had_its_share_is_shown_as_paused() -> None:
+    both = replace(seat("paused"), held_back_by="core limit", core_limit_percent=30)
+    shown = status(("over", both))
+    for text in (text_of(shown, View()), client_table(shown.node), *plain_lines(shown_rows(shown, View()))):
+        assert ("paused" in text, "held back" in text) == (True, False), text
+
+
 def test_a_screen_never_has_more_lines_than_the_terminal() -> None:
     crowd = status(*[(f"client-{index}", seat("running")) for index in range(100)])
     for height in (10, 17, 30):

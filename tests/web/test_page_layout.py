@@ -136,6 +136,30 @@ def test_a_row_shows_what_a_program_and_its_group_had_beside_what_they_may_have(
     page.close()
 
 
+def test_a_program_that_is_paused_and_had_its_share_is_shown_as_paused(browser: Any) -> None:
+    page = open_page(browser)
+    tell_past(page)
+    shown = status_at(0, cards=1, programs=1)
+    (client,) = shown.node.clients
+    for state, told in (("blocked", "held back"), ("paused", "paused")):
+        seat = replace(client.seats[0], state=state, held_back_by="core limit", core_limit_percent=30)
+        tell(page, replace(shown, node=replace(shown.node, clients=(replace(client, seats=(seat,)),))))
+        assert page.locator(".state").inner_text() == told
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1040, 1100])
+def test_the_narrowest_table_shows_which_process_a_program_is(browser: Any, width: int) -> None:
+    page = open_page(browser, viewport={"width": width, "height": HEIGHT})
+    tell_past(page)
+    tell(page, status_at(3599, cards=1, programs=1))
+    assert page.evaluate("getComputedStyle(document.querySelector('thead')).display") != "none"
+    detail = page.locator("td.who small")
+    assert detail.inner_text() == "a000 · run 00000000 · pid 40000"
+    assert detail.evaluate("(one) => one.scrollWidth <= one.clientWidth"), "cut"
+    page.close()
+
+
 def test_amounts_of_memory_are_in_gib_from_one_on(browser: Any) -> None:
     page = open_page(browser)
     sizes = page.evaluate(

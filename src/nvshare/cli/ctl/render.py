@@ -202,7 +202,7 @@ def _index(gpu: GpuSnapshot) -> str:
 
 def _state(seat: SeatSnapshot) -> str:
     if seat.state != "waiting":
-        return "held back" if seat.held_back_by else seat.state
+        return "held back" if seat.held_back_by and seat.state != "paused" else seat.state
     return f"waiting {seat.place}{', gang' if seat.together else ''}"
 
 

@@ -210,7 +210,7 @@ def _cells(row: Row) -> dict[str, Text]:
 def _state(seat: SeatSnapshot) -> str:
     if seat.state == "waiting":
         return f"waiting {seat.place}"
-    if seat.held_back_by:
+    if seat.held_back_by and seat.state != "paused":
         return "held back"
     return "running, idle" if seat.state == "running" and seat.is_idle else seat.state
 

@@ -123,15 +123,15 @@ class Row {
     this._showDetail(why, `${client.id} · ${client.label} · pid ${client.pid}`);
     const isUnused = client.state === "running" && client.is_idle;
     setClass(this._state, `state ${client.state}${isUnused ? " unused" : ""}`);
-    setText(this._state, client.held_back_by !== null ? "held back" : client.state + (client.state === "waiting" ? ` (${client.place})` : isUnused ? " (idle)" : ""));
+    setText(this._state, stateOf(client, isUnused));
     setText(this._since, client.since_seconds ? span(client.since_seconds) : "");
     setText(this._start, client.state === "waiting" ? expectedStart(client) : "");
     const life = client.held_seconds + client.waited_seconds;
     const texts = [
       size(client.memory_allocated), client.limit_bytes ? size(client.limit_bytes) : "none",
       ownUse(client), String(client.turns),
-      `${span(client.held_seconds)} (${percent(client.held_seconds, life)})`,
-      `${span(client.waited_seconds)} (${percent(client.waited_seconds, life)})`,
+      // In a wide table the percentage is on a line of its own.
+      ...[client.held_seconds, client.waited_seconds].map((part) => `${span(part)}\n(${percent(part, life)})`),
     ];
     texts.forEach((text, number) => setText(this._figures[number], text));
     setText(this._group, groupUse(client, gpu));
@@ -144,6 +144,11 @@ class Row {
     this._detail.title = why + who;
     this._detail.replaceChildren(element("span", { className: "why", textContent: why }), who);
   }
+}
+
+function stateOf(client, isUnused) {
+  if (client.held_back_by !== null && client.state !== "paused") return "held back";
+  return client.state + (client.state === "waiting" ? ` (${client.place})` : isUnused ? " (idle)" : "");
 }
 
 // An amount with the colour that it has in the memory bar, if it is one.
