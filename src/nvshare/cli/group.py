@@ -1,7 +1,6 @@
-"""What all command lines share: a hint for a mistyped command, and output in any locale."""
+"""What all command lines share: a hint for a mistyped command, and the size of the terminal."""
 
 import difflib
-import io
 import os
 import shutil
 import sys
@@ -26,13 +25,6 @@ class Group(click.Group):
             if not meant:
                 raise
             raise click.UsageError(f"No such command {args[0]!r}; did you mean {meant[0]!r}?", ctx) from None
-
-
-def accept_any_locale() -> None:
-    """Characters that the locale cannot write become `?` instead of an exception."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 def terminal_width() -> int | None:

@@ -6,8 +6,9 @@ import sys
 import click
 
 from nvshare import __version__
+from nvshare.cli import streams
 from nvshare.cli.errors import EXIT_FAILED, EXIT_USAGE, CommandError
-from nvshare.cli.group import Group, accept_any_locale
+from nvshare.cli.group import Group
 from nvshare.printable import printable
 
 COMMANDS = {
@@ -53,7 +54,7 @@ def cli() -> None:
 
 def main() -> None:
     """The console script: every failure is one line on stderr and its own exit code."""
-    accept_any_locale()
+    streams.prepare()
     try:
         sys.exit(cli.main(prog_name="nvshare", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -66,8 +67,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
+        streams.discard()
         sys.exit(EXIT_FAILED)
+    except OSError as error:
+        _fail(streams.failure(error), EXIT_FAILED)
 
 
 def _fail(text: str, code: int) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import click
 
 from nvshare import __version__, admin
+from nvshare.cli import streams
 from nvshare.cli.ctl import render
 from nvshare.cli.ctl.text_table import table
-from nvshare.cli.group import Group, accept_any_locale, terminal_width
+from nvshare.cli.group import Group, terminal_width
 from nvshare.core.model import SECOND
 from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT
 from nvshare.percentage import parse_percent
@@ -239,8 +240,12 @@ def _annotate(
 
 def main() -> None:
     """The console script: kubectl finds it as `kubectl-nvshare` on the PATH."""
-    accept_any_locale()
-    cli(prog_name="kubectl nvshare")
+    streams.prepare()
+    try:
+        cli(prog_name="kubectl nvshare")
+    except OSError as error:
+        sys.stderr.write(f"kubectl nvshare: {streams.failure(error)}\n")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,18 @@ import click
 import msgspec
 
 from nvshare import __version__, admin
-from nvshare.cli import operator_client
+from nvshare.cli import operator_client, streams
 from nvshare.cli.ctl import complete, orders, render
-from nvshare.cli.ctl.limit_table import limit_table
+from nvshare.cli.ctl.limits import limit, limits
 from nvshare.cli.ctl.report import report
 from nvshare.cli.ctl.status_table import status_table
-from nvshare.cli.group import Group, accept_any_locale, has_screen, terminal_width
-from nvshare.cli.options import DURATION, SIZE
+from nvshare.cli.group import Group, has_screen, terminal_width
+from nvshare.cli.options import DURATION
 from nvshare.config import MAX_QUANTUM_S
 from nvshare.core.model import ModeName
 from nvshare.printable import printable
 from nvshare.record import Record
-from nvshare.status_document import event_document, limit_document, schema, status_document
+from nvshare.status_document import event_document, schema, status_document
 
 WATCH_S = 2.0
 EXIT_REFUSED = 1
@@ -173,42 +173,10 @@ def _also_called(command: click.Command, name: str) -> None:
     )
 
 
-for _order in (*orders.ORDERS, report):
+for _order in (*orders.ORDERS, limit, limits, report):
     cli.add_command(_order)
 _also_called(set_quantum, "set-tq")
 _also_called(scheduling, "anti-thrash")
-
-
-@cli.command(short_help="Set the memory limit of a program or pod.")
-@click.argument("target", metavar="CLIENT|POD", shell_complete=complete.clients)
-@click.argument("size", metavar="SIZE|none", required=False)
-@click.option("--clear", is_flag=True, help="Same as `none`.")
-@click.pass_obj
-def limit(scheduler: Scheduler, target: str, size: str | None, clear: bool) -> None:
-    """Set the memory limit of a client's pod, container or run to SIZE on each GPU, e.g. 8Gi.
-
-    `none` removes this limit; the limit of the pod's specification or of the program applies again. 0 means no limit.
-
-    The command is refused for a pod with the annotation nvshare.com/gpu-memory-limit; change the annotation.
-    """
-    if (size is None) != clear:
-        raise click.UsageError("give a SIZE, none, or --clear")
-    scheduler.order(admin.SetLimit(target, None if size in (None, "none") else SIZE(size)))
-
-
-@cli.command(short_help="Show all limits of memory and GPU time.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
-@click.pass_obj
-def limits(scheduler: Scheduler, output: str) -> None:
-    """Show the limits of memory and GPU time of all groups, also of those without a running process.
-
-    A limit that was set with `nvsharectl limit` or `core-limit` stays until it is set to `none`, until its pod is
-    removed, or until 1024 other groups without a process have a newer one. The limit of a single process ends with the
-    process.
-    """
-    answer = scheduler.ask_for(admin.Limits, admin.GetLimits())
-    values = [limit_document(one) for one in answer.limits]
-    click.echo(render.as_json(values) if output == "json" else limit_table(answer.limits, terminal_width()))
 
 
 @cli.command(short_help="Show what happened, line by line.")
@@ -272,7 +240,7 @@ def completion(shell: str) -> None:
 
 def main() -> None:
     """The console script: every failure is one line on stderr and its own exit code."""
-    accept_any_locale()
+    streams.prepare()
     try:
         sys.exit(cli.main(prog_name="nvsharectl", standalone_mode=False) or 0)
     except click.ClickException as error:
@@ -285,8 +253,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
+        streams.discard()
         sys.exit(0)
+    except OSError as error:
+        _fail(streams.failure(error), EXIT_REFUSED)
 
 
 def _fail(text: str, code: int) -> None:
