@@ -29,7 +29,7 @@ def test_a_unit_that_exists_is_replaced_and_settings_are_kept(tmp_path: Path, mo
     called: list[tuple[str, ...]] = []
     monkeypatch.setattr(install_service, "SYSTEM", tmp_path / "system")
     monkeypatch.setattr(install_service, "DEFAULTS", tmp_path / "default")
-    monkeypatch.setattr(install_service, "_systemctl", lambda is_user, *words: called.append(words))
+    monkeypatch.setattr(install_service, "_systemctl", lambda is_user, *words, is_needed=False: called.append(words))
     (tmp_path / "default").write_text("NVSHARE_POLICY=fair\n")
     callback = install_service.install_service.callback
     assert callback is not None
@@ -41,6 +41,50 @@ def test_a_unit_that_exists_is_replaced_and_settings_are_kept(tmp_path: Path, mo
     assert called == [("daemon-reload",), ("enable", "--now", "nvshare-scheduler")] * 2
     callback(is_user=False, is_removed=True, is_printed=False)
     assert not unit.exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--user"]], ids=["system", "user"])
+def test_a_service_that_is_not_installed_is_not_removed(nvshare: Front, tmp_path: Path, words: list[str]) -> None:
+    calls = _systemctl_that(tmp_path, "exit 0")
+    if (install_service.SYSTEM / "nvshare-scheduler.service").exists():
+        pytest.skip("the service is installed on this machine")
+    done = nvshare("install-service", "--remove", *words, HOME=str(tmp_path), PATH=str(tmp_path))
+    assert done.stdout.startswith("Nothing to remove: there is no "), done.stderr
+    assert (done.returncode, calls.exists()) == (0, False)
+
+
+NO_BUS = "Failed to connect to bus: No medium found"
+
+
+@pytest.mark.parametrize("failing", ["daemon-reload", "enable"])
+def test_nothing_is_left_of_a_service_of_a_user_that_cannot_be_started(
+    nvshare: Front, tmp_path: Path, failing: str
+) -> None:
+    calls = _systemctl_that(tmp_path, f'case "$*" in *{failing}*) echo "{NO_BUS}" >&2; exit 1;; esac')
+    done = nvshare("install-service", "--user", HOME=str(tmp_path), PATH=f"{tmp_path}:/usr/bin:/bin")
+    words = "enable --now nvshare-scheduler" if failing == "enable" else failing
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"nvshare: install-service: systemctl --user {words}: {NO_BUS};"
+        " log in as this user in a session of its own, or first run as root: loginctl enable-linger USER\n"
+    )
+    assert [path.name for path in tmp_path.rglob("nvshare-scheduler*")] == []
+    assert "--user disable --now nvshare-scheduler" in calls.read_text().splitlines()
+
+
+def test_to_print_and_to_remove_is_a_mistake(nvshare: Front) -> None:
+    done = nvshare("install-service", "--print", "--remove")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "nvshare: install-service: use either --print or --remove, not both\n"
+
+
+def _systemctl_that(folder: Path, script: str) -> Path:
+    """A systemctl of ours; the file that its calls are written to."""
+    calls = folder / "calls"
+    program = folder / "systemctl"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {calls}\n{script}\n')
+    program.chmod(0o755)
+    return calls
 
 
 def test_a_machine_without_systemd_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:

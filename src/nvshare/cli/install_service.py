@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from nvshare.cli.errors import CommandError
+from nvshare.cli.errors import EXIT_USAGE, CommandError
 
 SERVICE = "nvshare-scheduler"
 BY_NAME = f"/usr/bin/env {SERVICE}"
@@ -26,6 +26,8 @@ def install_service(is_user: bool, is_removed: bool, is_printed: bool) -> None:
     The unit starts the program of this installation by its path, so it works from a virtual environment and with pipx.
     Run the command again after the installation has moved. Settings are in /etc/default/nvshare-scheduler.
     """
+    if is_removed and is_printed:
+        raise CommandError("install-service: use either --print or --remove, not both", EXIT_USAGE)
     text = unit(_template(is_user=is_user), scheduler_path())
     if is_printed:
         click.echo(text, nl=False)
@@ -33,19 +35,39 @@ def install_service(is_user: bool, is_removed: bool, is_printed: bool) -> None:
     path = (Path.home() / ".config/systemd/user" if is_user else SYSTEM) / f"{SERVICE}.service"
     try:
         if is_removed:
-            _systemctl(is_user, "disable", "--now", SERVICE)
-            path.unlink(missing_ok=True)
-            _systemctl(is_user, "daemon-reload")
-            click.echo(f"Removed {path}. Running programs continue without sharing.")
-            return
-        _write(path, text, is_user=is_user)
+            _remove(path, is_user=is_user)
+        else:
+            _install(path, text, is_user=is_user)
     except PermissionError as error:
         raise CommandError(
             f"install-service: {error.filename}: {error.strerror}; run it as root (sudo {sys.argv[0]} install-service)"
             " or use --user"
         ) from None
+
+
+def _remove(path: Path, *, is_user: bool) -> None:
+    if not path.exists():
+        click.echo(f"Nothing to remove: there is no {path}.")
+        return
+    _systemctl(is_user, "disable", "--now", SERVICE)
+    path.unlink()
     _systemctl(is_user, "daemon-reload")
-    _systemctl(is_user, "enable", "--now", SERVICE)
+    click.echo(f"Removed {path}. Running programs continue without sharing.")
+
+
+def _install(path: Path, text: str, *, is_user: bool) -> None:
+    """Nothing is left of a new service that cannot be started."""
+    is_new = not path.exists()
+    _write(path, text, is_user=is_user)
+    try:
+        _systemctl(is_user, "daemon-reload", is_needed=True)  # fails before `enable` makes links if there is no bus
+        _systemctl(is_user, "enable", "--now", SERVICE, is_needed=True)
+    except CommandError:
+        if is_new:
+            _systemctl(is_user, "disable", "--now", SERVICE)
+            path.unlink()
+            _systemctl(is_user, "daemon-reload")
+        raise
     click.echo(f"Installed {path} and started it.")
 
 
@@ -84,11 +106,20 @@ def _write(path: Path, text: str, *, is_user: bool) -> None:
         shutil.copyfile(_units() / f"{SERVICE}.default", DEFAULTS)
 
 
-def _systemctl(is_user: bool, *words: str) -> None:
+def _systemctl(is_user: bool, *words: str, is_needed: bool = False) -> None:
     command = ["systemctl", *(["--user"] if is_user else []), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)  # noqa: S603
     except FileNotFoundError:
         raise CommandError("install-service: this machine has no systemctl; start nvshare-scheduler yourself") from None
-    if done.returncode != 0 and "--now" in words and "disable" not in words:
-        raise CommandError(f"install-service: systemctl {' '.join(words)}: {done.stderr.strip() or done.returncode}")
+    if done.returncode != 0 and is_needed:
+        reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise CommandError(f"install-service: {' '.join(command)}: {reason.rstrip('.')}; {_remedy(is_user, reason)}")
+
+
+def _remedy(is_user: bool, reason: str) -> str:
+    if is_user and "bus" in reason.lower():
+        return "log in as this user in a session of its own, or first run as root: loginctl enable-linger USER"
+    if "bus" in reason.lower() or "not been booted with systemd" in reason:
+        return "systemd does not run here; start nvshare-scheduler yourself"
+    return f"see: journalctl {'--user ' if is_user else ''}-u {SERVICE}"
