@@ -83,7 +83,7 @@ def test_the_table_tells_times_of_the_card_and_what_went_wrong() -> None:
     big = "2 x 9 GiB on 16 GiB, GPU always busy"
     assert lines["one after another" + big].seconds == 10.0 / PLAN.scale
     assert lines["at the same time, plain CUDA" + big].outcome == "train A: CUDA_ERROR_OUT_OF_MEMORY"
-    assert lines["at the same time, unified memory" + big].outcome.endswith(": 1.00 % done")
+    assert lines["at the same time, unified memory" + big].outcome.endswith(": 1 % done")
     assert lines["at the same time, unified memory" + big].compared == "80.00 times as long"
     assert lines["at the same time, with nvshare" + big].compared == "1.05 times as long"
     half = "2 x 9 GiB on 16 GiB, GPU busy half of the time"
@@ -107,8 +107,21 @@ def test_the_table_fits_on_a_small_terminal_and_has_the_words_of_the_readme() ->
 def test_a_program_that_failed_says_why_beside_its_bar() -> None:
     job = JobResult("train A", 1, 0, 1.0, 0.0, "CUDA_ERROR_OUT_OF_MEMORY")
     assert report.progress_note(job) == "CUDA_ERROR_OUT_OF_MEMORY"
-    assert report.progress_note(replace(job, error="", done=0.0004)) == "0.04 % done, stopped"
+    assert report.progress_note(replace(job, error="", done=0.00042)) == "about 0.04 % done, stopped"
     assert report.progress_note(replace(job, error="", done=1.0)) == "done"
+
+
+def test_an_estimate_from_little_progress_is_not_more_precise_than_two_runs_agree() -> None:
+    made = results(steady_unified=31.0)
+    slow = made["steady-unified"]
+    slow = replace(slow, jobs=tuple(replace(job, done=0.00112) for job in slow.jobs))
+    keys = ("steady-serial", "steady-unified")
+    _, line = report.lines(PLAN, {key: (made | {"steady-unified": slow})[key] for key in keys})
+    assert line.outcome.endswith(": about 0.1 % done")
+    assert line.compared == "2,800 times as long"
+    shown = demonstration._seconds(line)
+    assert shown == f"about {report.estimate(31.0 / 0.00112 / PLAN.scale)} s"
+    assert [report.estimate(value) for value in (46_745, 331.2, 28.4)] == ["47,000", "330", "28"]
 
 
 def test_the_big_ones_do_not_fit_together_and_the_small_ones_do() -> None:
@@ -172,7 +185,8 @@ def test_small_programs_run_side_by_side_for_real(nvshare: Front, tmp_path: Path
     assert (tmp_path / "nvshare-demo.png").stat().st_size > 1000
 
 
-def test_a_place_that_cannot_be_written_is_one_line(nvshare: Front) -> None:
-    result = nvshare("demo", "--only", "limit", "--out", "/proc/nowhere")
-    assert result.returncode == 1
-    assert result.stderr.count("\n") == 1
+@pytest.mark.parametrize("place", ["/proc", "/proc/nowhere"])
+def test_a_place_that_cannot_be_written_is_one_line_before_anything_runs(nvshare: Front, place: str) -> None:
+    result = nvshare("demo", "--only", "small", "--out", place)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"nvshare: demo: {place}: No such file or directory; --out names another directory\n"

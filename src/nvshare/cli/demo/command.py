@@ -1,6 +1,7 @@
 """`nvshare demo`: a demonstration of two minutes, without a GPU."""
 
 import asyncio
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,10 @@ def demo(out: Path, real: bool, only: str | None) -> None:
     plan = _plan(is_real=real)
     try:
         out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):  # so that it does not fail after two minutes
+            pass
     except OSError as error:
-        raise CommandError(f"demo: {out}: {error.strerror}") from None
+        raise CommandError(f"demo: {out}: {error.strerror}; --out names another directory") from None
     demonstration = Demonstration(plan, out, is_real=real, only=only)
     try:
         has_worked = asyncio.run(demonstration.run())

@@ -11,7 +11,7 @@ from nvshare.cli.demo.drawing import svg, write_png
 from nvshare.cli.demo.limit import LimitStep, limit_story
 from nvshare.cli.demo.picture import draw
 from nvshare.cli.demo.plan import CARD, Phase, Plan
-from nvshare.cli.demo.report import KINDS, Line, Verdict, lines, panels, progress_note, switches, verdicts
+from nvshare.cli.demo.report import KINDS, Line, Verdict, estimate, lines, panels, progress_note, switches, verdicts
 from nvshare.cli.demo.testbed import PhaseResult, Testbed, run_phase
 from nvshare.cli.run.cleanup import temporary_directory
 from nvshare.core.model import GIB
@@ -119,4 +119,4 @@ def table_of(rows: list[Line]) -> Table:
 def _seconds(row: Line) -> str:
     if row.seconds is None:
         return "failed"
-    return f"about {row.seconds:,.0f} s" if row.outcome else f"{row.seconds:.0f} s"
+    return f"about {estimate(row.seconds)} s" if row.outcome else f"{row.seconds:.0f} s"

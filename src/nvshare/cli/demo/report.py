@@ -64,7 +64,7 @@ def lines(plan: Plan, results: Mapping[str, PhaseResult]) -> list[Line]:
         outcome = ""
         if not result.is_finished:
             came = sum(job.done for job in result.jobs) / len(result.jobs)
-            outcome = f"stopped after {result.seconds / plan.scale:.0f} s: {100 * came:.2f} % done"
+            outcome = f"stopped after {result.seconds / plan.scale:.0f} s: {_percent(came)} done"
         seconds = None if whole == float("inf") else whole / plan.scale
         compared = _compared(serial.seconds, whole) if serial and seconds and serial is not result else ""
         made.append(Line(_group(plan, result), result.phase.title, seconds, outcome, compared))
@@ -74,12 +74,25 @@ def lines(plan: Plan, results: Mapping[str, PhaseResult]) -> list[Line]:
 def _compared(serial_s: float, whole_s: float) -> str:
     """A time against that of one after another, as the README says it."""
     ratio = max(serial_s / whole_s, whole_s / serial_s)
-    return f"{ratio:{',.0f' if ratio >= 100 else '.2f'}} times as {'fast' if whole_s <= serial_s else 'long'}"
+    text = estimate(ratio) if ratio >= 100 else f"{ratio:.2f}"
+    return f"{text} times as {'fast' if whole_s <= serial_s else 'long'}"
+
+
+def estimate(value: float) -> str:
+    """An estimate from little progress, in two digits: another run gives another one."""
+    return f"{float(f'{value:.2g}'):,.0f}"
+
+
+def _percent(part: float) -> str:
+    """How much of the work is done; a small part in one digit."""
+    return (
+        f"{100 * part:.0f} %" if part >= 0.01 else f"about {100 * part:.1g} %" if part >= 1e-4 else "less than 0.01 %"
+    )
 
 
 def progress_note(job: JobResult) -> str:
     """How far a program came in the end; a failed one says why."""
-    return job.error or ("done" if job.done >= 1 else f"{100 * job.done:.2f} % done, stopped")
+    return job.error or ("done" if job.done >= 1 else f"{_percent(job.done)} done, stopped")
 
 
 def switches(results: Mapping[str, PhaseResult]) -> dict[str, float]:
@@ -118,7 +131,7 @@ def _steady(results: Mapping[str, PhaseResult]) -> list[Verdict]:
     beats = thrash.projected_s / turns.seconds
     close = turns.seconds / serial.seconds
     faults = results["steady-faults"].seconds / serial.seconds
-    text = f"{beats:.0f}x" if beats != float("inf") else "thrashing made no progress"
+    text = f"{estimate(beats)}x" if beats != float("inf") else "thrashing made no progress"
     return [
         _measured(f"turns are faster than thrashing: {text}", beats >= 3, "at least 3x"),
         _measured(
