@@ -9,9 +9,9 @@ import pytest
 
 from cli.conftest import Front
 from nvshare.cli.doctor import checks as checks
-from nvshare.cli.doctor.checks import CheckedMachine
 from nvshare.cli.doctor.clients import check_client
 from nvshare.cli.doctor.finding import Finding
+from nvshare.cli.doctor.machine import CheckedMachine
 from nvshare.cli.doctor.unshared import check_unshared
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, Claim, HostRoom, Memory, Settings

@@ -17,7 +17,7 @@ Front = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(nvshare: Front) -> None:
-    assert nvshare("rnu").stderr == "nvshare: No such command 'rnu'; did you mean 'run'?\n"
+    assert nvshare("rnu").stderr == "nvshare: No such command 'rnu'; did you mean 'run'?; see `nvshare --help`\n"
     _, _, err = call_ctl("satus")
     assert err == "nvsharectl: No such command 'satus'; did you mean 'status'?; see `nvsharectl --help`\n"
 
@@ -25,6 +25,31 @@ def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(nvshare: Fro
 def test_a_wrong_value_is_answered_with_the_help_of_its_command() -> None:
     _, _, err = call_ctl("set-priority", "train", "50")
     assert err.endswith("50 is not in the range -10<=x<=10; see `nvsharectl set-priority --help`\n")
+
+
+@pytest.mark.parametrize(("size", "hint"), [("8", "; did you mean 8Gi?"), ("1Ki", ""), ("1e3", ""), ("1.5", "")])
+def test_only_a_number_without_a_suffix_is_taken_for_gibibytes(nvshare: Front, size: str, hint: str) -> None:
+    done = nvshare("run", "--sim-memory", size, "--", "true")
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"less than the minimum of 1Mi{hint}; see `nvshare run --help`\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("limit", "x", "-5"), "'-5' is negative; see `nvsharectl limit --help`"),
+        (("set-quantum", "abc"), "'abc' is not a whole number of seconds from 1 to 86400; see `nvsharectl set"),
+        (("set-quantum", "1.5"), "'1.5' is not a whole number of seconds from 1 to 86400"),
+        (
+            ("pause", "--gpu", "0", "x"),
+            "give either a CLIENT or POD, or --gpu, not both; see `nvsharectl pause --help`",
+        ),
+        (("pause",), "give a CLIENT or POD, or --gpu; see `nvsharectl pause --help`"),
+        (("--socket", "/etc/passwd", "status"), "/etc/passwd is not a socket; name that of a scheduler's operator"),
+    ],
+)
+def test_a_mistake_is_answered_in_its_own_words(words: tuple[str, ...], said: str) -> None:
+    assert said in call_ctl(*words)[2]
 
 
 def test_a_limit_in_the_environment_that_cannot_be_read_is_wrong_usage(nvshare: Front) -> None:
@@ -45,7 +70,7 @@ def test_a_core_limit_that_is_no_percentage_is_wrong_usage(nvshare: Front) -> No
     by_option = nvshare("run", "--core-limit", "0", "--", "true")
     assert (by_option.returncode, by_option.stderr) == (
         2,
-        f"nvshare: Invalid value for '--core-limit': '0' {reason}\n",
+        f"nvshare: Invalid value for '--core-limit': '0' {reason}; see `nvshare run --help`\n",
     )
 
 

@@ -209,7 +209,13 @@ def test_ps_shows_the_programs_of_all_or_of_one_user(daemon: Daemon, nvshare: Fr
         told = nvshare("ps", "--socket", daemon.operator_socket)
         assert [client.name, pwd.getpwuid(os.getuid()).pw_name] == told.stdout.splitlines()[1].split()[:2]
         assert "trainer" in nvshare("ps", "--user", "me", "--socket", daemon.operator_socket).stdout
+        other = nvshare("ps", "--user", "daemon", "--socket", daemon.operator_socket)
+        assert (other.returncode, other.stdout) == (0, "")
+        assert other.stderr == "No program of user daemon shares a GPU; 1 of others.\n"
         nobody = nvshare("ps", "--user", "no-such-user", "--socket", daemon.operator_socket)
+        assert nobody.returncode == 2
+        assert nobody.stderr == "nvshare: ps: this machine has no user no-such-user\n"
+        nobody = nvshare("ps", "--user", "12345", "--socket", daemon.operator_socket)
         assert (nobody.returncode, nobody.stdout) == (0, "")
 
 

@@ -1,4 +1,4 @@
-"""What all command lines share: a hint for a mistyped command, and the size of the terminal."""
+"""What all command lines share: hints for a mistyped command line, and the size of the terminal."""
 
 import difflib
 import os
@@ -35,3 +35,9 @@ def terminal_width() -> int | None:
 def has_screen(stream: TextIO | None = None) -> bool:
     """Whether the output, or another stream, is a terminal that can move the cursor."""
     return (stream or sys.stdout).isatty() and os.environ.get("TERM", "") not in NO_SCREEN
+
+
+def usage_error(error: click.ClickException, program: str) -> str:
+    """What is wrong with the command line, and where to read how it is right."""
+    command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else program
+    return f"{error.format_message().rstrip('.')}; see `{command} --help`"

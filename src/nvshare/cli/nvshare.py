@@ -8,7 +8,7 @@ import click
 from nvshare import __version__
 from nvshare.cli import streams
 from nvshare.cli.errors import EXIT_FAILED, EXIT_USAGE, CommandError
-from nvshare.cli.group import Group
+from nvshare.cli.group import Group, usage_error
 from nvshare.printable import printable
 
 COMMANDS = {
@@ -61,7 +61,7 @@ def main() -> None:
         click.echo(error.ctx.get_help() if error.ctx else cli.get_help(click.Context(cli)))
         sys.exit(0)
     except click.ClickException as error:
-        _fail(error.format_message(), EXIT_USAGE)
+        _fail(usage_error(error, "nvshare"), EXIT_USAGE)
     except CommandError as error:
         _fail(str(error), error.code)
     except (click.Abort, KeyboardInterrupt):

@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 from nvshare import admin
@@ -21,6 +22,10 @@ AnswerT = TypeVar("AnswerT", bound=admin.Answer)
 
 class UnreachableError(Exception):
     """No scheduler answers; the text names the remedy."""
+
+
+class NotAllowedError(UnreachableError):
+    """This user may not open the socket."""
 
 
 class RefusedError(Exception):
@@ -123,10 +128,12 @@ def _connect(connection: socket.socket, path: str) -> None:
     except FileNotFoundError:
         raise UnreachableError(f"no scheduler at {path}; start nvshare-scheduler, or use --socket") from None
     except ConnectionRefusedError:
+        if not Path(path).is_socket():
+            raise UnreachableError(f"{path} is not a socket; name that of a scheduler's operator") from None
         raise UnreachableError(f"the scheduler at {path} is not running; start nvshare-scheduler") from None
     except TimeoutError:
         raise UnreachableError(f"the scheduler at {path} does not answer; is it stopped?") from None
     except PermissionError:
-        raise UnreachableError(f"this user has no permission to open {path}; use sudo") from None
+        raise NotAllowedError(f"this user has no permission to open {path}; use sudo") from None
     except OSError as error:
         raise UnreachableError(f"cannot use {path}: {error.strerror or error}") from None

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import click
 
 from nvshare.cli.run.environment import ProgramSettings
+from nvshare.config import MAX_QUANTUM_S
 from nvshare.core.model import MAX_WEIGHT
 from nvshare.core.queue.policies import MAX_PRIORITY, MIN_PRIORITY
 from nvshare.percentage import parse_percent
@@ -30,7 +31,8 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
         except QuantityError as error:
             self.fail(f"{value!r} {error}", param, ctx)
         if 0 < size < MIN_BYTES:
-            self.fail(f"{value!r} is {size} bytes, less than the minimum of 1Mi; did you mean {value}Gi?", param, ctx)
+            hint = f"; did you mean {value}Gi?" if str(value).isdecimal() else ""
+            self.fail(f"{value!r} is {size} bytes, less than the minimum of 1Mi{hint}", param, ctx)
         return size
 
 
@@ -50,6 +52,23 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 
 
 PERCENT = Percent()
+
+
+class _QuantumSeconds(click.IntRange):
+    """The quantum in whole seconds."""
+
+    name = "SECONDS"
+
+    def __init__(self) -> None:
+        super().__init__(1, MAX_QUANTUM_S)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", str(value), re.ASCII):
+            self.fail(f"{value!r} is not a whole number of seconds from 1 to {MAX_QUANTUM_S}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+QUANTUM_SECONDS = _QuantumSeconds()
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg]

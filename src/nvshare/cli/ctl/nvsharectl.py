@@ -14,8 +14,8 @@ from nvshare.cli.ctl import complete, orders, render
 from nvshare.cli.ctl.limits import limit, limits
 from nvshare.cli.ctl.report import report
 from nvshare.cli.ctl.status_table import status_table
-from nvshare.cli.group import Group, has_screen, terminal_width
-from nvshare.cli.options import DURATION
+from nvshare.cli.group import Group, has_screen, terminal_width, usage_error
+from nvshare.cli.options import DURATION, QUANTUM_SECONDS
 from nvshare.config import MAX_QUANTUM_S
 from nvshare.core.model import ModeName
 from nvshare.printable import printable
@@ -60,9 +60,7 @@ class _WithTop(Group):
 
 @click.group(cls=_WithTop, invoke_without_command=True, context_settings=_CONTEXT)
 @click.option("--socket", "path", metavar="PATH", help="Operator socket of the scheduler.  [NVSHARE_OPERATOR_SOCKET]")
-@click.option(
-    "-T", "--set-tq", "seconds", type=click.IntRange(1, MAX_QUANTUM_S), metavar="N", help="Same as `set-quantum N`."
-)
+@click.option("-T", "--set-tq", "seconds", type=QUANTUM_SECONDS, metavar="N", help="Same as `set-quantum N`.")
 @click.option("-S", "--anti-thrash", "thrash", type=click.Choice(["on", "off"]), help="Same as `scheduling`.")
 @click.option(
     "--timeout",
@@ -129,7 +127,7 @@ def _status_text(answer: admin.Status, output: str) -> str:
 
 
 @cli.command("set-quantum", short_help="Set the quantum in seconds, with mode fixed.")
-@click.argument("seconds", type=click.IntRange(1, MAX_QUANTUM_S))
+@click.argument("seconds", type=QUANTUM_SECONDS)
 @click.option(
     "--gpu", metavar="GPU", shell_complete=complete.gpus, help="Only this GPU: index, UUID, or the beginning of one."
 )
@@ -244,8 +242,7 @@ def main() -> None:
     try:
         sys.exit(cli.main(prog_name="nvsharectl", standalone_mode=False) or 0)
     except click.ClickException as error:
-        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "nvsharectl"
-        _fail(f"{error.format_message().rstrip('.')}; see `{command} --help`", EXIT_USAGE)
+        _fail(usage_error(error, "nvsharectl"), EXIT_USAGE)
     except operator_client.RefusedError as error:
         _fail(str(error), EXIT_REFUSED)
     except (operator_client.UnreachableError, admin.AdminError) as error:

@@ -124,8 +124,10 @@ def yield_turn(scheduler: "Scheduler", target: str | None, gpu: str | None) -> N
 
 
 def _one_of(target: str | None, gpu: str | None) -> tuple[str | None, str | None]:
-    if (target is None) == (gpu is None):
+    if target is None and gpu is None:
         raise click.UsageError("give a CLIENT or POD, or --gpu")
+    if target is not None and gpu is not None:
+        raise click.UsageError("give either a CLIENT or POD, or --gpu, not both")
     return target, gpu
 
 

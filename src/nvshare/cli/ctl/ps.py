@@ -8,7 +8,7 @@ from nvshare import admin
 from nvshare.cli import operator_client
 from nvshare.cli.ctl import complete, render
 from nvshare.cli.ctl.users import only_user
-from nvshare.cli.errors import EXIT_FAILED, CommandError
+from nvshare.cli.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nvshare.cli.group import terminal_width
 from nvshare.core.snapshots.group_use import group_percents
 from nvshare.status_document import client_document
@@ -33,12 +33,18 @@ def ps(user: str | None, path: str | None, output: str) -> None:
         answer = operator_client.ask_for(admin.Status, path or operator_client.default_socket(), admin.GetStatus())
     except (operator_client.UnreachableError, operator_client.RefusedError, admin.AdminError) as error:
         raise CommandError(f"ps: {error}", EXIT_FAILED) from None
-    chosen = only_user(answer.node, user)
+    try:
+        chosen = only_user(answer.node, user)
+    except KeyError:
+        raise CommandError(f"ps: this machine has no user {user}", EXIT_USAGE) from None
     if output == "json":
         had = group_percents(answer.node.clients)
         programs = [client_document(client, seat, answer.now, had) for client, seat in render.in_order(chosen)]
         click.echo(render.as_json(programs))
     elif chosen.clients:
         click.echo(render.client_table(chosen, width=terminal_width()))
+    elif others := len(answer.node.clients):
+        whose = "of yours" if user == "me" else f"of user {user}"
+        sys.stderr.write(f"No program {whose} shares a GPU; {others} of others.\n")
     else:
         sys.stderr.write("No programs share a GPU.\n")

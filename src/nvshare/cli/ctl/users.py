@@ -21,5 +21,12 @@ def only_user(node: Snapshot, user: str | None) -> Snapshot:
     """The state with the clients of one user only; None: of all."""
     if user is None:
         return node
-    wanted = user_name(os.getuid()) if user == "me" else user
-    return replace(node, clients=tuple(client for client in node.clients if user_name(client.uid) == wanted))
+    wanted = user_id(user)
+    return replace(node, clients=tuple(client for client in node.clients if client.uid == wanted))
+
+
+def user_id(user: str) -> int:
+    """Of a name, a number or `me`; raises KeyError if this machine does not know the name."""
+    if user == "me":
+        return os.getuid()
+    return int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid

@@ -5,49 +5,21 @@ findings. `CheckedMachine` says where to look, so that tests can show it any mac
 
 import json
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from nvshare import __version__, admin
-from nvshare.cli import operator_client
-from nvshare.cli.doctor.clients import check_client
 from nvshare.cli.doctor.finding import Finding
-from nvshare.cli.doctor.unshared import check_unshared
+from nvshare.cli.doctor.machine import CheckedMachine
+from nvshare.cli.doctor.scheduler import check_scheduler
 from nvshare.cli.errors import CommandError
-from nvshare.cli.run import private_scheduler
 from nvshare.cli.run.native_files import library
-from nvshare.config import DEFAULT_OPERATOR_SOCKET, DEFAULT_SOCKET, OPERATOR_SOCKET_VARIABLE, SOCKET_VARIABLE
 from nvshare.core.model import GIB
 from nvshare.framework_settings import evictable_setting, unswappable_settings
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
 from nvshare.printable import last_line
-from nvshare.record import Record
 
 TIMEOUT_S = 30
-
-
-class CheckedMachine(Record, frozen=True):
-    """The machine to check; in tests `root` is another directory than /."""
-
-    environment: dict[str, str]
-    root: Path = Path("/")
-    socket: str = DEFAULT_SOCKET
-    operator_socket: str = DEFAULT_OPERATOR_SOCKET
-
-    def path(self, absolute: str) -> Path:
-        return self.root / absolute.lstrip("/")
-
-
-def machine_of(environment: dict[str, str]) -> CheckedMachine:
-    """This machine, with the sockets that the environment names."""
-    return CheckedMachine(
-        environment,
-        socket=environment.get(SOCKET_VARIABLE) or DEFAULT_SOCKET,
-        operator_socket=environment.get(OPERATOR_SOCKET_VARIABLE) or DEFAULT_OPERATOR_SOCKET,
-    )
 
 
 Check = Callable[[CheckedMachine], Iterator[Finding]]
@@ -208,51 +180,6 @@ def check_selinux(machine: CheckedMachine) -> Iterator[Finding]:
             "SELinux is enforcing: it may prevent containers from connecting to the scheduler's socket",
             "label /var/run/nvshare container_file_t: chcon -R -t container_file_t /var/run/nvshare",
         )
-
-
-def check_scheduler(machine: CheckedMachine) -> Iterator[Finding]:
-    """The machine's scheduler, or whether programs can start a private one."""
-    try:
-        if not private_scheduler.is_answering(machine.socket):
-            yield Finding("info", f"no scheduler at {machine.socket}: `nvshare run` starts a private one")
-            yield from _check_private()
-            return
-    except CommandError as error:
-        yield Finding("fail", str(error), "chmod 755 the directory of the socket")
-        return
-    yield Finding("ok", f"a scheduler listens at {machine.socket}")
-    yield from _check_operator(machine)
-
-
-def _check_private() -> Iterator[Finding]:
-    try:
-        yield Finding("ok", f"a private scheduler can use {private_scheduler.runtime_directory()}")
-    except CommandError as error:
-        yield Finding("fail", str(error))
-
-
-def _check_operator(machine: CheckedMachine) -> Iterator[Finding]:
-    path = Path(machine.operator_socket)
-    try:
-        status = operator_client.ask_for(admin.Status, str(path), admin.GetStatus())
-    except operator_client.UnreachableError as error:
-        yield Finding("info", f"the operator socket does not answer: {error}")
-        return
-    except (operator_client.RefusedError, admin.AdminError) as error:
-        yield Finding("warn", str(error), "install one version of nvshare on this machine")
-        return
-    if status.version != __version__:
-        yield Finding(
-            "warn", f"the scheduler is nvshare {status.version}, this is {__version__}", "restart nvshare-scheduler"
-        )
-    else:
-        yield Finding("ok", f"the scheduler is nvshare {status.version}, {len(status.node.clients)} client(s)")
-    for client in status.node.clients:
-        yield from check_client(client)
-    yield from check_unshared(status.node, machine.socket, machine.root)
-    mode = stat.S_IMODE(path.parent.stat().st_mode)
-    if mode & 0o077:
-        yield Finding("fail", f"{path.parent} is accessible to other users (mode {mode:o})", f"chmod 700 {path.parent}")
 
 
 def check_kubernetes(machine: CheckedMachine) -> Iterator[Finding]:

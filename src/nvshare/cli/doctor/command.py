@@ -61,7 +61,8 @@ def doctor(is_deep: bool, device: str, out: Path, python: str, sim_gpus: int | N
 
 
 def _findings(progress: Progress) -> Iterator["Finding"]:
-    from nvshare.cli.doctor.checks import CHECKS, machine_of
+    from nvshare.cli.doctor.checks import CHECKS
+    from nvshare.cli.doctor.machine import machine_of
 
     machine = machine_of(dict(os.environ))
     for check in CHECKS:

@@ -43,6 +43,6 @@ def _remedy(process: Path, socket: str) -> str:
     if environment.get(b"NVSHARE_DISABLE", b"0") not in (b"", b"0"):
         return "it has NVSHARE_DISABLE; if it should share, start it without"
     used = os.fsdecode(environment.get(SOCKET_VARIABLE.encode(), DEFAULT_SOCKET.encode()))
-    if used != socket:
+    if os.path.realpath(used) != os.path.realpath(socket):  # /var/run is a link to /run
         return f"it uses another scheduler, at {printable(used)}; programs that share a GPU must use the same one"
     return "it loads the library and is not connected: see its standard error, and the scheduler's log"

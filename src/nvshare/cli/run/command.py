@@ -21,6 +21,7 @@ from nvshare.cli.run.cleanup import entering
 from nvshare.cli.run.environment import (
     CORE_LIMIT_VARIABLE,
     LIMIT_VARIABLE,
+    PRIORITY_VARIABLE,
     WEIGHT_VARIABLE,
     ProgramSettings,
     on_simulated_gpu,
@@ -64,9 +65,15 @@ def _complete_gpus(context: click.Context, parameter: click.Parameter, incomplet
     help="Run on this GPU: index, UUID, or the beginning of one; or a list of them.",
 )
 @click.option("--private", "is_private", is_flag=True, help="Use a private scheduler, even if the machine has one.")
-@click.option("--sim-gpus", type=click.IntRange(1, 16), metavar="N", help="Run on N simulated GPUs, without hardware.")
-@click.option("--sim-memory", type=SIZE, metavar="SIZE", help="Memory of each simulated GPU.  [16Gi]")
-@click.option("--sim-runtime", is_flag=True, help="Also preload the simulated CUDA runtime; PyTorch needs it.")
+@click.option(
+    "--sim-gpus", type=click.IntRange(1, 16), metavar="N", help="Run on N simulated GPUs, without hardware.  [1]"
+)
+@click.option(
+    "--sim-memory", type=SIZE, metavar="SIZE", help="Memory of each simulated GPU; implies --sim-gpus.  [16Gi]"
+)
+@click.option(
+    "--sim-runtime", is_flag=True, help="Also preload the simulated CUDA runtime, for PyTorch; implies --sim-gpus."
+)
 @click.option("--no-share", is_flag=True, help="Run on the simulated GPUs without nvshare, for comparison.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]...", shell_complete=_complete_files)
 def run(
@@ -110,22 +117,30 @@ def run(
             card = _card(environment, sim_gpus, sim_memory)
             environment = _simulated(card, environment, with_runtime=sim_runtime)
             if gpu is not None:
-                environment["CUDA_VISIBLE_DEVICES"] = gpu
+                environment["CUDA_VISIBLE_DEVICES"] = simulated_gpus(gpu, card)
             if no_share:
                 replace(command, environment)
-            path = socket or environment.get(SOCKET_VARIABLE) or _join_on(card, environment)
+            path = _named_scheduler(environment, socket, is_private=is_private) or _join_on(card, environment)
     else:
         path = _scheduler(environment, socket, is_private=is_private)
         warn_without_gpu(environment)
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = _uuids_of(gpu)
     warn_of_unswappable_memory(environment)
-    if weight := (environment | settings.variables()).get(WEIGHT_VARIABLE):
-        from nvshare.cli.run.ignored_weight import warn_of_ignored_weight
-
-        warn_of_ignored_weight(weight, path, environment)
+    _warn_of_terms(environment | settings.variables(), path)
     settings = structs.replace(settings, run_id=secrets.token_hex(16))
     replace(command, shared(environment, library=library(), socket=path, settings=settings))
+
+
+def _warn_of_terms(environment: dict[str, str], path: str) -> None:
+    """Of a weight or a priority that the scheduler will not use."""
+    weight, priority = environment.get(WEIGHT_VARIABLE), environment.get(PRIORITY_VARIABLE)
+    if weight or priority:
+        from nvshare.cli.run.ignored_terms import warn_of_ignored_weight, warn_of_refused_terms
+
+        warn_of_refused_terms(weight, priority, path)
+        if weight:
+            warn_of_ignored_weight(weight, path, environment)
 
 
 def _check_limit_variables(environment: dict[str, str], settings: ProgramSettings) -> None:
@@ -190,12 +205,7 @@ def replace(command: tuple[str, ...], environment: dict[str, str]) -> None:
 
 def _scheduler(environment: dict[str, str], socket: str | None, *, is_private: bool) -> str:
     """The socket of the scheduler: the named one, the machine's, or a private one, started if needed."""
-    named = socket or environment.get(SOCKET_VARIABLE)
-    if named and not is_private:
-        if not private_scheduler.is_answering(named):
-            raise CommandError(
-                f"no scheduler listens at {named}; start nvshare-scheduler, or use --private", EXIT_NVSHARE_FAILED
-            )
+    if named := _named_scheduler(environment, socket, is_private=is_private):
         return named
     if not is_private and private_scheduler.is_answering(DEFAULT_SOCKET):
         return DEFAULT_SOCKET
@@ -205,6 +215,26 @@ def _scheduler(environment: dict[str, str], socket: str | None, *, is_private: b
 
     warn_of_strangers()
     return path
+
+
+def _named_scheduler(environment: dict[str, str], socket: str | None, *, is_private: bool) -> str | None:
+    """The socket that the user names; without a scheduler there the program would run unshared."""
+    named = None if is_private else socket or environment.get(SOCKET_VARIABLE)
+    if named and not private_scheduler.is_answering(named):
+        raise CommandError(
+            f"no scheduler listens at {named}; start nvshare-scheduler, or use --private", EXIT_NVSHARE_FAILED
+        )
+    return named or None
+
+
+def simulated_gpus(wanted: str, card: "SimGpu") -> str:
+    """The GPUs that the user names, if they can exist: the simulated driver takes no others."""
+    count = int(str(card.values.get("gpus", 1)))
+    for word in wanted.split(","):
+        if word.strip().isdecimal() and int(word) >= count:
+            only = "there is only GPU 0" if count == 1 else f"there are GPUs 0 to {count - 1}"
+            raise CommandError(f"run: --gpu {wanted}: no GPU {word.strip()}: {only} (--sim-gpus)", EXIT_USAGE)
+    return wanted
 
 
 def _card(environment: dict[str, str], gpus: int | None, memory: int | None) -> "SimGpu":

@@ -8,6 +8,7 @@ from nvshare.record import Record
 
 LIMIT_VARIABLE = "NVSHARE_GPU_MEMORY_LIMIT"
 CORE_LIMIT_VARIABLE = "NVSHARE_GPU_CORE_LIMIT"
+PRIORITY_VARIABLE = "NVSHARE_PRIORITY"
 WEIGHT_VARIABLE = "NVSHARE_WEIGHT"
 
 
@@ -30,7 +31,7 @@ class ProgramSettings(Record, frozen=True):
         said = {
             LIMIT_VARIABLE: self.limit_bytes,
             CORE_LIMIT_VARIABLE: self.core_limit,
-            "NVSHARE_PRIORITY": self.priority,
+            PRIORITY_VARIABLE: self.priority,
             WEIGHT_VARIABLE: self.weight,
             "NVSHARE_NAME": self.name,
             "NVSHARE_RUN_ID": self.run_id,

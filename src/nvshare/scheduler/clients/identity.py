@@ -71,7 +71,10 @@ def peer_of(connection: socket.socket, proc: Path = Path("/proc")) -> Peer:
         if _has_ended(pidfd):
             raise IdentityError(f"process {pid} ended while connecting")
     except OSError as error:
+        has_ended = _has_ended(pidfd)
         os.close(pidfd)
+        if has_ended:
+            raise IdentityError(f"process {pid} ended while connecting") from None
         raise IdentityError(
             f"cannot read /proc of process {pid}: {error.strerror}; does the scheduler see the host's /proc?"
         ) from None
