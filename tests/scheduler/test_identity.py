@@ -3,6 +3,8 @@
 import os
 import select
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -252,6 +254,23 @@ def test_an_older_kernel_without_a_pidfd_for_peers_will_do(monkeypatch: pytest.M
     assert found.pid == os.getpid()
     assert not select.select([found.pidfd], [], [], 0)[0]
     os.close(found.pidfd)
+
+
+@pytest.mark.parametrize("has_peer_pidfd", [True, False])
+def test_a_process_that_has_ended_already_is_said_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_peer_pidfd: bool
+) -> None:
+    if not has_peer_pidfd:
+        monkeypatch.setattr(identity, "SO_PEERPIDFD", 9999)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        program = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+        ended = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "s")])
+        assert ended.wait(60) == 0
+        connection, _ = listening.accept()
+        with connection, pytest.raises(IdentityError, match=f"process {ended.pid} ended while connecting"):
+            peer_of(connection)
 
 
 def test_a_process_that_cannot_be_looked_up_is_refused(tmp_path: Path) -> None:

@@ -196,6 +196,8 @@ def _pidfd(connection: socket.socket, pid: int) -> int:
         return connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
     try:
         return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise IdentityError(f"process {pid} ended while connecting") from None
     except OSError as error:
         raise IdentityError(f"no pidfd for process {pid}: {error.strerror}; Linux 5.3 or later is needed") from None
 
