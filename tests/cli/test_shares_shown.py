@@ -38,7 +38,7 @@ def test_the_status_names_clients_whose_weight_the_policy_ignores() -> None:
     shown = replace(node(), policy="priority")
     first, second, *_ = shown.clients
     weighted = replace(shown, clients=(replace(first, weight=300), replace(second, weight=100)))
-    name = admin.client_name(first.id)
+    name = f"{first.name} ({admin.client_name(first.id)})"
     (note,) = weight_notes(weighted)
     assert note == f"{name}: the weight has no effect: weights count only with policy fair, and the policy is priority."
     assert note in status_table(status(weighted), is_wide=False)

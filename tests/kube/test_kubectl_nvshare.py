@@ -89,6 +89,22 @@ def test_status_fits_on_a_terminal_and_an_earlier_scheduler_is_shown(kubectl: Pa
     assert "GPU-9" in show(shown, 80)
 
 
+def test_status_shows_what_pods_got_of_their_share_and_of_their_core_limit() -> None:
+    shown = gpu("GPU-1")
+    (plain,) = shown["clients"]
+    limited = plain | {"state": "blocked", "held_back_by": "core limit", "core_limit_percent": 30}
+    limited |= {"gpu_percent": 20.4, "group_gpu_percent": 28.9, "due_percent": 25.0}
+    text = show({"node-1": {"gpus": [shown | {"clients": [limited, plain]}]}})
+    head, first, second = text.splitlines()[-3:]
+    assert head.split()[-3:] == ["LIMIT", "SHARE", "CORE"]
+    assert first.split("  ")[-2:] == ["20% of 25%", "29% of 30%"]
+    assert ("held back" in first, second.split()[-2:]) == (True, ["-", "-"])
+    paused = limited | {"state": "paused", "due_percent": None}
+    head, line = show({"node-1": {"gpus": [shown | {"clients": [paused]}]}}).splitlines()[-2:]
+    assert head.split()[-2:] == ["LIMIT", "CORE"]
+    assert ("paused" in line, "held back" in line) == (True, False)
+
+
 def test_status_of_one_node_as_json(kubectl: Path) -> None:
     result = run("status", "--node", "node-1", "-o", "json")
     assert result.exit_code == 0

@@ -95,6 +95,11 @@ def test_a_job_that_makes_no_sense_is_the_users_fault(words: list[str], said: st
     assert said in str(done.exception)
 
 
+def test_a_job_that_is_refused_has_no_slowdown() -> None:
+    line = next(line for line in run("jobs", "-j", "100Gi:1/1x2", "-j", "8Gi:1/1x2").splitlines() if "job1" in line)
+    assert line.split()[:6] == ["job1", "0", "s", "4", "s", "refused"]
+
+
 @pytest.mark.parametrize("words", [["--bus", "0"], ["--bus", "-3"], ["--gain", "-1"], ["--card", "foo"]])
 def test_a_card_that_makes_no_sense_is_refused_with_the_option_that_is_wrong(words: list[str]) -> None:
     done = CliRunner().invoke(simulate, ["jobs", "-j", "8Gi:1/1x2", *words])

@@ -92,7 +92,11 @@ def show(statuses: dict[str, dict[str, Any]], width: int | None = None) -> str:
     parts = [table(head, [_gpu_row(node, gpu) for node, gpu in gpus], width=width, drop=drop, cut=("NODE",))]
     clients = [_client_row(node, gpu, client) for node, gpu in gpus for client in gpu["clients"]]
     if clients:
-        head = ["NODE", "WHO", "CLIENT", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT"]
+        head = ["NODE", "WHO", "CLIENT", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "SHARE", "CORE"]
+        unused = [at for at in (-1, -2) if all(row[at] == "-" for row in clients)]
+        head, *clients = [
+            [cell for at, cell in enumerate(row, -len(row)) if at not in unused] for row in (head, *clients)
+        ]
         drop = ("LIMIT", "SINCE", "CLIENT")
         parts.append(table(head, clients, width=width, drop=drop, cut=("NAME", "NODE", "WHO")))
     # An older scheduler's answer has no claims.
@@ -126,6 +130,7 @@ def _index(gpu: dict[str, Any]) -> str:
 
 def _client_row(node: str, gpu: dict[str, Any], client: dict[str, Any]) -> list[str]:
     state = f"waiting {client['place']}" if client["state"] == "waiting" else client["state"]
+    state = "held back" if client.get("held_back_by") and state != "paused" else state
     starts = client.get("expected_start_seconds")
     return [
         node,
@@ -138,7 +143,15 @@ def _client_row(node: str, gpu: dict[str, Any], client: dict[str, Any]) -> list[
         "-" if starts is None else f"<{render.duration(int(starts * SECOND))}",
         render.size(client["memory_allocated"]),
         render.size(client["limit_bytes"]) if client["limit_bytes"] else "-",
+        _had(client, "gpu_percent", "due_percent"),
+        _had(client, "group_gpu_percent", "core_limit_percent"),
     ]
+
+
+def _had(client: dict[str, Any], had: str, wanted: str) -> str:
+    """What it had of the GPU's time, of what is due to it or is its limit; a scheduler of an earlier version does not
+    say it."""
+    return f"{client[had]:.0f}% of {client[wanted]:.0f}%" if client.get(wanted) and had in client else "-"
 
 
 def _claim_row(node: str, claim: dict[str, Any]) -> list[str]:

@@ -49,7 +49,8 @@ def unshared_notes(node: Snapshot) -> list[str]:
 
 def weight_notes(node: Snapshot) -> list[str]:
     """Clients with a weight of their own, if the policy ignores it."""
-    weighted = [admin.client_name(client.id) for client in node.clients if client.weight not in (0, DEFAULT_WEIGHT)]
+    others = [client for client in node.clients if client.weight not in (0, DEFAULT_WEIGHT)]
+    weighted = [f"{client.name} ({admin.client_name(client.id)})" for client in others]
     reason = weights_ignored(node.policy)
     return [f"{', '.join(weighted)}: the weight has no effect: {reason}."] if weighted and reason else []
 

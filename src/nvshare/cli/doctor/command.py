@@ -13,7 +13,7 @@ from nvshare.cli.errors import EXIT_FAILED
 from nvshare.printable import printable
 
 if TYPE_CHECKING:
-    from nvshare.cli.doctor.acceptance.results import Report, Row
+    from nvshare.cli.doctor.acceptance.results import Card, Report, Row
     from nvshare.cli.doctor.finding import Finding
 
 
@@ -79,20 +79,22 @@ def _measure(device: str, out: Path, python: str, progress: Progress, *, is_json
     from nvshare.cli.doctor.acceptance import page, runner
 
     page.prepare(out)
-    reports = []
-    for card in runner.cards(device):
-        if not is_json:
-            click.echo(f"\n{card.uuid}: {printable(card.name)}, {card.free_bytes / 2**30:.1f} GiB free")
-        rows = []
-        for row in runner.accept(card, python, progress.show):
-            rows.append(row)
+    rows: dict[Card, list[Row]] = {card: [] for card in runner.cards(device)}
+    try:
+        for card, made in rows.items():
             if not is_json:
-                progress.end()
-                _print_row(row)
+                click.echo(f"\n{card.uuid}: {printable(card.name)}, {card.free_bytes / 2**30:.1f} GiB free")
+            for row in runner.accept(card, python, progress.show):
+                made.append(row)
+                if not is_json:
+                    progress.end()
+                    _print_row(row)
+            progress.end()
+    finally:  # also after Ctrl-C
         progress.end()
-        reports.append(runner.report(card, tuple(rows)))
-    for path in page.write(out, reports):
-        click.echo(f"written: {path}", err=is_json)
+        reports = [runner.report(card, tuple(made)) for card, made in rows.items() if made]
+        for path in page.write(out, reports) if reports else ():
+            click.echo(f"written: {path}", err=is_json)
     return reports
 
 

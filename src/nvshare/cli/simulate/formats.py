@@ -114,7 +114,7 @@ def thesis_values(
 def outcome_lines(outcome: Outcome) -> list[str]:
     lines = [f"{'job':12s}{'finished':>10s}{'alone':>10s}{'slowdown':>10s}{'longest wait':>14s}{'turns':>7s}"]
     lines += [
-        f"{job.name:12s}{job.finished_s:8.0f} s{job.alone_s:8.0f} s{job.slowdown:10.2f}"
+        f"{job.name:12s}{job.finished_s:8.0f} s{job.alone_s:8.0f} s{_slowdown(job):>10s}"
         f"{job.longest_wait_s:12.1f} s{job.turns:7d}{_remark(job)}"
         for job in outcome.jobs
     ]
@@ -122,6 +122,11 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         f"{outcome.moved_gb:.0f} GB moved in, {outcome.pushed_gb:.0f} GB out in bulk, GPU busy {outcome.gpu_busy:.0%}"
     )
     return [*lines, f"all done after {outcome.makespan_s:.0f} s; {moved}"]
+
+
+def _slowdown(job: Ended) -> str:
+    """Only a job that has done its work has one."""
+    return job.end if job.end in ("refused", "killed") else f"{job.slowdown:.2f}"
 
 
 def _remark(job: Ended) -> str:

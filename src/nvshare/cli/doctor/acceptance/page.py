@@ -1,5 +1,6 @@
 """The report as two files: JSON for programs, one page for people. The page loads nothing from elsewhere."""
 
+import tempfile
 from html import escape
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def prepare(folder: Path) -> None:
     """Make the directory before anything is measured; raises CommandError if files cannot be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{NAME}.json").open("a"):
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise CommandError(f"doctor: {folder}: {error.strerror}; --out names another directory") from None
@@ -35,9 +36,20 @@ def prepare(folder: Path) -> None:
 
 def write(folder: Path, reports: list[Report]) -> tuple[Path, Path]:
     data, page = folder / f"{NAME}.json", folder / f"{NAME}.html"
-    data.write_bytes(msgspec.json.format(msgspec.json.encode(reports), indent=2) + b"\n")
-    page.write_text(html(reports))
+    _replace(data, msgspec.json.format(msgspec.json.encode(reports), indent=2) + b"\n")
+    _replace(page, html(reports).encode())
     return data, page
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """The whole file or none."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_bytes(content)
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise CommandError(f"doctor: {path}: {error.strerror}; --out names another directory") from None
 
 
 def html(reports: list[Report]) -> str:
