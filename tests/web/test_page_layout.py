@@ -160,6 +160,22 @@ def test_the_narrowest_table_shows_which_process_a_program_is(browser: Any, widt
     page.close()
 
 
+def test_what_is_said_of_a_turn_is_not_cut(browser: Any) -> None:
+    page = open_page(browser)
+    tell_past(page)
+    shown = status_at(1, cards=1, programs=10)
+    gpu = replace(shown.node.gpus[0], utilization_percent=100.0, accounted_percent=100.0)
+    gpu = replace(gpu, quantum_left_ns=100 * SECOND, quantum_ns=100 * SECOND, running=10, waiting=10, mode="balanced")
+    tell(page, replace(shown, node=replace(shown.node, gpus=(gpu,))))
+    turn = page.locator(".turn")
+    assert "turn ends in" in turn.inner_text()
+    assert turn.inner_text().endswith("busy 100 % (clients 100 %)")
+    for width in (*WIDTHS[1:], 1040, 1100, 1279, 1280):
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        assert turn.evaluate("(one) => one.scrollHeight <= one.clientHeight + 1"), width
+    page.close()
+
+
 def test_amounts_of_memory_are_in_gib_from_one_on(browser: Any) -> None:
     page = open_page(browser)
     sizes = page.evaluate(

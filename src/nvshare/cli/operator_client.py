@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import sys
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from nvshare.config import (
     OPERATOR_SOCKET_VARIABLE,
     READER_SOCKET_VARIABLE,
 )
+from nvshare.record import Record
 
 TIMEOUT_S = 10.0
 AnswerT = TypeVar("AnswerT", bound=admin.Answer)
@@ -32,20 +34,44 @@ class RefusedError(Exception):
     """The scheduler refused the request; the text is its reason."""
 
 
+class Found(Record, frozen=True):
+    """The socket of a scheduler, and how it was found."""
+
+    path: str
+    is_private: bool = False
+    """Nobody named it: it is a private one, because the machine has none."""
+    others: tuple[str, ...] = ()
+    """The sockets of this user's other private schedulers, if it is one."""
+
+
 def default_socket() -> str:
-    """The socket: from the environment, else the machine's, else that of a private scheduler. Of the machine's two,
-    the one for reading is for users who may not open the operator's."""
-    named = os.environ.get(OPERATOR_SOCKET_VARIABLE) or os.environ.get(READER_SOCKET_VARIABLE)
+    """The path of `find`."""
+    return find().path
+
+
+def find(named: str | None = None) -> Found:
+    """The socket: the named one, that of the environment, the machine's, or that of a private scheduler. Of the
+    machine's two, the one for reading is for users who may not open the operator's."""
+    named = named or os.environ.get(OPERATOR_SOCKET_VARIABLE) or os.environ.get(READER_SOCKET_VARIABLE)
     if named:
-        return named
+        return Found(named)
     for path in (DEFAULT_OPERATOR_SOCKET, DEFAULT_READER_SOCKET):
         if _is_usable(path):
-            return path
+            return Found(path)
     from nvshare.cli.run.scheduler_paths import private_schedulers
 
-    for paths in private_schedulers():
-        return paths.operator_socket
-    return DEFAULT_OPERATOR_SOCKET
+    first, *others = [paths.operator_socket for paths in private_schedulers()] or [""]
+    return Found(first, True, tuple(others)) if first else Found(DEFAULT_OPERATOR_SOCKET)
+
+
+def note_others(found: Found) -> None:
+    """One line on stderr if more private schedulers run than the one that is shown."""
+    if found.others:
+        one = len(found.others) == 1
+        sys.stderr.write(
+            f"note: this is the private scheduler at {found.path}; {'another one runs' if one else 'others run'} at"
+            f" {', '.join(found.others)} (--socket)\n"
+        )
 
 
 def _is_usable(path: str) -> bool:

@@ -26,6 +26,8 @@ WATCH_S = 2.0
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
+LOOKS = ("status", "top", "events", "story", "limits", "report")
+"""The commands that only show something."""
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -33,12 +35,21 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 class Scheduler(Record, frozen=True):
     """The socket of the scheduler, and the timeout."""
 
-    path: str
+    found: operator_client.Found
     timeout_s: float
 
+    @property
+    def path(self) -> str:
+        return self.found.path
+
     def order(self, request: admin.Request) -> None:
-        """Print what the order has changed."""
+        """Print what the order has changed, and where if nobody has named the scheduler."""
+        if self.found.others:
+            paths = ", ".join((self.path, *self.found.others))
+            raise operator_client.RefusedError(f"several private schedulers run; choose one with --socket: {paths}")
         click.echo(printable(self.ask_for(admin.Done, request).text))
+        if self.found.is_private:
+            sys.stderr.write(f"note: this is the private scheduler at {self.path}\n")
 
     def ask_for(self, kind: type[operator_client.AnswerT], request: admin.Request) -> operator_client.AnswerT:
         return operator_client.ask_for(kind, self.path, request, timeout_s=self.timeout_s)
@@ -88,7 +99,9 @@ def cli(context: click.Context, path: str | None, seconds: int | None, thrash: s
 
     Exit codes: 0 success, 1 refused or not found, 2 wrong usage, 3 no connection to the scheduler.
     """
-    context.obj = Scheduler(path or operator_client.default_socket(), timeout)
+    context.obj = Scheduler(operator_client.find(path), timeout)
+    if context.invoked_subcommand in LOOKS:
+        operator_client.note_others(context.obj.found)
     if seconds is not None:
         context.obj.order(admin.SetQuantum(seconds))
     if thrash is not None:

@@ -30,9 +30,11 @@ def ps(user: str | None, path: str | None, output: str) -> None:
     program waits.
     """
     try:
-        answer = operator_client.ask_for(admin.Status, path or operator_client.default_socket(), admin.GetStatus())
+        scheduler = operator_client.find(path)
+        answer = operator_client.ask_for(admin.Status, scheduler.path, admin.GetStatus())
     except (operator_client.UnreachableError, operator_client.RefusedError, admin.AdminError) as error:
         raise CommandError(f"ps: {error}", EXIT_FAILED) from None
+    operator_client.note_others(scheduler)
     try:
         chosen = only_user(answer.node, user)
     except KeyError:
