@@ -12,6 +12,7 @@ from nvshare.cli.doctor import checks as checks
 from nvshare.cli.doctor.clients import check_client
 from nvshare.cli.doctor.finding import Finding
 from nvshare.cli.doctor.machine import CheckedMachine
+from nvshare.cli.doctor.scheduler import check_scheduler
 from nvshare.cli.doctor.unshared import check_unshared
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, Claim, HostRoom, Memory, Settings
@@ -135,7 +136,7 @@ def test_without_a_scheduler_a_private_one_is_promised(
     tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    findings = found(checks.check_scheduler, machine(tmp_path))
+    findings = found(check_scheduler, machine(tmp_path))
     assert [finding.level for finding in findings] == ["info", "ok"]
 
 
@@ -143,7 +144,7 @@ def test_a_scheduler_whose_operator_socket_is_shut_is_still_fine(runtime: Path) 
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(runtime / "scheduler.sock"))
         listening.listen()
-        findings = found(checks.check_scheduler, machine(runtime))
+        findings = found(check_scheduler, machine(runtime))
     assert [finding.level for finding in findings] == ["ok", "info"]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from nvshare.cli.run import ignored_terms
 from nvshare.cli.run.ignored_terms import warn_of_refused_terms
+from nvshare.config import DEFAULT_OPERATOR_SOCKET, DEFAULT_READER_SOCKET
 
 ME = 1000
 MORE = (
@@ -64,4 +65,4 @@ def test_the_machines_scheduler_is_known_by_both_of_its_paths(monkeypatch: pytes
     (tmp_path / "var").symlink_to(tmp_path / "run")
     monkeypatch.setattr(ignored_terms, "DEFAULT_SOCKET", f"{tmp_path}/var/s")
     found = [ignored_terms._viewer_sockets(f"{tmp_path}/{name}/s", {}) for name in ("var", "run", "other")]
-    assert found == [[ignored_terms.DEFAULT_READER_SOCKET, ignored_terms.DEFAULT_OPERATOR_SOCKET]] * 2 + [[]]
+    assert found == [[DEFAULT_READER_SOCKET, DEFAULT_OPERATOR_SOCKET]] * 2 + [[]]

@@ -34,6 +34,13 @@ def test_only_a_number_without_a_suffix_is_taken_for_gibibytes(nvshare: Front, s
     assert done.stderr.endswith(f"less than the minimum of 1Mi{hint}; see `nvshare run --help`\n")
 
 
+def test_a_simulated_gpu_is_used_with_a_scheduler_that_answers_and_a_number_that_it_has(nvshare: Front) -> None:
+    done = nvshare("run", "--sim-gpus", "1", "--socket", "/nowhere/s", "--", "true")
+    assert (done.returncode, "no scheduler listens at /nowhere/s" in done.stderr) == (125, True)
+    done = nvshare("run", "--sim-gpus", "2", "--gpu", "0,7", "--", "true")
+    assert (done.returncode, "no GPU 7: there are GPUs 0 to 1 (--sim-gpus)" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -177,16 +177,6 @@ BAD = {
     "a bad priority": (("run", "--priority", "99", "--", "true"), 2, "99 is not in the range"),
     "a long name": (("run", "--name", "n" * 60, "--", "true"), 2, "shorter than 48 bytes"),
     "no scheduler there": (("run", "--socket", "/nowhere/s", "--", "true"), 125, "no scheduler listens at /nowhere/s"),
-    "no scheduler there for a simulated GPU": (
-        ("run", "--socket", "/nowhere/s", "--sim-gpus", "1", "--", "true"),
-        125,
-        "no scheduler listens at /nowhere/s",
-    ),
-    "no such GPU": (
-        ("run", "--gpu", "0,7", "--sim-gpus", "2", "--", "true"),
-        2,
-        "no GPU 7: there are GPUs 0 to 1 (--sim-gpus)",
-    ),
     "two schedulers": (("run", "--private", "--socket", "/x", "--", "true"), 2, "either --socket or --private"),
     "no such command": (("walk",), 2, "No such command"),
     "escape sequences": (("run", "--private", "--", "\x1b]0;x\x07no"), 127, "No such file"),

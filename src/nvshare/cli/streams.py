@@ -31,7 +31,7 @@ def failure(error: OSError) -> str:
 
 
 def discard() -> None:
-    """What is still to be written goes nowhere; Python would try it once more at its end."""
+    """What is still to be written goes nowhere; Python would try it again at its end."""
     null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(null, 1)
     os.close(null)
