@@ -45,7 +45,7 @@ def known(
         rules.released_without_work(one)
     habit = rules.habits.of(one)
     assert habit is not None
-    habit.loaded = 0
+    habit.loaded = habit.turn_loaded = 0
     habit.worked, habit.paused = duty * 1000 * SECOND, (1 - duty) * 1000 * SECOND
     return one
 
@@ -123,7 +123,7 @@ def test_a_visitor_that_runs_finishes_its_work_before_another_one_comes(
     running.lock = 7
     habit = rules.habits.of(running)
     assert habit is not None
-    habit.loaded = 0
+    habit.loaded = habit.turn_loaded = 0
     assert quantum_s(rules, running, head) == wanted_s
 
 
@@ -147,9 +147,27 @@ def test_half_of_a_turn_is_work() -> None:
     assert quantum_s(rules, running, head) == 2, "the stretch with the load is over"
 
 
-def test_turns_are_not_short_until_the_cost_is_known() -> None:
+def test_a_program_that_never_pauses_has_turns_as_long_as_its_present_load_needs() -> None:
+    """What it loaded in earlier turns does not count, although they belong to the same stretch of work."""
+    rules = mode(1.0)
+    head = known(rules, 1, 8, turn_s=1, releases=True)
+    head.pause_ended(100 * SECOND)
+    running = seat(2, 12)
+    for turn in range(20):
+        rules.turn_began(turn * 100 * SECOND, running)
+        assert quantum_s(rules, running, head) == (2 * 12 if not turn else 2 * 4)
+        rules.turn_ended((turn * 100 + 50) * SECOND, running)
+        rules.turn_began((turn * 100 + 50) * SECOND, head)  # 4 GiB of the other go
+        head.held_since = (turn * 100 + 50) * SECOND
+        rules.turn_ended((turn * 100 + 51) * SECOND, head)
+        rules.released_without_work(head)
+
+
+def test_until_the_cost_is_known_newcomers_come_soon_and_turns_are_otherwise_as_long_as_for_the_slowest_card() -> None:
     rules = mode(None)
     assert quantum_s(rules, known(rules, 2, 1), seat(1, 1)) == 10
+    assert quantum_s(rules, known(rules, 2, 12), known(rules, 1, 12)) == 300  # 25 * 5 s * 12, at most 300 s
+    assert quantum_s(rules, known(rules, 2, 12), seat(3, 12)) == pytest.approx(12 * 9 * 0.2)  # 9 GiB of others go
     assert rules.quantum_ns([seat(2, 1)], None, 0) == 10 * SECOND
 
 
@@ -217,7 +235,7 @@ def test_until_a_cost_is_known_an_idle_holder_keeps_its_lock_late_in_its_turn_to
     rules = mode(None)
     idle = known(rules, 1, 12)
     idle.idle_since = 100 * SECOND
-    assert times(rules, idle, 0.0) == times(rules, idle, 1.0) == [104 * SECOND]  # 4 GiB, a second each
+    assert times(rules, idle, 0.0) == times(rules, idle, 1.0) == [120 * SECOND]  # 4 GiB, at most 5 s each
 
 
 def times(rules: Balanced, idle: Seat, left: float) -> list[int]:

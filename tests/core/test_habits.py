@@ -86,6 +86,20 @@ def test_what_moving_costs_is_learned_from_stretches_that_took_longer() -> None:
     assert habits.cost.ns_per_gib == pytest.approx(0.5 * SECOND, rel=0.05)
 
 
+def test_a_stretch_with_moves_says_what_a_move_costs_at_most() -> None:
+    """4 s with 8 GiB: at most half a second a GiB. A longer stretch with as much says nothing new."""
+    habits, one, two = Habits(), seat(1, 8), seat(2, 8)
+    assert habits.cost.most_ns_per_gib == 5 * SECOND
+    came(habits, 0, one)
+    habits.pause_began(4 * SECOND, one)
+    assert habits.cost.most_ns_per_gib == SECOND // 2
+    came(habits, 10, two)
+    habits.pause_began(18 * SECOND, two)
+    assert habits.cost.most_ns_per_gib == SECOND // 2
+    habits.cost.set_measured(SECOND)
+    assert habits.cost.most_ns_per_gib == SECOND, "what is known counts"
+
+
 def test_a_stretch_goes_on_in_the_next_turn() -> None:
     habits, one, two = Habits(), seat(1, 8), seat(2, 8)
     came(habits, 0, one)
@@ -118,6 +132,21 @@ def test_the_load_is_told_from_what_others_take_of_the_gpu() -> None:
     habits.pause_began(58 * SECOND, one)
     assert habits.cost.samples == 1
     assert habits.cost.ns_per_gib == pytest.approx(SECOND, rel=0.5)
+
+
+@pytest.mark.parametrize(("begins_s", "samples"), [(1, 0), (41, 1)])
+def test_a_stretch_that_begins_while_another_client_loads_teaches_nothing(begins_s: int, samples: int) -> None:
+    """The other one brings 8 GiB in, which may take 40 s. Until it has, memory may still be there that it will evict:
+    nobody knows how much comes in."""
+    habits, one, two = Habits(compares_first=True), seat(1, 4), seat(2, 8)
+    came(habits, 0, two)
+    two.lock = 7
+    came(habits, begins_s, one)
+    habits.pause_began((begins_s + 2) * SECOND, one)
+    assert habits.cost.most_ns_per_gib == (SECOND // 2 if samples else 5 * SECOND)
+    work(habits, one, 100, 101)
+    assert habits.cost.samples == samples
+    assert habits.duty(one) > FIRST_GUESS_DUTY, "its work counts"
 
 
 def test_a_stretch_whose_beginning_was_not_seen_teaches_nothing() -> None:

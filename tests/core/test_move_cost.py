@@ -6,6 +6,7 @@ import pytest
 
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, Claim, Memory, ModeName, QuantumRule, Settings
+from nvshare.core.modes.adaptive import Adaptive
 from nvshare.core.modes.move_cost import FIRST_GUESS_S_PER_GIB, MAX_S_PER_GIB, MeasuredCost, MoveCost
 from nvshare.core.node import Node
 
@@ -25,8 +26,9 @@ def test_one_clear_figure_is_nearly_enough() -> None:
     assert per_gib(cost) == pytest.approx(0.5, rel=0.01)
 
 
-def test_a_figure_that_drowns_in_the_work_hardly_counts() -> None:
-    cost = MoveCost()
+def test_a_figure_that_drowns_in_the_work_hardly_counts_beside_the_guess() -> None:
+    """In mode adaptive; balanced has no weight for the guess."""
+    cost = MoveCost(guess_weight=Adaptive.guess_weight)
     cost.note(GIB, 10 * SECOND, 100 * SECOND)
     assert per_gib(cost) == pytest.approx(FIRST_GUESS_S_PER_GIB, abs=0.01)
 

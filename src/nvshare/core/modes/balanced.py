@@ -2,8 +2,10 @@
 
 The mode uses the cost of moving memory, measured by the mover or else learned (core.modes.move_cost), and the habits of
 the clients (core.modes.habits). docs/decisions/0016 has the measurements and what each constant is for.
-`move` is the cost of a GiB; `switch` what bringing in the first in the queue costs the others, whose memory has to come
-back; `duty` is the share of its time in which a client would use a GPU of its own.
+`move` is the cost of a GiB. Until it is known, the most that it can cost counts, so that turns are long enough to
+learn it; only before the first turn of a newcomer, which teaches something as well, the first guess counts.
+`switch` is what bringing in the first in the queue costs the others, whose memory has to come back; `duty` is the share
+of its time in which a client would use a GPU of its own.
 
     quantum     quantum = GiB running * max(multiplier * 1 s, 25 * move)
                 Shorter, by the first in the queue:
@@ -14,9 +16,9 @@ back; `duty` is the share of its time in which a client would use a GPU of its o
                 interrupted for another visitor before it has worked twice as long as in its last turn, unless its last
                 turn was more than twice as long as that of the other
                 At least 2 s, and twice the time to bring in the memory of the running clients: half of a turn is work.
-                Until a cost is known, at least least_ns. At most most_ns
+                Until `move` is known, at least least_ns. At most most_ns
     idle        loss = switch * the part of the quantum that was left when the pause began, because the switch comes at
-                the end of the quantum in any case. Until a cost is known, loss = switch.
+                the end of the quantum in any case. Until `move` is known, loss = switch.
                 An idle holder leaves at once if its usual pause ≥ loss or loss ≤ cheap_switch_ns, otherwise when it has
                 been idle for `loss`.
                 This costs at most twice as much as the best choice in hindsight
@@ -62,14 +64,16 @@ class Balanced(Learning):
     def quantum_ns(self, running: Collection[Seat], head: Seat | None, newcomers: int) -> int:
         if head is None:
             return self.rule.least_ns
+        cost = self.habits.cost
+        move_ns = cost.ns_per_gib if self.habits.of(head) is None else cost.most_ns_per_gib
         gibs = sum(seat.need + seat.memory.unswappable for seat in running) // GIB or 1
-        quantum = gibs * max(self.rule.multiplier * SECOND, TURN_TO_MOVE * self.habits.cost.ns_per_gib)
-        quantum = min(quantum, max(self._visit_ns(head), self._finish_ns(head, running)))
-        return min(max(quantum, self._least_ns(running)), self.longest_quantum_ns)
+        quantum = gibs * max(self.rule.multiplier * SECOND, TURN_TO_MOVE * move_ns)
+        quantum = min(quantum, max(self._visit_ns(head, move_ns), self._finish_ns(head, running)))
+        return min(max(quantum, self._least_ns(running, move_ns)), self.longest_quantum_ns)
 
-    def _visit_ns(self, head: Seat) -> int:
+    def _visit_ns(self, head: Seat, move_ns: int) -> int:
         """After which time the first in the queue gets the lock because it will not stay for long, or may not stay."""
-        switch_ns = self.habits.cost.of(self.evicted_bytes(head))
+        switch_ns = self.evicted_bytes(head) * move_ns // GIB
         habit = self.habits.of(head)
         if habit is None:
             return VISIT_TO_COST * switch_ns
@@ -90,12 +94,10 @@ class Balanced(Learning):
             return 0
         return habit.last_busy if seat.lock else habit.turn_busy
 
-    def _least_ns(self, running: Collection[Seat]) -> int:
-        cost = self.habits.cost
-        if not cost.is_known:
-            return self.rule.least_ns
+    def _least_ns(self, running: Collection[Seat], move_ns: int) -> int:
         loaded = max((self.habits.loaded(seat) for seat in running), default=0)
-        return max(LEAST_NS, LEAST_TO_LOAD * cost.of(loaded))
+        least_ns = LEAST_NS if self.habits.cost.is_known else self.rule.least_ns
+        return max(least_ns, LEAST_TO_LOAD * loaded * move_ns // GIB)
 
     def lag_ns(self, seat: Seat) -> int:
         habit = self.habits.of(seat)
@@ -113,5 +115,6 @@ class Balanced(Learning):
         known, all of it: if holders left early, memory would be moved in during every stretch, and no cost could be
         learned."""
         assert seat.idle_since is not None, "an idle holder"
-        switch_ns = self.switch_ns(seat, evicted)
-        return round(switch_ns * left(seat.idle_since)) if self.habits.cost.is_known else switch_ns
+        cost = self.habits.cost
+        switch_ns = evicted * cost.most_ns_per_gib // GIB
+        return round(switch_ns * left(seat.idle_since)) if cost.is_known else switch_ns

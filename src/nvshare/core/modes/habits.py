@@ -35,8 +35,9 @@ class Habit:
     """The habits of one client."""
 
     __slots__ = (
-        "busy_since", "is_counted", "last_busy", "last_turn", "loaded", "paused", "released_without_work", "seat",
-        "service", "service_since", "stretch", "turn_busy", "unjudged", "usual_service", "worked",
+        "begins_in_load", "busy_since", "is_counted", "last_busy", "last_turn", "loaded", "paused",
+        "released_without_work", "seat", "service", "service_since", "stretch", "turn_busy", "turn_loaded", "unjudged",
+        "usual_service", "worked",
     )  # fmt: skip
 
     def __init__(self, seat: Seat) -> None:
@@ -49,8 +50,12 @@ class Habit:
         """The same, as service."""
         self.loaded = 0
         """Bytes brought in since the stretch began."""
+        self.turn_loaded = 0
+        """The same, in the present turn: a stretch may last for many turns."""
         self.is_counted = False
         """The beginning of the present stretch is known."""
+        self.begins_in_load = False
+        """A turn of the present stretch began while memory of another client came in."""
         self.usual_service: int | None = None
         self.unjudged: tuple[int, int, int] | None = None
         """Time, service and bytes of a stretch in which memory was moved in, while `usual_service` is not known."""
@@ -76,8 +81,8 @@ class Habit:
 class Habits:
     """The habits of one GPU's clients, in the order in which they last ran."""
 
-    def __init__(self, link: LinkSpeed = unknown, *, compares_first: bool = False) -> None:
-        self.cost = MoveCost(link)
+    def __init__(self, link: LinkSpeed = unknown, *, compares_first: bool = False, guess_weight: float = 0.0) -> None:
+        self.cost = MoveCost(link, guess_weight)
         self._compares_first = compares_first
         self._recent: dict[int, Habit] = {}
         self._working = 0
@@ -88,9 +93,11 @@ class Habits:
 
     def turn_began(self, now: int, seat: Seat, capacity: int) -> None:
         habit = self._recent.get(seat.client) or Habit(seat)
-        habit.loaded += self.missing(seat, capacity)
+        habit.turn_loaded = self.missing(seat, capacity)
+        habit.loaded += habit.turn_loaded
         habit.last_busy, habit.turn_busy = habit.turn_busy, 0
         habit.is_counted = habit.is_counted or not habit.stretch
+        habit.begins_in_load = habit.begins_in_load or (self._compares_first and self._is_loading(now, seat))
         self._begin(now, habit)
         self._to_end(habit)
 
@@ -117,8 +124,8 @@ class Habits:
         self._cease(now, habit)
         if habit.is_counted and habit.service:
             self._learn(habit)
-        habit.stretch = habit.service = habit.loaded = 0
-        habit.is_counted = True
+        habit.stretch = habit.service = habit.loaded = habit.turn_loaded = 0
+        habit.is_counted, habit.begins_in_load = True, False
 
     def work_resumed(self, now: int, seat: Seat) -> None:
         if seat.client in self._recent:
@@ -159,9 +166,19 @@ class Habits:
         self._recent.pop(habit.seat.client, None)
         self._recent[habit.seat.client] = habit
 
+    def _is_loading(self, now: int, seat: Seat) -> bool:
+        """Another client's memory still comes in: its turn is younger than that can take."""
+        move_ns = self.cost.most_ns_per_gib
+        others = (one for one in self._recent.values() if one.seat.lock and one.seat is not seat)
+        return any(one.turn_loaded * move_ns // GIB > now - one.seat.held_since for one in others)
+
     def _learn(self, habit: Habit) -> None:
         service, usual = habit.service, habit.usual_service
         habit.worked = KEPT * habit.worked + service
+        if habit.begins_in_load:
+            return
+        if habit.loaded >= MIN_MOVED:
+            self.cost.note_all(habit.loaded, habit.stretch)
         if habit.loaded < MIN_MOVED:
             habit.usual_service = service if usual is None else usual + (service - usual) // 4
             if habit.unjudged is not None:
@@ -192,9 +209,9 @@ class Habits:
         return habit.turn_busy + (0 if habit.busy_since is None else now - habit.busy_since)
 
     def loaded(self, seat: Seat) -> int:
-        """Bytes that a client has brought in since its present stretch of work began."""
+        """Bytes that a client has brought in during its present turn, since its present stretch of work began."""
         habit = self._recent.get(seat.client)
-        return 0 if habit is None else habit.loaded
+        return 0 if habit is None else habit.turn_loaded
 
     def missing(self, seat: Seat, capacity: int) -> int:
         """Bytes of a client that are not on the card."""

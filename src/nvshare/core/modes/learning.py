@@ -2,7 +2,7 @@
 
 from nvshare.core.events import MemoryMoved
 from nvshare.core.memory.memory_planner import MemoryPlanner
-from nvshare.core.model import GIB, QuantumRule, Settings
+from nvshare.core.model import QuantumRule, Settings
 from nvshare.core.modes.habits import Habits
 from nvshare.core.modes.mode import Mode
 from nvshare.core.turns.seat import Seat
@@ -16,25 +16,16 @@ class Learning(Mode):
     needs_early_reports = True
     compares_first = False
     """See core.modes.habits."""
+    guess_weight = 0.0
+    """See core.modes.move_cost."""
 
     def __init__(self, rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> None:
         super().__init__(rule, settings, memory)
-        self.habits = Habits(self._link, compares_first=self.compares_first)
+        self.habits = Habits(self._link, compares_first=self.compares_first, guess_weight=self.guess_weight)
 
     def _link(self) -> int:
         """Bytes per second of the link, if all memory is moved in bulk."""
         return 0 if self._memory.by_faults else self._memory.link_bytes_per_s
-
-    def switch_ns(self, seat: Seat, evicted_bytes: int) -> int:
-        """What taking this idle holder's lock costs if that evicts so many bytes from the card.
-
-        Until a cost or the holder's usual service is known, it is at least what the settings say. If the guess were too
-        low, every stretch of work would bring memory in, and the cost could never be learned."""
-        learned = self.habits.cost.of(evicted_bytes)
-        habit = self.habits.of(seat)
-        if self.habits.cost.is_known or (habit is not None and habit.usual_service is not None):
-            return learned
-        return max(learned, evicted_bytes * self._settings.move_ns_per_gib // GIB)
 
     def evicted_bytes(self, head: Seat) -> int:
         """Bytes of others that are evicted if the first in the queue is admitted."""

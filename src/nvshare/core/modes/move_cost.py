@@ -7,9 +7,12 @@ taught does not count then: a program's first stretch creates its memory, which 
 A sample has the bytes that were moved in (`moved`) and the time beyond the usual work (`extra`). The usual work itself
 varies, so a sample counts more if more bytes were moved in per second of usual work:
 
-    cost = Σ w·moved·extra / Σ w·moved²        w = 1 / work², older samples * 0.98, the first guess as one more sample
+    cost = Σ w·moved·extra / Σ w·moved²        w = 1 / work², older samples * 0.98
 
-This is weighted least squares through zero."""
+This is weighted least squares through zero. The first sample needs work with and without moves. Until then, the time of
+work in which bytes came in says what a GiB costs at most, because the move is a part of it:
+
+    most = min(5 s, time / moved)"""
 
 from collections.abc import Callable
 
@@ -17,10 +20,9 @@ from nvshare.core.model import GIB, SECOND
 
 FIRST_GUESS_S_PER_GIB = 0.2
 """Page faults on a card of 2016."""
-GUESS_WEIGHT = 0.44
-"""As if work varied by a fifth, and the guess could be wrong by 0.3 s a GiB."""
 KEPT = 0.98
-"""The factor of all older samples when a new one comes."""
+"""The factor of all older samples when a new one comes: a card may become slower, for example because others use its
+link."""
 MIN_S_PER_GIB = 0.01
 MAX_S_PER_GIB = 5.0
 MIN_WORK_S = 0.05
@@ -64,10 +66,13 @@ class MeasuredCost:
 class MoveCost:
     """The cost of one card."""
 
-    def __init__(self, link: LinkSpeed = unknown) -> None:
+    def __init__(self, link: LinkSpeed = unknown, guess_weight: float = 0.0) -> None:
+        """The first guess counts as one more sample of this weight."""
         self.samples = 0
+        self._guess_weight = guess_weight
         self._link = link
         self._ns_per_gib = bounded(FIRST_GUESS_S_PER_GIB)
+        self._most_ns_per_gib = bounded(MAX_S_PER_GIB)
         self._is_measured = False
         self._squares = 0.0
         self._products = 0.0
@@ -81,8 +86,12 @@ class MoveCost:
             return
         self._squares = KEPT * self._squares + weight * moved * moved
         self._products = KEPT * self._products + weight * moved * extra
-        learned = (self._products + GUESS_WEIGHT * FIRST_GUESS_S_PER_GIB) / (self._squares + GUESS_WEIGHT)
-        self._ns_per_gib = bounded(learned)
+        products = self._products + self._guess_weight * FIRST_GUESS_S_PER_GIB
+        self._ns_per_gib = bounded(products / (self._squares + self._guess_weight))
+
+    def note_all(self, moved_bytes: int, took_ns: int) -> None:
+        """Work and the move of so many bytes took so long together."""
+        self._most_ns_per_gib = min(self._most_ns_per_gib, bounded(took_ns / SECOND / (moved_bytes / GIB)))
 
     def set_measured(self, ns_per_gib: int) -> None:
         """Clients measure what moves cost: nothing is inferred from now on."""
@@ -99,6 +108,11 @@ class MoveCost:
     def ns_per_gib(self) -> int:
         link = 0 if self._is_measured else self._link()
         return bounded(GIB / link) if link else self._ns_per_gib
+
+    @property
+    def most_ns_per_gib(self) -> int:
+        """What a GiB costs, or while that is not known, the most that it can cost."""
+        return self.ns_per_gib if self.is_known else self._most_ns_per_gib
 
     def of(self, moved_bytes: int) -> int:
         """Nanoseconds."""
