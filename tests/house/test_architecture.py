@@ -40,9 +40,9 @@ def test_each_package_is_in_the_tree(path: Path) -> None:
 
 
 def modules() -> list[Path]:
-    """The modules of all packages, and the C files of the library's folders."""
+    """The modules of all packages, and the C files and headers of the library's folders."""
     found = [path for path in SOURCE.glob("*/**/*.py") if not {"api", "_native", "page"} & set(path.parts)]
-    found += LIBRARY.glob("*/*.c")
+    found += [path for suffix in "ch" for path in LIBRARY.glob(f"*/*.{suffix}")]
     assert len(found) > 200
     return sorted(path for path in found if path.name != "__init__.py")
 

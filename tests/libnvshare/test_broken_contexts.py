@@ -160,7 +160,7 @@ def test_a_primary_context_that_the_driver_does_not_destroy_keeps_its_charges_an
 
 
 def test_a_green_context_that_ends_returns_its_charges(on_card: Programs, scheduler: FakeScheduler) -> None:
-    program, peer = starts(on_card, scheduler)
+    program, _ = starts(on_card, scheduler)
     program.do("green 0")
     program.do("usegreen")
     program.do(f"alloc {GIB}")
