@@ -59,6 +59,10 @@ $(BUILD)/encoder/libnvidia-encode.so.1: $(NVS_TESTS)/encoder_stub.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -fvisibility=default -shared -Wl,-soname,libnvidia-encode.so.1 $< -o $@
 CHECKS += $(BUILD)/encoder/libnvidia-encode.so.1
+$(BUILD)/checks/liblarge_tls.so: $(NVS_TESTS)/large_tls.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fvisibility=default -shared $< -o $@
+CHECKS += $(BUILD)/checks/liblarge_tls.so
 $(BUILD)/checks/lib_%: $(NVS_TESTS)/lib_%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(TOP)/include -MMD -MP $< $(ALL_LDFLAGS) -ldl -lpthread -o $@

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +18,7 @@
 #endif
 
 enum { MEMBARRIER_PRIVATE_EXPEDITED = 1 << 3, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
-enum { HELPER_STACK_BYTES = 512 << 10, HUGE_PAGE_BYTES = 2 << 20 };
+enum { STACK_BYTES = 512 << 10, MOST_STACK_BYTES = 1 << 30, HUGE_PAGE_BYTES = 2 << 20 };
 
 int64_t nvs_now_ns(void)
 {
@@ -124,19 +125,43 @@ void nvs_pages_free(void *pages, size_t bytes)
         munmap(pages, bytes);
 }
 
-int nvs_thread_start(void *(*body)(void *), void *argument)
+static int add_thread_data(struct dl_phdr_info *object, size_t size, void *sum)
+{
+    (void)size;
+    for (int i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_TLS)
+            *(size_t *)sum += object->dlpi_phdr[i].p_memsz + object->dlpi_phdr[i].p_align;
+    return 0;
+}
+
+static int start(void *(*body)(void *), void *argument, size_t stack_bytes)
 {
     pthread_attr_t attr;
     pthread_t thread;
-    sigset_t all, before;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
+    pthread_attr_setstacksize(&attr, stack_bytes);
+    int error = pthread_create(&thread, &attr, body, argument);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
+/* glibc puts the thread-local data of the objects that were there from the start (`__thread`) on the stack, and answers EINVAL if it does
+ * not fit. Then the stack gets room for this data too. It need not be all: GLIBC_TUNABLES may reserve more, so the stack is doubled
+ * while it does not suffice. The default size is no help: glibc raises it to the thread-local data and 2 KiB. */
+int nvs_thread_start(void *(*body)(void *), void *argument)
+{
+    sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attr, body, argument);
+    int error = start(body, argument, STACK_BYTES);
+    if (error == EINVAL) {
+        size_t bytes = STACK_BYTES;
+        dl_iterate_phdr(add_thread_data, &bytes);
+        for (; error == EINVAL && bytes <= MOST_STACK_BYTES; bytes *= 2)
+            error = start(body, argument, bytes);
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
     return error;
 }
 
