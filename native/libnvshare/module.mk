@@ -50,6 +50,7 @@ $(OUT)/libnvshare_client.so: $(NVS_CLIENT_SRC) $(wildcard $(NVS_DIR)/client/*.h)
 $(BUILD)/checks/lib_unit_%: $(NVS_TESTS)/lib_unit_%.c $(NVS_PURE)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -I$(NVS_DIR) -I$(TOP)/include -MMD -MP $< $(NVS_PURE) $(ALL_LDFLAGS) -lpthread -o $@
+$(BUILD)/checks/lib_unit_log: ALL_LDFLAGS += -Wl,--wrap=syscall
 $(BUILD)/checks/lib_client_linked: $(NVS_TESTS)/lib_client.c $(BUILD)/null/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -DLIB_LINKED -I$(TOP)/include $< $(ALL_LDFLAGS) -Wl,--unresolved-symbols=ignore-all \

@@ -1,16 +1,49 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/options.h"
 
 enum { LINE_BYTES = 512, MAX_LINES = 200, MAX_DEBUG_LINES = 100000 };
+
+/* The reader may go away after it was asked for. Then the kernel sends SIGPIPE to this thread, and the program has not deserved it: it
+ * is blocked, and taken back unless one was pending already. */
+static void write_without_sigpipe(const char *text, size_t bytes)
+{
+    sigset_t sigpipe, pending, before;
+    sigemptyset(&sigpipe);
+    sigaddset(&sigpipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &sigpipe, &before);
+    sigpending(&pending);
+    if (syscall(SYS_write, STDERR_FILENO, text, bytes) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+        syscall(SYS_rt_sigtimedwait, &sigpipe, NULL, &(struct timespec){0}, _NSIG / 8);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Never waits for a reader: the helper prints while it holds the conversation with the scheduler, and nobody may ever read a full pipe
+ * or a terminal that was stopped (Ctrl-S). O_NONBLOCK would be set for everybody who has the file. So the line is dropped unless it can
+ * be written at once. A pipe that poll calls writable has room for PIPE_BUF (4096) bytes, and a file always has. A terminal may have
+ * less room than the line: if it was nearly full when its reader stopped, we wait with the program's own output. An error, too, drops
+ * the line: it cannot be reported. By syscall(), because these calls are cancellation points (base/cancellation.h). */
+static void write_at_once(const char *text, size_t bytes)
+{
+    struct pollfd polled = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (syscall(SYS_sendto, STDERR_FILENO, text, bytes, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0) >= 0 || errno != ENOTSOCK)
+        return;
+    if (syscall(SYS_ppoll, &polled, 1, &(struct timespec){0}, NULL, 0) == 1 && polled.revents == POLLOUT)
+        write_without_sigpipe(text, bytes);
+}
 
 static void line(const char *level, _Atomic int *left, const char *format, va_list arguments)
 {
@@ -27,8 +60,7 @@ static void line(const char *level, _Atomic int *left, const char *format, va_li
     if (at > LINE_BYTES - 2)
         at = LINE_BYTES - 2;
     text[at++] = '\n';
-    long written = syscall(SYS_write, STDERR_FILENO, text, (size_t)at); /* no cancellation point: base/cancellation.h */
-    (void)written; /* an error here cannot be reported */
+    write_at_once(text, (size_t)at);
     errno = saved;
 }
 

@@ -1,4 +1,4 @@
-/* Lines on stderr: each written by one call, and limited in number. */
+/* Lines on stderr: each written by one call, limited in number, and dropped if stderr does not take it at once. */
 #ifndef NVS_LOG_H
 #define NVS_LOG_H
 
