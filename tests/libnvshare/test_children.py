@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from libnvshare.fake_scheduler import FakeScheduler
-from libnvshare.programs import NOT_INSTALLED, Programs
+from libnvshare.programs import CHECKS, NOT_INSTALLED, Programs
 
 MULTIPROCESSING = """
 import ctypes, multiprocessing, sys
@@ -56,6 +56,31 @@ print(status, use())
 def test_a_child_made_by_a_bare_clone_is_noticed(programs: Programs) -> None:
     done = programs.run(sys.executable, "-c", RAW_CLONE, timeout=60, NVSHARE_SOCKET=NOT_INSTALLED)
     assert done.stdout == "0 (0, 0, 0, 0)\n", done.stderr
+
+
+@pytest.mark.parametrize("moment", ["options", "setup"])
+def test_a_child_that_is_forked_while_the_library_is_being_set_up_sets_itself_up(
+    programs: Programs, scheduler: FakeScheduler, moment: str
+) -> None:
+    program = programs.start(CHECKS / "lib_fork", moment)
+    child, _ = scheduler.welcome()
+    assert program.answer() == ["used"]
+    child.deliver()
+    program.say("go")
+    scheduler.welcome()  # the program itself goes on
+    assert program.answer() == ["1"], program.said()
+
+
+def test_of_two_threads_that_find_themselves_in_a_child_one_sets_it_up(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
+    program = programs.start(CHECKS / "lib_fork", "clone")
+    scheduler.welcome()
+    child, _ = scheduler.welcome()
+    assert program.answer() == ["used"]
+    child.deliver()
+    program.say("go")
+    assert program.answer() == ["1"], program.said()
 
 
 def test_a_program_that_executes_another_leaves_nothing_to_it(programs: Programs, scheduler: FakeScheduler) -> None:

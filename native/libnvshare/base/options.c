@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cancellation.h"
@@ -147,12 +148,13 @@ static void refuse(const struct option *option, const char *text)
     nvs_warn("%s=\"%.64s\" is not understood and is ignored; allowed: %s", option->name, text, allowed);
 }
 
+/* By syscall(), because open, read and close are cancellation points (base/cancellation.h). */
 static void own_name(char *name, size_t size)
 {
-    int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, name, size - 1);
+    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    long got = fd < 0 ? 0 : syscall(SYS_read, fd, name, size - 1);
     if (fd >= 0)
-        close(fd);
+        syscall(SYS_close, fd);
     name[got > 0 ? got : 0] = '\0';
     name[strcspn(name, "\n")] = '\0';
 }
@@ -173,19 +175,8 @@ static void apply(const struct option *option, struct nvs_options *into)
         refuse(option, text);
 }
 
-const struct nvs_options *nvs_options(void)
+static void read_environment(void)
 {
-    /* 0 unread, 1 being read, 2 read. Acquire pairs with the release below: a thread that reads 2 sees all of `values`. */
-    static _Atomic int state;
-    int unread = 0;
-    if (NVS_LIKELY(atomic_load_explicit(&state, memory_order_acquire) == 2))
-        return &values;
-    NVS_NO_CANCELLATION; /* others wait for the thread that reads */
-    if (!atomic_compare_exchange_strong(&state, &unread, 1)) {
-        while (atomic_load_explicit(&state, memory_order_acquire) != 2)
-            nvs_sleep_ns(10000);
-        return &values;
-    }
     struct nvs_client_config times;
     nvs_client_defaults(&times);
     struct nvs_options read = {.reconnect_ms = times.reconnect_ns / NVS_MS, .orphan_wait_ms = times.orphan_ns / NVS_MS,
@@ -196,6 +187,34 @@ const struct nvs_options *nvs_options(void)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         apply(&table[i], &read);
     values = read;
-    atomic_store_explicit(&state, 2, memory_order_release);
+}
+
+enum { UNREAD = 0, READ = -1 };
+/* Or the number of the process that reads. No nvs_lock: a child may be forked while a thread reads, and that thread is not in the child.
+ * The child finds its parent's number and takes over. */
+static _Atomic int state;
+
+/* A function of its own, so that nvs_options saves no registers for it. */
+static __attribute__((noinline)) void read_once(void)
+{
+    NVS_NO_CANCELLATION; /* others wait for the thread that reads */
+    int me = (int)getpid(), who = UNREAD;
+    while (!atomic_compare_exchange_strong(&state, &who, me)) {
+        if (who == READ)
+            return;
+        if (who != me && atomic_compare_exchange_strong(&state, &who, me))
+            break;
+        nvs_sleep_ns(10000);
+        who = UNREAD;
+    }
+    read_environment();
+    atomic_store_explicit(&state, READ, memory_order_release);
+}
+
+/* Acquire pairs with the release in read_once: a thread that finds READ sees all of `values`. */
+const struct nvs_options *nvs_options(void)
+{
+    if (NVS_UNLIKELY(atomic_load_explicit(&state, memory_order_acquire) != READ))
+        read_once();
     return &values;
 }
