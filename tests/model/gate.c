@@ -13,7 +13,8 @@
  *   let      closes, lets one submission through and drains again
  *   offer    the same, but it withdraws the offer if nobody has taken it
  *   several  each submission spans two GPUs, which the helper closes, drains and opens one after the other
- *   reach    the same, but the helper lets one submission through at a closed GPU while it closes the other */
+ *   reach    the same, but the helper lets one submission through at a closed GPU while it closes the other
+ *   beside   the same, but it waits until it has let the submission through, while it looks whether the other GPU is idle */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static int let_through;
 static int submitted[MOST_WORKERS], drained[MOST_WORKERS];
 static bool has_told_idle, has_worked_after_idle;
 
-static bool spans_gpus(void) { return !strcmp(scenario, "several") || !strcmp(scenario, "reach"); }
+static bool spans_gpus(void) { return !strcmp(scenario, "several") || !strcmp(scenario, "reach") || !strcmp(scenario, "beside"); }
 /* By the deputy, while the helper looks whether the process is idle. */
 static bool is_closed_meanwhile(void) { return !strcmp(scenario, "deputy"); }
 
@@ -81,132 +82,7 @@ static void submits(int number)
     }
 }
 
-/* ---- the helper ---- */
-
-static bool is_outside(const void *nothing)
-{
-    (void)nothing;
-    for (int i = 0; i < workers; i++)
-        if (explore_peek(&records[i]->inside, sizeof records[i]->inside) >> gpu->index & 1)
-            return false;
-    return true;
-}
-
-/* As in helper/drains.c and helper/work.c. */
-static bool drain(bool was_closed)
-{
-    bool was_noted[MOST_WORKERS];
-    nvs_lock_take(&nvs_streams_lock);
-    for (int i = 0; i < workers; i++) {
-        was_noted[i] = streams[i].is_noted;
-        if (!was_noted[i])
-            look_at(i);
-    }
-    nvs_drain_begin(gpu);
-    bool is_done = nvs_drain_step(gpu, false); /* gives the lock back while it calls the driver */
-    for (int i = 0; i < workers; i++) {
-        if (streams[i].gpu != gpu)
-            continue;
-        explore_require(!is_empty[gpu->index] || seen[i] == submitted[i], "what was submitted inside is in its stream when nobody is inside");
-        explore_require(seen[i] == drained[i] || was_noted[i] || !is_empty[gpu->index], "a stream with work is on the list");
-    }
-    if (!was_closed && is_closed_meanwhile()) {
-        nvs_lock_give(&nvs_streams_lock); /* the deputy needs no lock of the list */
-        nvs_gate_close(gpu);
-        nvs_lock_take(&nvs_streams_lock);
-    }
-    is_done = is_done && nvs_drain_finish(gpu, was_closed);
-    for (int i = 0; is_done && i < workers; i++)
-        if (was_noted[i] && streams[i].gpu == gpu)
-            drained[i] = seen[i];
-    nvs_lock_give(&nvs_streams_lock);
-    return is_done;
-}
-
-/* A stream may be noted, in vain, when the step has passed it: the helper looks again. Each thread does so once. */
-static bool is_drained(void)
-{
-    for (int i = 0; i <= workers; i++)
-        if (drain(true))
-            return true;
-    return false;
-}
-
-static void await_leaving(void)
-{
-    while (nvs_threads_any_inside(gpu))
-        explore_await(is_outside, NULL, "threads to leave");
-}
-
-/* Nobody will come to take the offer, or somebody has taken it. */
-static bool is_over(const void *nothing)
-{
-    (void)nothing;
-    int all = 0;
-    for (int i = 0; i < workers; i++)
-        all += submitted[i];
-    return all == workers * entries || !explore_peek(&gpu->let_one, sizeof gpu->let_one);
-}
-
-/* As look_at and end_all in helper/drains.c: what was drained is drained again if an offer was taken. */
-static void lets(void)
-{
-    const uint32_t offer = 7;
-    explore_require(is_drained(), "a closed gate can be drained before something is let through");
-    is_shut = true;
-    nvs_gate_offer(gpu, offer);
-    if (!strcmp(scenario, "let"))
-        explore_await(is_over, NULL, "the offer to be taken");
-    if (!nvs_gate_withdraw(gpu, offer))
-        await_leaving();
-    is_shut = false;
-}
-
-static void closes(struct nvs_gpu *which)
-{
-    gpu = which;
-    nvs_gate_close(gpu);
-    has_told_idle = false;
-    await_leaving();
-    if (!strcmp(scenario, "let") || !strcmp(scenario, "offer"))
-        lets();
-    is_empty[gpu->index] = true;
-    explore_require(is_drained(), "a closed gate can be drained");
-    for (int i = 0; i < workers; i++)
-        explore_require(drained[i] == submitted[i] || streams[i].gpu != gpu, "all work has been drained when the lock is released");
-    explore_step("the lock is released");
-    is_empty[gpu->index] = false;
-    nvs_gate_open(gpu);
-}
-
-/* An offer at one GPU; the other one was open when it was made. */
-static void reaches(void)
-{
-    const uint32_t offer = 7;
-    gpu = &nvs_gpus[1];
-    nvs_gate_close(gpu);
-    await_leaving();
-    nvs_gate_offer(gpu, offer);
-    closes(&nvs_gpus[0]);
-    gpu = &nvs_gpus[1];
-    if (!nvs_gate_withdraw(gpu, offer))
-        await_leaving();
-    nvs_gate_open(gpu);
-}
-
-/* As tick_watch in helper/work.c. */
-static void watches(void)
-{
-    nvs_gate_watch(gpu);
-    await_leaving();
-    if (!drain(false))
-        return; /* a thread came in meanwhile */
-    atomic_store(&gpu->is_known_idle, true);
-    has_told_idle = nvs_gate_is_watched(gpu);
-    for (int i = 0; has_told_idle && i < workers; i++)
-        /* With reordered loads the look may have been earlier than it seems: work since then has woken the helper. */
-        explore_require(drained[i] == submitted[i] || (is_weak && is_woken), "a process that is idle has no work");
-}
+#include "helper.h" /* it needs what is above */
 
 /* ---- runs ---- */
 
@@ -243,9 +119,10 @@ static void reset(void)
 static void helps(void)
 {
     bool is_watched = !strcmp(scenario, "watch") || is_closed_meanwhile(), is_reached = !strcmp(scenario, "reach");
-    is_watched ? watches() : is_reached ? reaches() : closes(&nvs_gpus[0]);
+    bool is_beside = !strcmp(scenario, "beside");
+    is_watched ? watches() : is_reached ? reaches() : is_beside ? lets_beside_a_watch() : closes(&nvs_gpus[0]);
     let_through = 0;
-    if (spans_gpus() && !is_reached)
+    if (spans_gpus() && !is_reached && !is_beside)
         closes(&nvs_gpus[1]);
     closes(&nvs_gpus[0]); /* what the first step left behind shows in the last */
 }

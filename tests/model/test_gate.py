@@ -29,6 +29,8 @@ SCENARIOS = {
     "one thread on two GPUs at once, let through at one of them": "reach 1 2 3",
     "the same, without membarrier": "reach 1 1 4 fenced",
     "two threads on two GPUs at once, one of them let through": "reach 2 1 3",
+    "one thread on two GPUs at once, let through at one while the other is watched": "beside 1 1 3",
+    "reordered loads: the same": "beside 1 1 3 weak",
     "reordered loads: one thread and a helper that closes": "close 1 2 3 weak",
     "reordered loads: two threads and a helper that closes": "close 2 1 3 weak",
     "reordered loads: the same without membarrier": "close 2 1 3 fenced,weak",
@@ -60,7 +62,7 @@ CLEARED = """    for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_s
         if (at->gpu == gpu)
             at->is_noted = false;
 """
-SEVERAL = "if (!first_not_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)"
+SEVERAL = "if (are_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)"
 OUTSIDE = "atomic_load_explicit(&at->inside, memory_order_acquire)"
 BROKEN = {
     "reordered loads: a thread is found outside without acquire": (
@@ -90,13 +92,13 @@ BROKEN = {
     "no look at the word of the stream's own GPU": (
         "enter.c",
         SEVERAL,
-        "if (!first_not_open(mask) && word)",
+        "if (are_open(mask) && word)",
         "several 1 2 3",
     ),
     "no look at the gates of the other GPUs": (
         "enter.c",
         SEVERAL,
-        SEVERAL.replace("!first_not_open(mask) && ", ""),
+        SEVERAL.replace("are_open(mask)", "(mask || are_open(mask))"),
         "several 1 2 3",
     ),
     "closing without a barrier": ("gate.c", CLOSED, CLOSED.partition(";")[0] + ";", "close 1 2 3"),
@@ -170,6 +172,12 @@ BROKEN = {
         "nvs_futex_wait(&gpu->open_count, seen,",
         "nvs_futex_wait(&gpu->open_count, atomic_load(&gpu->open_count),",
         "let 1 2 3",
+    ),
+    "an offer taken while another gate is watched": (
+        "enter.c",
+        "if (!closed || offer)",
+        "if (!closed)",
+        "beside 1 1 3",
     ),
     "work after IDLE that wakes nobody": ("gate.c", " && atomic_load(&gpu->is_known_idle)", " && false", "watch 1 2 3"),
 }

@@ -148,16 +148,35 @@ bool nvs_enter(uintptr_t stream)
     return (mode ? enter_with_mode(stream, mode) : nvs_enter_fast(nvs_thread_self, stream)) || enter_slow(stream);
 }
 
-static struct nvs_gpu *first_not_open(uint64_t mask)
+static bool are_open(uint64_t mask)
 {
     for (int i = 0; i < nvs_gpu_count; i++)
         if (mask >> i & 1 && !nvs_gate_is_open(&nvs_gpus[i]))
+            return false;
+    return true;
+}
+
+static struct nvs_gpu *first_closed(uint64_t mask)
+{
+    for (int i = 0; i < nvs_gpu_count; i++)
+        if (mask >> i & 1 && nvs_gate_is_closed(&nvs_gpus[i]))
             return &nvs_gpus[i];
     return NULL;
 }
 
+static void end_watches(uint64_t mask)
+{
+    for (int i = 0; i < nvs_gpu_count; i++)
+        if (mask >> i & 1)
+            nvs_gate_end_watch(&nvs_gpus[i]);
+}
+
 /* As enter_slow, with several gates. Only the stream of `handle` is noted here, so only the word of its GPU has to be the same; the
- * other gates have to be open. The caller notes streams on other GPUs when it is inside. */
+ * other gates have to be open. The caller notes streams on other GPUs when it is inside.
+ *
+ * The thread waits outside all gates. A watch is ended only when no gate is closed or there is an offer: while the thread waits at one
+ * gate, the process does not use the GPU of the other. With an offer it must be ended: otherwise take_offers would take the offer at the
+ * closed gate and find the other one not open, each time. */
 bool nvs_enter_several(uint64_t mask, uintptr_t handle)
 {
     NVS_NO_CANCELLATION;
@@ -174,13 +193,15 @@ bool nvs_enter_several(uint64_t mask, uintptr_t handle)
             return false;
         atomic_store_explicit(&self->inside, mask, memory_order_relaxed);
         fence_after_store(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed));
-        if (!first_not_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)
+        if (are_open(mask) && atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word)
             return true;
         atomic_store_explicit(&self->inside, 0, memory_order_release); /* as in nvs_enter_fast */
-        struct nvs_gpu *closed = first_not_open(mask); /* wait outside all gates */
+        struct nvs_gpu *closed = first_closed(mask);
         uint32_t offer = 0;
         if (closed && !nvs_gate_wait_open(closed, &use, &offer) && !offer)
             return false;
+        if (!closed || offer)
+            end_watches(mask);
         if (offer && enter_closed(self, mask, &use))
             return true;
     }

@@ -67,7 +67,8 @@ bool nvs_gate_is_open(const struct nvs_gpu *gpu)
 }
 
 /* For the helper, which holds the lock of the conversation (helper/deputy.c): if the deputy has closed the gate, its barrier has been
- * executed too. Otherwise nvs_threads_any_inside, which follows, could miss a thread that has passed the open gate. */
+ * executed too. Otherwise nvs_threads_any_inside, which follows, could miss a thread that has passed the open gate. To a thread of the
+ * program it only says where to wait. */
 bool nvs_gate_is_closed(const struct nvs_gpu *gpu) { return !(atomic_load(&gpu->gate->word) & NVS_WORD_OPEN); }
 
 /* let_one before open_count: pairs with wait_for_turn, which reads them in the other order. A thread that misses the offer finds the
@@ -115,6 +116,13 @@ static void clear_watch(struct nvs_gpu *gpu, uint64_t word)
 {
     if (atomic_compare_exchange_strong(&gpu->gate->word, &word, word & ~NVS_WORD_WATCH) && atomic_load(&gpu->is_known_idle))
         nvs_wake_helper();
+}
+
+void nvs_gate_end_watch(struct nvs_gpu *gpu)
+{
+    uint64_t word;
+    while ((word = atomic_load(&gpu->gate->word)) & NVS_WORD_WATCH)
+        clear_watch(gpu, word);
 }
 
 /* What may be taken now: to a stream with unfinished work one submission more would help nobody. */

@@ -102,6 +102,8 @@ bool nvs_gate_is_closed(const struct nvs_gpu *gpu);
 uint64_t nvs_gate_wait_open(struct nvs_gpu *gpu, const struct nvs_stream_use *use, uint32_t *offer);
 /* Takes the offer; false if it is gone. "inside" is stored before, and the stream noted after it. */
 bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer);
+/* The thread is about to submit: the gate is not watched from here on, until the helper watches it again. */
+void nvs_gate_end_watch(struct nvs_gpu *gpu);
 /* True if the gate is open and not watched. */
 bool nvs_gate_is_open(const struct nvs_gpu *gpu);
 /* The next submission of each thread takes the slow path. A stream or context is destroyed: no cached entry may rely on its handle.
