@@ -84,6 +84,8 @@ bool nvs_link_receive(struct nvs_link *link)
 {
     if (!nvs_fd_is_ours(&link->fd))
         return false;
+    if (link->in_bytes == sizeof link->in)
+        return true; /* to receive nothing would look like the end of the connection */
     ssize_t got = nvs_fd_receive(&link->fd, link->in + link->in_bytes, sizeof link->in - link->in_bytes);
     if (got > 0)
         link->in_bytes += (size_t)got;
