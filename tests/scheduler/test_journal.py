@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from nvshare.core.actions import AcceptClient, GiveLock
-from nvshare.core.events import ClientRegistered, LockRequested
+from nvshare.core.events import ClientLeft, ClientRegistered, LockRequested
 from nvshare.core.model import NO_MEMORY, Claim
 from nvshare.journal import Step, read
 from nvshare.scheduler.observe.journal import PARTS_PER_STEP, Journal, JournalFile
