@@ -13,7 +13,7 @@ docs/decisions/0016-mode-balanced.md has the results."""
 
 import argparse
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -101,12 +101,6 @@ def _known_from_the_start(self: MoveCost) -> bool:
     return True
 
 
-def _least_at_once(self: Balanced, running: Collection[Seat], move_ns: int) -> int:
-    """2 s, not least_ns, also until a cost is known."""
-    loaded = max((self.habits.loaded(seat) for seat in running), default=0)
-    return max(balanced.LEAST_NS, balanced.LEAST_TO_LOAD * loaded * move_ns // GIB)
-
-
 def _unweighted(self: MoveCost, moved_bytes: int, extra_ns: int, work_ns: int) -> None:
     _note(self, moved_bytes, extra_ns, SECOND)
 
@@ -148,7 +142,6 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("seconds per GiB 5 → 1", (), 1),
     Variant("seconds per GiB 5 → 10", (), 10),
     *_seconds("least turn", balanced, "LEAST_NS", 1, 4, 10),
-    _off("least turn until a cost is known 10 s → 2 s", Balanced, "_least_ns", _least_at_once),
     # 2. Newcomers and visitors.
     *_of("visit to cost", balanced, "VISIT_TO_COST", 6, 24),
     _off("newcomers: no rule", Balanced, "_visit_ns", _visitors_only),

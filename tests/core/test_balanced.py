@@ -165,7 +165,7 @@ def test_a_program_that_never_pauses_has_turns_as_long_as_its_present_load_needs
 
 def test_until_the_cost_is_known_newcomers_come_soon_and_turns_are_otherwise_as_long_as_for_the_slowest_card() -> None:
     rules = mode(None)
-    assert quantum_s(rules, known(rules, 2, 1), seat(1, 1)) == 10
+    assert quantum_s(rules, known(rules, 2, 1), seat(1, 1)) == 2
     assert quantum_s(rules, known(rules, 2, 12), known(rules, 1, 12)) == 300  # 25 * 5 s * 12, at most 300 s
     assert quantum_s(rules, known(rules, 2, 12), seat(3, 12)) == pytest.approx(12 * 9 * 0.2)  # 9 GiB of others go
     assert rules.quantum_ns([seat(2, 1)], None, 0) == 10 * SECOND
@@ -273,7 +273,7 @@ def test_two_that_fit_together_come_in_together_when_a_third_leaves() -> None:
 
 
 def test_with_the_speed_of_the_link_a_cost_is_known_before_any_move() -> None:
-    """A newcomer does not wait for the least quantum, and an idle holder loses the lock early near its turn's end."""
+    """A newcomer waits by the speed of the link, and an idle holder loses the lock early near its turn's end."""
     memory = MemoryPlanner(Settings())
     memory.set_size(CAPACITY, measured=True)
     memory.link_bytes_per_s = 10 * GIB

@@ -16,7 +16,7 @@ of its time in which a client would use a GPU of its own.
                 interrupted for another visitor before it has worked twice as long as in its last turn, unless its last
                 turn was more than twice as long as that of the other
                 At least 2 s, and twice the time to bring in the memory of the running clients: half of a turn is work.
-                Until `move` is known, at least least_ns. At most most_ns
+                At most most_ns. If no client waits, least_ns
     idle        loss = switch * the part of the quantum that was left when the pause began, because the switch comes at
                 the end of the quantum in any case. Until `move` is known, loss = switch.
                 An idle holder leaves at once if its usual pause ≥ loss or loss ≤ cheap_switch_ns, otherwise when it has
@@ -96,8 +96,7 @@ class Balanced(Learning):
 
     def _least_ns(self, running: Collection[Seat], move_ns: int) -> int:
         loaded = max((self.habits.loaded(seat) for seat in running), default=0)
-        least_ns = LEAST_NS if self.habits.cost.is_known else self.rule.least_ns
-        return max(least_ns, LEAST_TO_LOAD * loaded * move_ns // GIB)
+        return max(LEAST_NS, LEAST_TO_LOAD * loaded * move_ns // GIB)
 
     def lag_ns(self, seat: Seat) -> int:
         habit = self.habits.of(seat)
