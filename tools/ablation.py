@@ -36,6 +36,8 @@ from nvshare.schedsim.distributions import DISTRIBUTIONS, Scene, make_mix
 from nvshare.schedsim.machine import Outcome
 
 WORSE = 1.05
+DUTY = 0.6
+"""Of a usual program; for it all powers of the duty give the same lag."""
 Change = tuple[object, str, Any]
 """A module or class, the name of its attribute, and the value that it has in the variant."""
 
@@ -87,7 +89,7 @@ def _duty_to_the(power: float) -> Callable[[Balanced, Seat], int]:
         habit = self.habits.of(seat)
         if habit is None:
             return 0
-        lag: int = round(balanced.LAG_FACTOR * habit.last_turn * (habit.duty / habits.FIRST_GUESS_DUTY) ** power)
+        lag: int = round(balanced.LAG_FACTOR * DUTY * (habit.duty / DUTY) ** power * habit.last_turn)
         return min(lag, balanced.LAG_TO_HELD * seat.held_total, self.longest_lag_ns)
 
     return lag_ns
@@ -157,10 +159,10 @@ VARIANTS: tuple[Variant, ...] = (
     _off("idle: half the switch", Balanced, "_idle_preempt_time", _idle_costs(0.5)),
     _off("idle: twice the switch", Balanced, "_idle_preempt_time", _idle_costs(2)),
     # 4. The lag.
-    *_of("lag", balanced, "LAG_FACTOR", 0, 6, 24),
+    *_of("lag", balanced, "LAG_FACTOR", 0, 10, 40),
     *_of("lag to all turns", balanced, "LAG_TO_HELD", 1, 1000),
-    _off("(duty / 0.6)² → 1", Balanced, "lag_ns", _duty_to_the(0)),
-    _off("(duty / 0.6)² → duty / 0.6", Balanced, "lag_ns", _duty_to_the(1)),
+    _off("lag: the duty does not count", Balanced, "lag_ns", _duty_to_the(0)),
+    _off("lag: the square of the duty", Balanced, "lag_ns", _duty_to_the(2)),
     _off("longest lag 300 s → 150 s", Balanced, "longest_lag_ns", _longest_lag(150)),
     _off("longest lag 300 s → 600 s", Balanced, "longest_lag_ns", _longest_lag(600)),
     # 5. Half of a turn is work.

@@ -22,13 +22,12 @@ of its time in which a client would use a GPU of its own.
                 An idle holder leaves at once if its usual pause ≥ loss or loss ≤ cheap_switch_ns, otherwise when it has
                 been idle for `loss`.
                 This costs at most twice as much as the best choice in hindsight
-    queue       lag = 12 * last turn * (duty / 0.6)², at most 4 * all its turns, at most most_ns
+    queue       lag = 20 * duty * last turn, at most 4 * all its turns, at most most_ns
     switch      the client that got its lock first leaves first"""
 
 from collections.abc import Collection, Iterable
 
 from nvshare.core.model import GIB, SECOND
-from nvshare.core.modes.habits import FIRST_GUESS_DUTY
 from nvshare.core.modes.learning import Learning
 from nvshare.core.modes.mode import Left
 from nvshare.core.turns.seat import Seat
@@ -40,7 +39,7 @@ VISIT_TO_COST = 12
 so that counts as a visit too."""
 LEAST_NS = 2 * SECOND
 LEAST_TO_LOAD = 2
-LAG_FACTOR = 12
+LAG_FACTOR = 20
 LAG_TO_HELD = 4
 """A client with few or short turns so far is not queued as late as one that had much, so a short job ends soon."""
 VISITS_MAY_DIFFER = 2
@@ -102,7 +101,7 @@ class Balanced(Learning):
         habit = self.habits.of(seat)
         if habit is None:
             return 0
-        lag = round(LAG_FACTOR * habit.last_turn * (habit.duty / FIRST_GUESS_DUTY) ** 2)
+        lag = round(LAG_FACTOR * habit.duty * habit.last_turn)
         return min(lag, LAG_TO_HELD * seat.held_total, self.longest_lag_ns)
 
     def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat], left: Left) -> list[int]:
