@@ -36,10 +36,12 @@ static void unlink_ask(struct ask *ask)
         }
 }
 
-bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, uint64_t *granted)
+bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, int64_t *until_ns, uint64_t *granted)
 {
     struct ask ask = {.gpu = gpu->index, .need = need};
-    int64_t end = nvs_now_ns() + nvs_options()->ask_ms * NVS_MS, left;
+    int64_t left;
+    if (!*until_ns)
+        *until_ns = nvs_now_ns() + nvs_options()->ask_ms * NVS_MS;
     if (!nvs_session_is_connected() && !(need && atomic_load(&is_expected)))
         return false;
     nvs_lock_take(&ask_lock);
@@ -48,7 +50,7 @@ bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, uint64_t *granted)
     asks = &ask;
     nvs_lock_give(&ask_lock);
     nvs_wake_helper();
-    while (!atomic_load(&ask.answer) && (left = end - nvs_now_ns()) > 0)
+    while (!atomic_load(&ask.answer) && (left = *until_ns - nvs_now_ns()) > 0)
         nvs_futex_wait(&ask.answer, 0, left);
     nvs_lock_take(&ask_lock);
     unlink_ask(&ask);
@@ -60,11 +62,12 @@ bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, uint64_t *granted)
 void nvs_asks_refresh(struct nvs_gpu *gpu)
 {
     uint64_t granted;
+    int64_t until_ns = 0;
     nvs_lock_take(&gpu->account_lock);
     bool has_others = gpu->account.limit && (gpu->account.others || gpu->account.budget < gpu->account.limit);
     nvs_lock_give(&gpu->account_lock);
     if (has_others)
-        nvs_asks_budget(gpu, 0, &granted);
+        nvs_asks_budget(gpu, 0, &until_ns, &granted);
 }
 
 void nvs_asks_answer(uint32_t id, uint64_t granted)

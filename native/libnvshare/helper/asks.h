@@ -7,8 +7,9 @@
 
 struct nvs_gpu;
 
-/* Asks for a budget of `need` bytes in all; false if there is no answer. */
-bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, uint64_t *granted);
+/* Asks for a budget of `need` bytes in all; false if there is no answer. `until_ns` is 0 at the first question of a call, which sets it:
+ * all questions of the call together wait until then. */
+bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, int64_t *until_ns, uint64_t *granted);
 /* Asks what the group's other processes use now, if there are any. */
 void nvs_asks_refresh(struct nvs_gpu *gpu);
 
