@@ -121,7 +121,7 @@ static void frames_have_no_bytes_that_nobody_wrote(void)
         client.is_connected = client.is_registered = true;
         nvs_client_tick(&client, SECOND, &waiting);
         nvs_client_figures(&client, 0, &account, 1);
-        nvs_client_ask(&client, 0, 1, 5);
+        nvs_client_ask(&client, SECOND, 0, 1, 5);
         CHECK(!bytes || (client.out.frames_bytes == bytes && !memcmp(first, client.out.frames, bytes)));
         bytes = client.out.frames_bytes;
         memcpy(first, client.out.frames, sizeof first);

@@ -180,8 +180,8 @@ static void read_environment(void)
     struct nvs_client_config times;
     nvs_client_defaults(&times);
     struct nvs_options read = {.reconnect_ms = times.reconnect_ns / NVS_MS, .orphan_wait_ms = times.orphan_ns / NVS_MS,
-                               .join_ms = times.join_ns / NVS_MS, .silence_ms = times.silence_ns / NVS_MS, .ask_ms = 10000,
-                               .prefetch = true, .live_shrink = true, .gpu_time = true, .gang = -1};
+                               .join_ms = times.join_ns / NVS_MS, .silence_ms = times.silence_ns / NVS_MS,
+                               .ask_ms = times.ask_ns / NVS_MS, .prefetch = true, .live_shrink = true, .gpu_time = true, .gang = -1};
     strcpy(read.socket, "/var/run/nvshare/scheduler.sock");
     own_name(read.name, sizeof read.name);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

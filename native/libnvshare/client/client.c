@@ -11,7 +11,8 @@
 void nvs_client_defaults(struct nvs_client_config *config)
 {
     *config = (struct nvs_client_config){
-        .reconnect_ns = 1000 * MS, .orphan_ns = 5000 * MS, .join_ns = 30000 * MS, .silence_ns = 25000 * MS};
+        .reconnect_ns = 1000 * MS, .orphan_ns = 5000 * MS, .join_ns = 30000 * MS, .silence_ns = 25000 * MS,
+        .ask_ns = 10000 * MS};
 }
 
 void nvs_client_sizes(uint32_t sizes[6])
@@ -200,16 +201,20 @@ uint32_t nvs_client_figures(struct nvs_client *client, int gpu, struct nvs_accou
     return client->out.todo;
 }
 
-uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need)
+uint32_t nvs_client_ask(struct nvs_client *client, int64_t now_ns, int gpu, uint32_t ask, uint64_t need)
 {
-    if (client->is_registered)
+    if (client->is_registered) {
         nvs_frames_budget_ask(client, gpu, ask, need);
+        nvs_keepalive_asked(client, now_ns);
+    }
     return client->out.todo;
 }
 
 enum nvs_ask_fate nvs_client_ask_fate(const struct nvs_client *client)
 {
-    return client->is_registered ? NVS_ASK_SENT : client->is_expected ? NVS_ASK_WAITS : NVS_ASK_REFUSED;
+    if (client->is_registered)
+        return client->is_mute || client->is_hung ? NVS_ASK_REFUSED : NVS_ASK_SENT;
+    return client->is_expected ? NVS_ASK_WAITS : NVS_ASK_REFUSED;
 }
 
 /* ---- what the caller has done ---- */

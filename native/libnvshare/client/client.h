@@ -25,6 +25,7 @@ struct nvs_client_config {
     int64_t orphan_ns;    /* how long a waiting thread waits for a lost scheduler */
     int64_t join_ns;      /* how long the first allocation waits for the scheduler, and the first work for its answer */
     int64_t silence_ns;   /* how long a waiting thread waits without any message, its PINGs unanswered, until it runs */
+    int64_t ask_ns;       /* how long a question about budget waits without any message */
     uint64_t own_limit;
     int16_t priority;
     uint16_t weight;
@@ -132,7 +133,10 @@ struct nvs_client {
     int64_t next_attempt_ns, lost_ns, join_by_ns;
     /* Keep-alive: whether something depends on the scheduler, since when, and the times of its last message and our last PING. */
     bool is_attentive, is_hung;
+    bool is_mute;              /* a question has waited for `ask_ns` without any message: others do not wait */
+    uint32_t open_asks;        /* questions that it was sent on this connection and has not answered */
     int64_t quiet_since_ns, pinged_ns;
+    int64_t asked_ns;          /* when the first question was sent since its last message; 0: none was */
     struct nvs_client_gpu gpus[NVS_MAX_GPUS];
     struct nvs_client_out out;
 };
@@ -166,7 +170,7 @@ uint32_t nvs_client_busy(struct nvs_client *client, int gpu);
 /* Gives a lock back unasked; false if there is none that a scheduler could have back. True also if it is on its way already. */
 bool nvs_client_yield(struct nvs_client *client, int gpu);
 /* A thread needs a budget of `need` bytes in all, or with 0 wants to know what others use. */
-uint32_t nvs_client_ask(struct nvs_client *client, int gpu, uint32_t ask, uint64_t need);
+uint32_t nvs_client_ask(struct nvs_client *client, int64_t now_ns, int gpu, uint32_t ask, uint64_t need);
 
 /* What becomes of a question that has no answer yet. After UNANSWERED all count as not sent. */
 enum nvs_ask_fate {

@@ -77,7 +77,9 @@ void nvs_connection_lost(struct nvs_client *client, int64_t now_ns)
     if (was_registered || !client->lost_ns)
         client->lost_ns = now_ns;
     client->is_expected = client->is_expected || was_registered;
-    client->is_connected = client->is_registered = client->paces = client->is_hung = false;
+    client->is_connected = client->is_registered = client->paces = client->is_hung = client->is_mute = false;
+    client->open_asks = 0;
+    client->asked_ns = 0;
     client->told_mode = NVS_MEMORY_KIND_MANAGED;
     for (int i = 0; i < client->gpu_count; i++) {
         client->gpus[i].owes_claim = client->gpus[i].owes_request = client->gpus[i].owes_report = false;

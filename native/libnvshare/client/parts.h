@@ -24,6 +24,8 @@ void nvs_keepalive_update(struct nvs_client *client, int64_t now_ns);
 bool nvs_keepalive_ping(struct nvs_client *client, int64_t now_ns);
 void nvs_keepalive_tick(struct nvs_client *client, int64_t now_ns);
 int64_t nvs_keepalive_next(const struct nvs_client *client);
+/* A question was sent. */
+void nvs_keepalive_asked(struct nvs_client *client, int64_t now_ns);
 /* A message of the scheduler arrived. */
 void nvs_keepalive_heard(struct nvs_client *client, int64_t now_ns);
 

@@ -107,6 +107,7 @@ static void on_budget(struct nvs_client *client, const struct nvs_msg_budget *bu
         account->others = amount(budget->others); /* only an answer: what we have stays as it is */
     if (!budget->ask)
         return;
+    client->open_asks -= client->open_asks > 0;
     client->out.ask = budget->ask;
     client->out.granted = budget->budget;
     client->out.todo |= NVS_CLIENT_ANSWER;

@@ -12,6 +12,7 @@ struct nvs_client_config nvs_config_of_client(void)
                                        .orphan_ns = options->orphan_wait_ms * NVS_MS,
                                        .join_ns = options->join_ms * NVS_MS,
                                        .silence_ns = options->silence_ms * NVS_MS,
+                                       .ask_ns = options->ask_ms * NVS_MS,
                                        .own_limit = options->limit_bytes,
                                        .priority = (int16_t)options->priority,
                                        .weight = (uint16_t)options->weight,

@@ -127,7 +127,7 @@ static bool converse(struct nvs_account *account, int64_t end)
         if (fd.revents & ~POLLOUT && !read_frames(account, &is_answered))
             return false;
         if (client.is_registered && !has_asked)
-            nvs_client_ask(&client, 0, QUESTION, 0);
+            nvs_client_ask(&client, nvs_now_ns(), 0, QUESTION, 0);
         has_asked = client.is_registered;
     }
     return is_answered;

@@ -71,7 +71,7 @@ static void send_frames(void)
 
 void nvs_session_send_ask(int gpu, uint32_t ask, uint64_t need)
 {
-    nvs_client_ask(&nvs_helper_client, gpu, ask, need);
+    nvs_client_ask(&nvs_helper_client, nvs_now_ns(), gpu, ask, need);
     send_frames();
 }
 

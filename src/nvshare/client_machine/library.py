@@ -116,8 +116,8 @@ class Config(ctypes.Structure):
 
     _fields_ = (
         ("reconnect_ns", c_int64), ("orphan_ns", c_int64), ("join_ns", c_int64), ("silence_ns", c_int64),
-        ("own_limit", c_uint64), ("priority", c_int16), ("weight", c_uint16), ("core_limit", c_uint8),
-        ("run", c_uint8 * 16), ("name", c_char * 48),
+        ("ask_ns", c_int64), ("own_limit", c_uint64), ("priority", c_int16), ("weight", c_uint16),
+        ("core_limit", c_uint8), ("run", c_uint8 * 16), ("name", c_char * 48),
     )  # fmt: skip
 
     def __init__(self, **fields: Any) -> None:
@@ -231,8 +231,8 @@ class Client(ctypes.Structure):
         ("has_said_lost", c_bool), ("has_said_hung", c_bool), ("uses_collectives", c_bool),
         ("told_mode", c_uint8), ("version", c_uint16), ("attempts_failed", c_uint32), ("register_at", c_uint32),
         ("next_attempt_ns", c_int64), ("lost_ns", c_int64), ("join_by_ns", c_int64), ("is_attentive", c_bool),
-        ("is_hung", c_bool), ("quiet_since_ns", c_int64), ("pinged_ns", c_int64), ("gpus", Gpu * MAX_GPUS),
-        ("out", Out),
+        ("is_hung", c_bool), ("is_mute", c_bool), ("open_asks", c_uint32), ("quiet_since_ns", c_int64),
+        ("pinged_ns", c_int64), ("asked_ns", c_int64), ("gpus", Gpu * MAX_GPUS), ("out", Out),
     )  # fmt: skip
 
 
@@ -264,7 +264,7 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "nvs_looker_saw": (c_int64, [_client, c_int, c_int64, _facts, c_int]),
     "nvs_looker_wants_watch": (c_bool, [_client, c_int, _facts]),
     **CALLS,
-    "nvs_client_ask": (c_uint32, [_client, c_int, c_uint32, c_uint64]),
+    "nvs_client_ask": (c_uint32, [_client, c_int64, c_int, c_uint32, c_uint64]),
     "nvs_client_ask_fate": (c_int, [_client]),
     "nvs_effects_next": (c_bool, [_client, c_bool, _pointer(Effect)]),
     "nvs_client_watches": (c_bool, [_client, c_int]),

@@ -168,8 +168,8 @@ class ClientMachine:
             self._perform()
         return when
 
-    def ask(self, gpu: int, ask: int, need: int) -> None:
-        if LIBRARY.nvs_client_ask(self._at, gpu, ask, need):
+    def ask(self, now: int, gpu: int, ask: int, need: int) -> None:
+        if LIBRARY.nvs_client_ask(self._at, now, gpu, ask, need):
             self._perform()
 
     # What its threads do; `tick` afterwards.

@@ -203,7 +203,7 @@ class Process:
             fate = self.machine.ask_fate
             if use.needs and not use.ask and fate is AskFate.SENT:
                 use.ask = self.asks = self.asks + 1
-                self.machine.ask(use.index, use.ask, use.account.used + use.needs)
+                self.machine.ask(self._timeline.now, use.index, use.ask, use.account.used + use.needs)
             elif use.needs and fate is AskFate.REFUSED:
                 use.needs = use.ask = 0
 
