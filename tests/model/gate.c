@@ -1,9 +1,9 @@
 /* The gate of libnvshare (gate/gate.c, gate/enter.c, gate/enter.h, gate/threads.c and gate/drain.c, as shipped), with threads that submit
  * work and a helper that closes, drains, opens and watches, under every interleaving that explore.h describes.
  *
- *   gate SCENARIO THREADS ENTRIES MOST_CHOICES [fenced|weak|fenced,weak] [MOST_RUNS]
+ *   gate SCENARIO THREADS ENTRIES MOST_CHOICES [fenced|refused|weak|fenced,weak] [MOST_RUNS]
  *
- * `fenced`: without membarrier. `weak`: loads are reordered too (memory.h).
+ * `fenced`: without membarrier. `refused`: membarrier works at first, and no more when the helper needs it. `weak`: loads are reordered too (memory.h).
  *
  * Scenarios, by what the helper does:
  *
@@ -141,7 +141,7 @@ static bool is_constant(const void *at)
     bool is_record = (const char *)at >= arena && (const char *)at < arena + sizeof arena;
     for (int i = 0; i < workers; i++)
         is_record = is_record && at != (const void *)&records[i]->inside;
-    return is_record || at == (const void *)&nvs_enter_mode.bits;
+    return is_record || (!is_refused && at == (const void *)&nvs_enter_mode.bits);
 }
 
 static void ended(void) { explore_require(!has_worked_after_idle || is_woken, "work after IDLE wakes the helper"); }
@@ -155,6 +155,7 @@ int main(int argc, char **argv)
     entries = atoi(argv[3]);
     nvs_gpu_count = spans_gpus() ? MOST_GPUS : 1;
     is_fenced = argc > 5 && strstr(argv[5], "fenced");
+    is_refused = argc > 5 && strstr(argv[5], "refused");
     is_weak = argc > 5 && strstr(argv[5], "weak");
     struct explore_plan plan = {.reset = reset, .thread = thread, .switched = switched, .ended = ended, 
                                 .is_constant = is_constant, .reorders_loads = is_weak, .threads = workers + 1,

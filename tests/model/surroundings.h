@@ -12,7 +12,7 @@
 #include "process.h"
 #include "suspend/passage.h"
 
-static bool is_fenced, is_woken;
+static bool is_fenced, is_refused, is_woken;
 
 bool nvs_process_ready(void) { return true; }
 /* The gate of a process that is not in memory mode checkpoint: nobody is suspended. */
@@ -20,7 +20,13 @@ void nvs_passage_step_out(void) {}
 void nvs_passage_step_in(void) {}
 CUresult nvs_passage_refusal(void) { return CUDA_SUCCESS; }
 bool nvs_barrier_setup(void) { return !is_fenced; }
-void nvs_barrier(void) { explore_barrier(); }
+bool nvs_barrier(void)
+{
+    if (!is_refused)
+        explore_barrier();
+    return !is_refused;
+}
+void nvs_barrier_once(void) { explore_barrier(); }
 void nvs_wake_helper(void) { is_woken = true; }
 void nvs_futex_wake_all(_Atomic uint32_t *word) { (void)word; }
 

@@ -14,6 +14,10 @@ SCENARIOS = {
     "one thread and a helper that closes": "close 1 2 3",
     "two threads and a helper that closes": "close 2 1 3",
     "the same without membarrier": "close 2 1 3 fenced",
+    "one thread, and membarrier stops working": "close 1 2 3 refused",
+    "two threads, and membarrier stops working": "close 2 1 3 refused",
+    "one thread, watched while membarrier stops working": "watch 1 2 4 refused",
+    "reordered loads: the same with fewer choices": "watch 1 2 3 refused,weak",
     "one thread and a helper that watches": "watch 1 2 3",
     "two threads and a helper that watches": "watch 2 1 3",
     "one thread, watched without membarrier": "watch 1 2 3 fenced",
@@ -46,6 +50,8 @@ SCENARIOS = {
     "reordered loads: one thread on two GPUs, let through without membarrier": "reach 1 2 3 fenced,weak",
 }
 
+NOW = "atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed)"
+REREAD = f"        fence_after_store({NOW});\n        "
 RECHECK = "if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {"
 COMPARISON = "atomic_load_explicit(&cached->gate->word, memory_order_relaxed) == cached->word"
 RELEASE = "atomic_store_explicit(&self->inside, 0, memory_order_release);\n}"
@@ -55,7 +61,7 @@ WATCHED = "word | NVS_WORD_WATCH))\n        ;\n    barrier_all_threads();"
 SWAP = "atomic_compare_exchange_strong(&gpu->let_one, &offer, 0)"
 TAKE = f"bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) {{ return {SWAP}; }}"
 INSIDE = "    atomic_store_explicit(&self->inside, mask, memory_order_relaxed);\n"
-FENCED = "    fence_after_store(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed));\n"
+FENCED = "    fence_after_store(NVS_ENTER_FENCED);\n"
 OFFERED = "    atomic_store(&gpu->let_one, offer);\n    nvs_gate_call_waiters(gpu);\n"
 GENERATION = "    if (!nvs_gate_new_generation(gpu, was_closed))\n        return false;\n"
 CLEARED = """    for (struct nvs_stream *at = nvs_stream_first(); at; at = nvs_stream_after(at))
@@ -108,6 +114,24 @@ BROKEN = {
         "atomic_thread_fence(memory_order_seq_cst);",
         ";",
         "close 1 2 3 fenced",
+    ),
+    "membarrier that stops working, and no barrier instead": (
+        "gate.c",
+        "    nvs_barrier_once();\n",
+        "",
+        "close 1 2 3 refused",
+    ),
+    "membarrier that stops working, and the words of before": (
+        "gate.c",
+        "        nvs_gate_force_slow_path(&nvs_gpus[i]);",
+        "        ;",
+        "watch 1 2 4 refused",
+    ),
+    "membarrier that stops working while a thread waits, which goes on without a fence": (
+        "enter.c",
+        REREAD + RECHECK,
+        REREAD.replace(NOW, "mode") + RECHECK,
+        "watch 1 2 3 refused",
     ),
     "no second look at the word": ("enter.c", RECHECK, "if (word) {", "close 1 1 3"),
     "no look at the word": ("enter.h", COMPARISON, "cached->word", "close 1 2 3"),

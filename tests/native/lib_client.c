@@ -323,6 +323,13 @@ static void close_everything(void)
     printf("0\n");
 }
 
+static long install_filter(struct sock_filter *filter, size_t length)
+{
+    struct sock_fprog program = {.len = (unsigned short)length, .filter = filter};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+}
+
 /* No thread of this process can start another one from here on, as if there were too many. */
 static long refuse_threads(void)
 {
@@ -333,9 +340,19 @@ static long refuse_threads(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+    return install_filter(filter, sizeof filter / sizeof *filter);
+}
+
+/* As a sandbox may that the program enters after it has begun to use the GPU. */
+static long refuse_membarrier(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    return install_filter(filter, sizeof filter / sizeof *filter);
 }
 
 static bool first_thread_has_ended(void)
@@ -867,6 +884,7 @@ static bool process_command(const char *word, unsigned long long a, unsigned lon
     else if (!strcmp(word, "cover")) cover((int)a, (int)b);
     else if (!strcmp(word, "overheard")) overheard();
     else if (!strcmp(word, "refusethreads")) printf("%ld\n", refuse_threads());
+    else if (!strcmp(word, "refusemembarrier")) printf("%ld\n", refuse_membarrier());
     else if (!strncmp(word, "fork", 4)) word[4] ? forked_to_serve() : forked(); /* forkserve */
     else return false;
     return true;

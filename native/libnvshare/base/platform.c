@@ -13,11 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
 
-enum { MEMBARRIER_PRIVATE_EXPEDITED = 1 << 3, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
+enum { MEMBARRIER_GLOBAL = 1 << 0, MEMBARRIER_PRIVATE_EXPEDITED = 1 << 3, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
+#define SURELY_VISIBLE_NS (10 * NVS_MS)
 enum { STACK_BYTES = 512 << 10, MOST_STACK_BYTES = 1 << 30, HUGE_PAGE_BYTES = 2 << 20 };
 
 int64_t nvs_now_ns(void)
@@ -69,11 +72,24 @@ bool nvs_barrier_setup(void)
 
 /* The fence orders the caller's own accesses; the kernel makes every other running thread of the process execute one before
  * the call returns. A thread that is not running executes one when it is scheduled. */
-void nvs_barrier(void)
+bool nvs_barrier(void)
 {
     int saved = errno;
     atomic_thread_fence(memory_order_seq_cst);
-    syscall(SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0);
+    bool works = syscall(SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    errno = saved;
+    return works;
+}
+
+/* By the command that needs no registration. If that is forbidden too, by time: a thread that does not run has executed a barrier, and
+ * the stores of one that runs become visible within microseconds. */
+void nvs_barrier_once(void)
+{
+    int saved = errno;
+    nvs_debug("membarrier does not work any more: each thread executes a fence at each submission from now on");
+    atomic_thread_fence(memory_order_seq_cst);
+    if (syscall(SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) != 0)
+        nvs_sleep_ns(SURELY_VISIBLE_NS);
     errno = saved;
 }
 

@@ -20,8 +20,11 @@ void nvs_futex_wake_all(_Atomic uint32_t *word);
 
 /* True if nvs_barrier works here. If not, threads that rely on it must execute a fence themselves. */
 bool nvs_barrier_setup(void);
-/* A full memory barrier on every thread of the process, paid by the caller alone (membarrier). */
-void nvs_barrier(void);
+/* A full memory barrier on every thread of the process, paid by the caller alone (membarrier). False if the kernel refuses it: a sandbox
+ * that the process has entered since may forbid it. */
+bool nvs_barrier(void);
+/* The same once, slowly, after it was refused. */
+void nvs_barrier_once(void);
 
 /* Zeroed pages. NULL if there is no memory. */
 void *nvs_pages(size_t bytes);

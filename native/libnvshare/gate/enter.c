@@ -88,11 +88,12 @@ static bool take_offers(uint64_t mask)
 
 /* "Letting one through" in gate/gate.h. `inside` is stored before the offer is taken: pairs with the helper, which looks who is inside
  * after it found the offer taken. The stream is noted after that: the helper does not clear the list before this thread has
- * left. The fence is for the gates of the mask that are open: take_offers reads their words, as nvs_enter_several does. */
+ * left. The fence is for the gates of the mask that are open: take_offers reads their words, as nvs_enter_several does. It is executed in
+ * every mode, because the words are not compared with older ones: see change_to_fences in gate/gate.c. */
 static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nvs_stream_use *use)
 {
     atomic_store_explicit(&self->inside, mask, memory_order_relaxed);
-    fence_after_store(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed));
+    fence_after_store(NVS_ENTER_FENCED);
     if (take_offers(mask) && nvs_stream_note(use))
         return true;
     /* Nothing was submitted. Release for the same reason as in nvs_enter_fast. */
@@ -105,7 +106,9 @@ static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nv
  * The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
  * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again.
  *
- * The mode is read once: nvs_enter_mode_is_special in gate/enter.h says what it pairs with and why a stale value is harmless. */
+ * For the key the mode is read once: nvs_enter_mode_is_special in gate/enter.h says what it pairs with and why a stale value is harmless.
+ * For the fence it is read after the word: pairs with change_to_fences in gate/gate.c. In the other order a thread could wait for the
+ * gate, enter under the new word without a fence, and pass a gate that the helper has closed and found empty. */
 static __attribute__((noinline)) bool enter_slow(uintptr_t handle)
 {
     NVS_NO_CANCELLATION;
@@ -132,7 +135,7 @@ static __attribute__((noinline)) bool enter_slow(uintptr_t handle)
         if (!word || !nvs_stream_note(&use))
             return false;
         atomic_store_explicit(&self->inside, inside, memory_order_relaxed);
-        fence_after_store(mode);
+        fence_after_store(atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed));
         if (atomic_load_explicit(&use.gpu->gate->word, memory_order_relaxed) == word) {
             *cached = (struct nvs_cached_stream){
                 .key = key, .word = word, .gate = use.gpu->gate, .inside = inside, .left = granted, .granted = granted};

@@ -25,7 +25,8 @@ extern struct nvs_enter_mode nvs_enter_mode;
 
 /* True if submissions must not take the fast path.
  *
- * Relaxed: FENCED is cleared before the helper exists (nvs_enter_setup); a stale FENCED costs a fence, nothing more. BY_CONTEXT is set
+ * Relaxed: FENCED is cleared before the helper exists (nvs_enter_setup); a stale FENCED costs a fence, nothing more. If membarrier stops
+ * working it is set again, and a thread that still misses it finds the word changed (change_to_fences in gate/gate.c). BY_CONTEXT is set
  * before the second context's handle is returned to the program (nvs_enter_by_context), and a thread can use that context only after
  * it has learned the handle. Without the bit, a default stream of the second context would match the entry of the first, pass the
  * wrong gate and not be drained. */

@@ -9,6 +9,18 @@
 #include "process.h"
 #include "suspend/passage.h"
 
+/* membarrier is refused: the threads execute fences from now on. A thread that was preempted after it had read the old mode would
+ * execute none when it goes on. So the generation changes after the mode: such a thread compares with an old word and does not
+ * enter, and a thread that has read a new word reads the new mode too (enter_slow reads the mode after the word). Threads that are
+ * between their store and their load now need one more barrier. */
+static void change_to_fences(void)
+{
+    atomic_fetch_or(&nvs_enter_mode.bits, NVS_ENTER_FENCED);
+    for (int i = 0; i < nvs_gpu_count; i++)
+        nvs_gate_force_slow_path(&nvs_gpus[i]);
+    nvs_barrier_once();
+}
+
 /* The helper's half of the store-buffering pattern: every store to the word before this call is visible to every thread that
  * is not seen inside after it. Pairs with the signal fence in nvs_enter_fast and with fence_after_store in gate/enter.c.
  * Without it a thread could still read the old word while the helper reads its old "not inside": work would be submitted
@@ -17,8 +29,8 @@ static void barrier_all_threads(void)
 {
     if (atomic_load(&nvs_enter_mode.bits) & NVS_ENTER_FENCED)
         atomic_thread_fence(memory_order_seq_cst); /* the threads execute their own */
-    else
-        nvs_barrier();
+    else if (!nvs_barrier())
+        change_to_fences();
 }
 
 /* Open before open_count: a thread that reads the new count in wait_for_turn finds the gate open. */

@@ -30,8 +30,8 @@
  *                   word == cached ?                  any inside ?
  *
  *               With the barrier at least one of them sees the other's store: the thread finds the gate closed, or the
- *               helper finds the thread inside. Where membarrier is missing, each thread executes a fence instead
- *               (NVS_ENTER_FENCED).
+ *               helper finds the thread inside. Where membarrier is missing, or is refused later, each thread
+ *               executes a fence instead (NVS_ENTER_FENCED).
  *
  * Draining      (gate/drain.h) When nobody is inside, the list of noted streams is complete. The helper records an
  *               event on each of them and polls. When all have finished, it starts a new generation and then clears the
