@@ -67,6 +67,18 @@ static void init(int device)
     printf("%d %d\n", result, current);
 }
 
+/* Makes so many and goes on in the last one. */
+static void make_contexts(int count)
+{
+    CUcontext made = NULL;
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < count && result == CUDA_SUCCESS; i++)
+        if ((result = cu.CtxCreate(&made, 0, 0)) == CUDA_SUCCESS)
+            result = cu.CtxPopCurrent(&made);
+    result = ready(result, made);
+    printf("%d %d\n", result, current);
+}
+
 static void retain(int device)
 {
     CUcontext made = NULL;
@@ -836,6 +848,7 @@ static bool context_command(const char *word, unsigned long long a)
 {
     if (names_command(word)) return true;
     if (!strcmp(word, "init")) init((int)a);
+    else if (!strcmp(word, "contexts")) make_contexts((int)a);
     else if (!strcmp(word, "retain")) retain((int)a);
     else if (!strcmp(word, "releaseprimary")) printf("%d\n", cu.DevicePrimaryCtxRelease((CUdevice)a));
     else if (!strcmp(word, "use")) { current = (int)a; printf("%d\n", cu.CtxSetCurrent(contexts[a])); }

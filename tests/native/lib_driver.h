@@ -15,6 +15,7 @@
     F(Init, cuInit, cuInit, 2000, (unsigned)) \
     F(CtxCreate, cuCtxCreate, cuCtxCreate_v2, 3020, (CUcontext *, unsigned, CUdevice)) \
     F(CtxDestroy, cuCtxDestroy, cuCtxDestroy_v2, 4000, (CUcontext)) \
+    F(CtxPopCurrent, cuCtxPopCurrent, cuCtxPopCurrent_v2, 4000, (CUcontext *)) \
     F(CtxSetCurrent, cuCtxSetCurrent, cuCtxSetCurrent, 4000, (CUcontext)) \
     F(CtxSynchronize, cuCtxSynchronize, cuCtxSynchronize, 2000, (void)) \
     F(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, (CUcontext *, CUdevice)) \

@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 
+#include "base/log.h"
 #include "gate/calls.h"
 #include "gate/drain.h"
 #include "gate/enter.h"
@@ -82,6 +83,13 @@ struct nvs_gpu *nvs_context_known_gpu(CUcontext context)
     return gpu;
 }
 
+static void say_full(void)
+{
+    static _Atomic bool has_said;
+    if (!atomic_exchange(&has_said, true))
+        nvs_warn("this program has more than %d CUDA contexts: work in the others does not wait for its turn", MOST_CONTEXTS);
+}
+
 struct nvs_gpu *nvs_context_gpu(CUcontext context)
 {
     struct known_context *known;
@@ -92,6 +100,8 @@ struct nvs_gpu *nvs_context_gpu(CUcontext context)
     nvs_lock_take(&nvs_streams_lock);
     known = add(&made);
     nvs_lock_give(&nvs_streams_lock);
+    if (!known)
+        say_full();
     return known ? gpu : NULL;
 }
 

@@ -19,7 +19,8 @@ void nvs_context_lives_on(CUcontext context);
 bool nvs_context_ended(CUcontext context);
 /* The GPU's primary context if it is known, or NULL. Takes the lock itself. */
 CUcontext nvs_context_primary(int gpu);
-/* The GPU of the context, which is known after it. NULL if the driver does not know the context. Takes the lock itself. */
+/* The GPU of the context, which is known after it. NULL if the driver does not know the context, its GPU is
+ * none of ours, or there are too many contexts, which is said once. Takes the lock itself. */
 struct nvs_gpu *nvs_context_gpu(CUcontext context);
 /* The same without the driver, for a handle that may be none. NULL if the context is not known. */
 struct nvs_gpu *nvs_context_known_gpu(CUcontext context);

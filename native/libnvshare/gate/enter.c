@@ -120,7 +120,7 @@ static __attribute__((noinline)) bool enter_slow(uintptr_t handle)
     struct nvs_cached_stream *cached = nvs_thread_cached(self, key);
     struct nvs_stream_use use;
     if (!nvs_stream_use(handle, spent(cached, key), &use))
-        return false; /* no context, or it only records: the driver knows what to say */
+        return false; /* see nvs_stream_use: the call passes no gate, and the driver answers it */
     uint32_t granted = use.window;
     uint64_t inside = UINT64_C(1) << use.gpu->index;
     for (;;) {

@@ -58,8 +58,8 @@ static inline bool nvs_enter_fast(struct nvs_thread *self, uintptr_t stream)
 }
 
 /* Any path: it may wait for the gate. True if the thread is now inside and must call nvs_leave after the driver's call. False if the
- * call needs no gate: the library is not active, there is no context, the stream captures, or the thread is inside already (the
- * driver called back). */
+ * call passes no gate: the library is not active, the thread is inside already (the driver called back), there is no memory for its
+ * record, or one of the reasons of nvs_stream_use. */
 bool nvs_enter(uintptr_t stream);
 
 /* Enters the gates of every GPU in `mask` (work that spans GPUs); never waits at one while inside another. */

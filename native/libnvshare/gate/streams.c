@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "gate/calls.h"
 #include "gate/contexts.h"
 #include "gate/drain.h"
@@ -59,6 +60,13 @@ static struct nvs_stream *add(struct nvs_stream *made)
     return *bucket = made;
 }
 
+static void say_unnoted(void)
+{
+    static _Atomic bool has_said;
+    if (!atomic_exchange(&has_said, true))
+        nvs_warn("no memory to note a stream: what is submitted to it does not wait for its turn");
+}
+
 struct nvs_stream *nvs_stream_lock(uintptr_t handle, bool create)
 {
     CUcontext context = NULL;
@@ -72,6 +80,8 @@ struct nvs_stream *nvs_stream_lock(uintptr_t handle, bool create)
     context = context_of_handle(handle);
     struct nvs_gpu *gpu = nvs_context_gpu(context);
     struct nvs_stream *made = gpu ? calloc(1, sizeof *made) : NULL;
+    if (gpu && !made)
+        say_unnoted();
     nvs_lock_take(&nvs_streams_lock);
     if (!made)
         return NULL;

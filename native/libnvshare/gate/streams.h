@@ -50,7 +50,8 @@ static inline uintptr_t nvs_stream_handle(CUstream stream, enum nvs_variant vari
     return stream ? (uintptr_t)stream : variant == NVS_PTDS ? (uintptr_t)CU_STREAM_PER_THREAD : (uintptr_t)CU_STREAM_LEGACY;
 }
 
-/* False if the submission needs no gate: there is no context, or the stream captures. `spent`: submissions since the last call. May
+/* False if the submission passes no gate: there is no context, the stream captures, or the library cannot note it (no memory, or too many
+ * contexts; each is said once). `spent`: submissions since the last call. May
  * wait, for the pacing. */
 bool nvs_stream_use(uintptr_t handle, uint32_t spent, struct nvs_stream_use *use);
 /* Puts the stream on the list to drain; false if it is gone. */
@@ -58,7 +59,8 @@ bool nvs_stream_note(const struct nvs_stream_use *use);
 /* A stream is about to be destroyed. */
 void nvs_stream_gone(CUstream stream);
 
-/* Takes the lock. The stream's record, with `create` made if there is none, or NULL. */
+/* Takes the lock. The stream's record, with `create` made if there is none, or NULL: nobody has used it, or with
+ * `create` its context is not known (nvs_context_gpu) or there is no memory, which is said once. */
 struct nvs_stream *nvs_stream_lock(uintptr_t handle, bool create);
 /* Asks the driver. Needs no lock. */
 bool nvs_stream_is_capturing(uintptr_t handle);
