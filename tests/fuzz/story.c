@@ -156,8 +156,8 @@ static void answer(uint8_t gpu, uint8_t how)
 /* While a thread waits, the helper sends its question, and an answer comes, or time passes. */
 void world_thread_waits(int64_t timeout_ns)
 {
-    uint8_t what = nvs_session_is_connected() && !end_ns ? next() : 0;
-    if (nvs_session_is_connected())
+    uint8_t what = nvs_session_is_registered() && !end_ns ? next() : 0;
+    if (nvs_session_is_registered())
         nvs_asks_tick();
     if (what % 4 == 1)
         answer(what >> 2 & 1, next() | 128);

@@ -22,7 +22,7 @@ struct ask {
 };
 static struct ask *asks;
 static uint32_t last_ask;
-/* The client machine's `is_expected`, for threads. Set before is_connected falls, so that an allocation finds one or the other. A
+/* The client machine's `is_expected`, for threads. Set before is_registered falls, so that an allocation finds one or the other. A
  * question that comes after it was cleared is refused at the next tick. */
 static _Atomic bool is_expected;
 static struct nvs_lock ask_lock = NVS_LOCK_WITH_RANK(NVS_LOCK_ASK);
@@ -42,7 +42,7 @@ bool nvs_asks_budget(struct nvs_gpu *gpu, uint64_t need, int64_t *until_ns, uint
     int64_t left;
     if (!*until_ns)
         *until_ns = nvs_now_ns() + nvs_options()->ask_ms * NVS_MS;
-    if (!nvs_session_is_connected() && !(need && atomic_load(&is_expected)))
+    if (!nvs_session_is_registered() && !(need && atomic_load(&is_expected)))
         return false;
     nvs_lock_take(&ask_lock);
     ask.id = ++last_ask ? last_ask : ++last_ask; /* 0 means no question */

@@ -57,7 +57,7 @@ void nvs_joining_wait_done(void)
     if (is_first)
         nvs_user_lines_of_wait_for_limit();
     wait_beyond(AWAY);
-    if (is_first && !nvs_session_is_connected())
+    if (is_first && !nvs_session_is_registered())
         nvs_user_lines_of_no_limit();
 }
 

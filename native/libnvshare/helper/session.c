@@ -39,7 +39,7 @@ struct nvs_link nvs_helper_link = {.fd = {.fd = -1}};
 static int connect_error;
 
 /* Shared with the program's threads. */
-static _Atomic bool is_connected;        /* a hint: a question that comes too late is refused by the helper's next step */
+static _Atomic bool is_registered;       /* a hint: a question that comes too late is refused by the helper's next step */
 static _Atomic bool paces;               /* a hint, relaxed: a stale value shortens or lengthens one window of work */
 static _Atomic bool is_running;          /* written during set-up and after a fork, when there is one thread */
 static _Atomic bool is_exiting;          /* set before the wake-up that makes the helper read it */
@@ -47,14 +47,14 @@ static _Atomic uint32_t has_left_driver; /* a futex, set after the helper's last
 
 bool nvs_session_paces(void) { return atomic_load_explicit(&paces, memory_order_relaxed); }
 
-bool nvs_session_is_connected(void) { return atomic_load(&is_connected); }
+bool nvs_session_is_registered(void) { return atomic_load(&is_registered); }
 
 /* ---- doing what the client machine says ---- */
 
 /* What threads see of the conversation. */
 static void publish(void)
 {
-    atomic_store(&is_connected, nvs_helper_client.is_registered);
+    atomic_store(&is_registered, nvs_helper_client.is_registered);
     atomic_store(&paces, nvs_helper_client.paces);
 }
 
@@ -105,7 +105,7 @@ static void perform_one(const struct nvs_effect *effect, int64_t now)
 static void perform(int64_t now, bool is_helper)
 {
     for (struct nvs_effect effect; nvs_effects_next(&nvs_helper_client, is_helper, &effect);) {
-        if (effect.kind == NVS_EFFECT_UNANSWERED) /* before is_connected falls: the scheduler is there or expected */
+        if (effect.kind == NVS_EFFECT_UNANSWERED) /* before is_registered falls: the scheduler is there or expected */
             nvs_asks_lost();
         publish();
         perform_one(&effect, now);
@@ -282,7 +282,7 @@ void nvs_session_forked(void)
     nvs_link_close(&nvs_helper_link);
     memset(&nvs_helper_client, 0, sizeof nvs_helper_client);
     nvs_joining_forked();
-    atomic_store(&is_connected, false);
+    atomic_store(&is_registered, false);
     atomic_store(&paces, false);
     atomic_store(&is_running, false);
     atomic_store(&is_exiting, false); /* the child has not begun to exit, even if it was forked in an exit handler */

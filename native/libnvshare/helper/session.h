@@ -14,7 +14,7 @@ void nvs_session_leave_driver(void);
 void nvs_session_forked(void);
 
 /* True while the scheduler is there and knows us. */
-bool nvs_session_is_connected(void);
+bool nvs_session_is_registered(void);
 /* True while work should be kept short because others may want the GPU. */
 bool nvs_session_paces(void);
 
