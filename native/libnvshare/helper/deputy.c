@@ -30,13 +30,15 @@
 
 enum { REST_LOOKS = 50 };
 #define PATIENCE_NS (20 * NVS_MS)
+#define START_AGAIN_NS (1000 * NVS_MS)
 
 static struct nvs_lock conversation_lock = NVS_LOCK_WITH_RANK(NVS_LOCK_SESSION);
 /* When the helper went into the driver; 0: it is not there. Written by the helper, read by the deputy as a hint: what counts is the lock. */
 static _Atomic int64_t in_driver_ns;
 static _Atomic uint32_t is_awake; /* a futex: the deputy looks, or sleeps until the helper stores 1 */
 static _Atomic uint32_t calls;    /* how often the helper went into the driver: whether it still does */
-static bool has_deputy;           /* the helper's own */
+static bool has_deputy;           /* the helper's own, as the next one */
+static int64_t start_again_ns;    /* when to try to start it again, after that has failed */
 
 void nvs_deputy_helper_began(void) { nvs_lock_take(&conversation_lock); }
 
@@ -122,11 +124,22 @@ static void *deputy(void *nothing)
     return nothing;
 }
 
+/* Without a deputy the scheduler waits for the helper. The helper may call the driver each millisecond, and an attempt that fails maps a
+ * stack and unmaps it: while there are too many threads it makes one attempt per second. */
+static void start_deputy(int64_t now)
+{
+    if (now < start_again_ns)
+        return;
+    has_deputy = nvs_thread_start(deputy, NULL) == 0;
+    start_again_ns = now + START_AGAIN_NS;
+}
+
 void nvs_deputy_driver_begin(void)
 {
+    int64_t now = nvs_now_ns();
     if (!has_deputy)
-        has_deputy = nvs_thread_start(deputy, NULL) == 0; /* without one the scheduler waits for the helper */
-    atomic_store(&in_driver_ns, nvs_now_ns());
+        start_deputy(now);
+    atomic_store(&in_driver_ns, now);
     atomic_fetch_add(&calls, 1);
     if (has_deputy && !atomic_exchange(&is_awake, 1))
         nvs_futex_wake_all(&is_awake);
@@ -145,4 +158,5 @@ void nvs_deputy_forked(void)
     atomic_store(&in_driver_ns, 0);
     atomic_store(&is_awake, 0);
     has_deputy = false;
+    start_again_ns = 0;
 }
