@@ -89,7 +89,7 @@ static int set_up(void)
         nvs_enter_by_context();
     owner = getpid();
     once_per_program();
-    atomic_store(&own->is_alive, 1);
+    atomic_store(&own->is_alive, 1); /* before the release of READY in set_up_once: who reads READY finds it */
     int error = nvs_session_start();
     if (error) {
         nvs_warn("cannot start a thread (%s): this process runs unshared and without a memory limit", strerror(error));
@@ -98,6 +98,8 @@ static int set_up(void)
     return READY;
 }
 
+/* Of several threads the swap lets one win, and its pages are the ones that all use: with two, one thread could wait for a `life` that
+ * nobody changes. Once there, `wiped` never changes; the child inherits it. */
 static struct wiped *wiped_pages(void)
 {
     struct wiped *there = atomic_load(&wiped), *made = there ? NULL : nvs_pages_wiped_on_fork(sizeof *made);
@@ -107,6 +109,9 @@ static struct wiped *wiped_pages(void)
     return there;
 }
 
+/* By one thread while no other one uses any of it: the child's only thread, or the one that begin_life has chosen, whose store of BEGUN
+ * orders all of this for the others. So no store here needs an order of its own. A thread that still reads the inherited READY is stopped
+ * by is_alive, which the kernel has cleared, and waits in begin_life. */
 static void reset(void)
 {
     struct wiped *own = atomic_load(&wiped);

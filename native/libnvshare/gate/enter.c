@@ -9,6 +9,8 @@
 
 struct nvs_enter_mode nvs_enter_mode = {.bits = NVS_ENTER_FENCED};
 
+/* Under the set-up lock, before `state` is READY: pairs with nvs_process_ready. So each thread that is not still in its first call sees the
+ * mode as it is left here; one that misses it executes a fence that it does not need. */
 void nvs_enter_setup(void)
 {
     nvs_threads_setup();
@@ -47,7 +49,8 @@ static void fence_after_store(unsigned mode)
         atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* The fast path for a special mode. The orders are those of nvs_enter_fast. */
+/* The fast path for a special mode. The orders are those of nvs_enter_fast: `inside` is stored before the word is loaded, with the fence
+ * between them (pairs with barrier_all_threads in gate/gate.c), and cleared by a release (pairs with nvs_threads_any_inside). */
 static bool enter_with_mode(uintptr_t stream, unsigned mode)
 {
     struct nvs_thread *self = nvs_thread_self;
@@ -101,7 +104,7 @@ static bool enter_closed(struct nvs_thread *self, uint64_t mask, const struct nv
     return false;
 }
 
-/* A function of its own, so that nvs_enter saves no registers for it.
+/* A function of its own, so that nvs_enter saves no registers for it. `inside` is read relaxed: only this thread writes it.
  *
  * The stream is noted before `inside` is stored and the word compared. If the helper clears the list in between, it has changed
  * the word first (nvs_gate_new_generation), so the comparison fails and the stream is noted again.
@@ -145,6 +148,7 @@ static __attribute__((noinline)) bool enter_slow(uintptr_t handle)
     }
 }
 
+/* Relaxed: as nvs_enter_mode_is_special in gate/enter.h. */
 bool nvs_enter(uintptr_t stream)
 {
     unsigned mode = atomic_load_explicit(&nvs_enter_mode.bits, memory_order_relaxed);
@@ -176,6 +180,10 @@ static void end_watches(uint64_t mask)
 
 /* As enter_slow, with several gates. Only the stream of `handle` is noted here, so only the word of its GPU has to be the same; the
  * other gates have to be open. The caller notes streams on other GPUs when it is inside.
+ *
+ * The word is read before the stream is noted: pairs with nvs_gate_new_generation, as in enter_slow. In the other order the helper could
+ * clear the list in between, the comparison would find the new word twice, and the work would not be drained. The fence pairs with
+ * barrier_all_threads for all gates of the mask; each mode needs the one that fence_after_store chooses.
  *
  * The thread waits outside all gates. A watch is ended only when no gate is closed or there is an offer: while the thread waits at one
  * gate, the process does not use the GPU of the other. With an offer it must be ended: otherwise take_offers would take the offer at the

@@ -130,6 +130,8 @@ static void clear_watch(struct nvs_gpu *gpu, uint64_t word)
         nvs_wake_helper();
 }
 
+/* The swap in clear_watch pairs with the one in nvs_gate_new_generation and with tick_watch, as described there. The look itself pairs with
+ * nothing: the caller is outside, and looks again when it is inside (are_open, take_offers). A stale one costs a round. */
 void nvs_gate_end_watch(struct nvs_gpu *gpu)
 {
     uint64_t word;
@@ -137,7 +139,8 @@ void nvs_gate_end_watch(struct nvs_gpu *gpu)
         clear_watch(gpu, word);
 }
 
-/* What may be taken now: to a stream with unfinished work one submission more would help nobody. */
+/* What may be taken now: to a stream with unfinished work one submission more would help nobody. let_one is read after open_count: pairs
+ * with nvs_gate_offer, see wait_for_turn. Whether the offer is still there is decided by the swap in nvs_gate_take. */
 static uint32_t offer_for(const struct nvs_gpu *gpu, const struct nvs_stream_use *use)
 {
     uint32_t offer = atomic_load(&gpu->let_one);

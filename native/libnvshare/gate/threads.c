@@ -14,10 +14,14 @@ __thread struct nvs_thread *nvs_thread_self = &nvs_thread_none;
 
 static struct nvs_thread *_Atomic threads;
 static pthread_key_t ending;
+/* Stored after `ending` was made, under the set-up lock: pairs with the load in nvs_thread_record. Without it, a thread that has no key,
+ * because none could be made, would store its record under key 0, which belongs to somebody else. That a thread which finds true sees
+ * `ending` follows from nvs_process_ready too, which every thread passes before it gets a record. */
 static _Atomic bool is_ending_set;
 
 /* is_taken is stored last: pairs with the compare-and-swap in reuse, so that the next owner does not write to the record before
- * this thread has finished with it. */
+ * this thread has finished with it. `inside` is 0 already, unless the thread was ended inside a call; then the helper would wait for it in
+ * vain. The store is sequentially consistent, thus a release, as in nvs_leave. */
 static void thread_ends(void *record)
 {
     struct nvs_thread *self = record;

@@ -77,6 +77,7 @@ static void stamp(int64_t now)
     stamped_ns = now;
 }
 
+/* The exchange pairs with the store in note_slowness (gate/streams.c): with a load and a store, a value that comes in between would be lost. */
 int64_t nvs_reports_tick(struct nvs_gpu *gpu, int64_t now)
 {
     uint32_t slowness = atomic_exchange(&gpu->slowness, 0);

@@ -88,7 +88,8 @@ static void open_gate(struct nvs_gpu *gpu)
     nvs_mover_stop(gpu); /* what it moved was for the others' turn */
 }
 
-/* The marks are cleared first: a thread that changes something from here on wakes us again. */
+/* The marks are cleared first: a thread that changes something from here on wakes us again. Pairs with nvs_memory_changed and
+ * account_changed in memory/memory.c. */
 static void hand_in_figures(struct nvs_gpu *gpu)
 {
     atomic_store(&gpu->memory_changed, false);

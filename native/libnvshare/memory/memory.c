@@ -16,6 +16,10 @@ enum { MOST_ASKS = 1000 };
 #define SMALL_BYTES (UINT64_C(1) << 20)
 #define MOST_SMALL_BYTES (UINT64_C(64) << 20)
 
+/* Pairs with hand_in_figures in helper/work.c, which clears the mark before it reads contexts and account. The caller has changed them
+ * before the exchange. So if the exchange finds the mark, the helper has yet to clear it and reads the change; if not, the helper is woken
+ * again. Both are sequentially consistent: otherwise the thread could read the mark before its change is visible, the helper clear it and
+ * read the old figures, and the change be told only with the next one. */
 void nvs_memory_changed(struct nvs_gpu *gpu)
 {
     if (!atomic_exchange(&gpu->memory_changed, true))
