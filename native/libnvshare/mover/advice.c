@@ -53,10 +53,25 @@ static void advise_existing(const struct nvs_gpu *gpu)
         nvs_pages_free(blocks, MOST_BLOCKS * sizeof *blocks);
 }
 
+/* has_peers is read after the old advice is taken back and after the mark is cleared. Pairs with nvs_advice_peers, which sets it and then
+ * reads the mark: at least one side sees the other's, and gives its advice last. Otherwise memory that is let go while the program enables
+ * peer access would be skipped there as held, and keep no advice here. The fences are there because the mark is relaxed. */
+CUresult nvs_advice_not_held(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!nvs_advice_is_wanted())
+        result = nvs_advice_give(address, bytes, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, CU_DEVICE_CPU);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (nvs_advice_is_wanted())
+        result = nvs_advice_give(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu->index);
+    return result;
+}
+
 void nvs_advice_peers(void)
 {
     if (atomic_exchange(&has_peers, true))
         return;
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with nvs_advice_not_held */
     for (int i = 0; i < nvs_gpu_count; i++)
         advise_existing(&nvs_gpus[i]);
 }

@@ -91,14 +91,13 @@ static CUresult keep(const struct hold *hold, const struct nvs_slice *slice, CUd
     return result;
 }
 
-/* Without a lock it stays on the host until the mover or page faults bring it. */
+/* Without a lock it stays on the host until the mover or page faults bring it. The mark goes first: nvs_advice_not_held says why. */
 static CUresult let_go(const struct hold *hold, const struct nvs_slice *slice, CUdevice gpu, bool is_open)
 {
-    CUresult result = nvs_advice_is_wanted() ? advise(slice, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu)
-                                             : advise(slice, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, CU_DEVICE_CPU);
+    nvs_usage_held(&nvs_evidence, slice->address, slice->bytes, false);
+    CUresult result = nvs_advice_not_held(&nvs_gpus[gpu], slice->address, slice->bytes);
     if (result == CUDA_SUCCESS)
         result = advise(slice, CU_MEM_ADVISE_UNSET_ACCESSED_BY, gpu);
-    nvs_usage_held(&nvs_evidence, slice->address, slice->bytes, false);
     bool is_brought = result == CUDA_SUCCESS && is_open && !slice->is_unused;
     nvs_usage_moved(&nvs_evidence, slice->address, slice->bytes, !slice->is_unused && !is_brought);
     return is_brought ? nvs_mover_prefetch(slice, false, gpu, hold->stream) : result;
@@ -107,10 +106,7 @@ static CUresult let_go(const struct hold *hold, const struct nvs_slice *slice, C
 /* What it was told of this address may be about another allocation now. The driver refuses if there is none. */
 static void take_advice_back(const struct nvs_slice *slice, CUdevice gpu)
 {
-    if (nvs_advice_is_wanted())
-        advise(slice, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu);
-    else
-        advise(slice, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, CU_DEVICE_CPU);
+    nvs_advice_not_held(&nvs_gpus[gpu], slice->address, slice->bytes);
     advise(slice, CU_MEM_ADVISE_UNSET_ACCESSED_BY, gpu);
 }
 
