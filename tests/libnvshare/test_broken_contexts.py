@@ -78,6 +78,18 @@ def test_a_primary_context_that_was_reset_unseen_and_made_again_has_no_old_strea
     program.finish()
 
 
+def test_memory_in_a_primary_context_that_was_made_unseen_is_counted_until_it_ends(
+    on_card: Programs, scheduler: FakeScheduler
+) -> None:
+    program, _ = starts(on_card, scheduler)
+    program.do("unseenretain 0")
+    program.do(f"alloc {GIB}")
+    assert used(program) == GIB
+    program.do("releaseprimary 0")
+    program.do("use 0")
+    assert used(program) == 0
+
+
 @pytest.mark.parametrize("names", ["oldnames", "detaches"])
 def test_a_context_that_ended_by_a_function_of_cuda_3_is_not_used(
     on_card: Programs, scheduler: FakeScheduler, names: str

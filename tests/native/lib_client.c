@@ -796,6 +796,12 @@ static bool unseen_command(const char *word, unsigned long long a)
         CUresult (*reset)(CUdevice);
         *(void **)&reset = unseen("cuDevicePrimaryCtxReset_v2");
         printf("%d\n", reset((CUdevice)a));
+    } else if (!strcmp(word, "unseenretain")) {
+        CUresult (*keep)(CUcontext *, CUdevice);
+        *(void **)&keep = unseen("cuDevicePrimaryCtxRetain");
+        CUresult result = keep(&made, (CUdevice)a);
+        result = ready(result, made);
+        printf("%d %d\n", result, current);
     } else if (!strcmp(word, "unseeninit")) {
         CUresult (*create)(CUcontext *, unsigned, CUdevice);
         *(void **)&create = unseen("cuCtxCreate_v2");

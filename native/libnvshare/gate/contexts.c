@@ -44,18 +44,18 @@ static struct nvs_gpu *ask_driver(CUcontext context)
     return result == CUDA_SUCCESS && device >= 0 && device < nvs_gpu_count ? &nvs_gpus[device] : NULL;
 }
 
-static bool is_primary(CUcontext context, int gpu)
+static CUcontext active_primary(int gpu)
 {
     unsigned flags;
     int active = 0;
     CUcontext primary = NULL;
     if (nvs_real.cuDevicePrimaryCtxGetState(gpu, &flags, &active) != CUDA_SUCCESS || !active)
-        return false;
+        return NULL;
     /* The only way to learn its handle is to retain it for a moment. It is active, so this makes nothing. */
     if (nvs_real.cuDevicePrimaryCtxRetain(&primary, gpu) != CUDA_SUCCESS)
-        return false;
+        return NULL;
     nvs_real.cuDevicePrimaryCtxRelease_v2(gpu);
-    return primary == context;
+    return primary;
 }
 
 /* Another thread may have learned of it while the driver was asked. */
@@ -96,7 +96,7 @@ struct nvs_gpu *nvs_context_gpu(CUcontext context)
     struct nvs_gpu *gpu = nvs_context_known_gpu(context);
     if (gpu || !context || !(gpu = ask_driver(context)))
         return gpu;
-    struct known_context made = {.context = context, .gpu = gpu, .is_primary = is_primary(context, gpu->index)};
+    struct known_context made = {.context = context, .gpu = gpu, .is_primary = active_primary(gpu->index) == context};
     nvs_lock_take(&nvs_streams_lock);
     known = add(&made);
     nvs_lock_give(&nvs_streams_lock);
@@ -129,6 +129,15 @@ CUcontext nvs_context_primary(int gpu)
             found = contexts[i].context;
     nvs_lock_give(&nvs_streams_lock);
     return found;
+}
+
+CUcontext nvs_context_learn_primary(int gpu)
+{
+    CUcontext known = nvs_context_primary(gpu);
+    if (known)
+        return known;
+    nvs_context_seen(active_primary(gpu));
+    return nvs_context_primary(gpu);
 }
 
 void nvs_context_seen(CUcontext context) { nvs_context_gpu(context); }

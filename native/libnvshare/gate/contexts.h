@@ -19,6 +19,8 @@ void nvs_context_lives_on(CUcontext context);
 bool nvs_context_ended(CUcontext context);
 /* The GPU's primary context if it is known, or NULL. Takes the lock itself. */
 CUcontext nvs_context_primary(int gpu);
+/* The same, and the GPU's active primary context becomes known: calls that we did not see may have made it. Asks the driver. */
+CUcontext nvs_context_learn_primary(int gpu);
 /* The GPU of the context, which is known after it. NULL if the driver does not know the context, its GPU is
  * none of ours, or there are too many contexts, which is said once. Takes the lock itself. */
 struct nvs_gpu *nvs_context_gpu(CUcontext context);

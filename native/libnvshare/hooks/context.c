@@ -147,10 +147,11 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice dev)
 }
 
 /* The driver counts the references to a primary context, and some are taken by calls that we do not see. Whether this was the last
- * one is known only after the call. Until then the context is not used, and its work and its frees are not forgotten. */
+ * one is known only after the call. Until then the context is not used, and its work and its frees are not forgotten. Memory is counted also
+ * in a primary context that we do not know, so it is learned here: later nobody could tell which memory went with it. */
 static CUresult release_primary(CUdevice dev, CUresult (*real)(CUdevice))
 {
-    CUcontext primary = nvs_context_primary(dev);
+    CUcontext primary = nvs_context_learn_primary(dev);
     unsigned flags;
     int active = 0;
     if (primary)
