@@ -11,7 +11,6 @@ from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.client import Client
 from nvshare.core.limits.budget_questions import MAX_QUESTIONS, MAX_QUESTIONS_OF_ONE
-from nvshare.core.limits.groups import MAX_KEPT
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshots.snapshot import snapshot
@@ -93,20 +92,6 @@ def test_a_replay_without_checks_ends_in_the_same_state(seed: int) -> None:
     for what in chance.choices(list(HAPPENINGS), list(HAPPENINGS.values()), k=500):
         getattr(world, what)(chance.choice)
     assert snapshot(world.replay(), world.now) == snapshot(world.node, world.now)
-
-
-def test_limits_of_groups_without_a_client_are_bounded_in_number() -> None:
-    """One too many, and the one that has been without a client for longest is forgotten, which is reported."""
-    node = Node(Settings(), epoch=1, is_paranoid=True)
-    for number in range(MAX_KEPT):
-        node.handle(0, ev.LimitSet(f"run/{number}", GIB))
-    node.handle(0, ev.ClientRegistered(1, "run/0", "run 0", "", (Claim("g0", 10 * GIB),)))
-    node.handle(0, ev.ClientLeft(1))
-    last = node.handle(0, ev.LimitSet("run/last", GIB))
-    assert last == [ac.ReportLimit("run/last", "run/last", 0, GIB), ac.ReportLimit("run/1", "run/1", GIB, 0)]
-    node.handle(0, ev.LimitSet("run/last", 2 * GIB))
-    assert len(node.groups) == MAX_KEPT
-    assert node.groups["run/0"].limit == GIB
 
 
 def test_a_changed_limit_does_not_visit_the_clients_of_other_groups() -> None:

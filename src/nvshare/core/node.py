@@ -48,6 +48,7 @@ class Node:
         self.is_scheduling = True
         self._settles_at = settles_at
         self._limits = MemoryLimits(self.clients, settings, expects_pods=expects_pods, is_paranoid=is_paranoid)
+        self._limits.groups.is_settling = settles_at is not None
         self.prepared_claims = self._limits.groups.prepared
         self._numbers = lock_numbers(epoch)
         self._now = 0
@@ -80,8 +81,8 @@ class Node:
             ev.BudgetAsked: self._note_asked,
             ev.BudgetReturned: lambda now, event, out: self._limits.budget_returned(now, event),
             ev.SchedulingSwitched: self._note_switched,
-            ev.LimitSet: self._note_limit,
-            ev.PodRemoved: lambda now, event, out: self._limits.groups.pod_removed(event.pod),
+            ev.LimitSet: lambda now, event, out: self._limits.limit_set(event, out),
+            ev.PodRemoved: lambda now, event, out: self._limits.groups.pod_removed(event.pod, out),
             ev.PodsListed: lambda now, event, out: self._limits.pods_listed(out),
             ev.ClaimEnded: lambda now, event, out: self._limits.groups.claim_ended(event.uid),
             ev.GpuFound: lambda now, event, out: self._touched(event.gpu).found(event),
@@ -98,7 +99,7 @@ class Node:
         now = self._now = max(self._now, now)
         out: list[Action] = []
         if self._settles_at is not None and now >= self._settles_at:
-            self._end_settling()
+            self._end_settling(out)
         self._notes[type(event)](now, event, out)
         if self.unheard:
             self._hear(now, event)
@@ -149,12 +150,12 @@ class Node:
         out[:0] = [*limits, AcceptClient(client.id, self.is_scheduling)]
         self._registering = None
 
-    def _end_settling(self) -> None:
+    def _end_settling(self, out: list[Action]) -> None:
         self._settles_at = None
         for gpu in self.gpus.values():
             gpu.turns.settling_ended()
             self._touch(gpu)
-        self._limits.settling_ended()
+        self._limits.settling_ended(out)
 
     def _gpu(self, uuid: str) -> Gpu:
         gpu = self.gpus.get(uuid)
@@ -205,7 +206,7 @@ class Node:
             self._live_shrink.note_left(client.group.limits[uuid], seat)
         self.gangs.collectives.left(client)
         self.orders.left(now, client)
-        self._limits.left(client)
+        self._limits.left(client, out)
 
     def _note_mover(self, now: int, event: ev.MoverReported, out: list[Action]) -> None:
         self._at(event.client, event.gpu)[0].note_mover(event)
@@ -262,11 +263,6 @@ class Node:
     def _note_asked(self, now: int, event: ev.BudgetAsked, out: list[Action]) -> None:
         self.gpus[event.gpu].notices.tell_capacity(self.clients[event.client].seats[event.gpu], out)
         self._limits.budget_asked(now, event)
-
-    def _note_limit(self, now: int, event: ev.LimitSet, out: list[Action]) -> None:
-        group = self._limits.limit_set(event, out)
-        if not self.is_settling:
-            self._limits.groups.forget_if_unused(group)
 
     # The operator; most orders are noted by core.orders.
 

@@ -27,7 +27,8 @@ from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.record import Record
 
 MAX_KEPT = 1024
-"""Groups without a client that are kept for the operator's limit."""
+"""Groups without a client that are kept for what the operator said. If there is one more, the one that has had neither
+a client nor an order for the longest time is forgotten."""
 Source = Literal["annotation", "operator", "earlier scheduler", "environment", "claim"]
 
 
@@ -177,8 +178,11 @@ class Groups:
         """The ResourceClaims of this node, by label."""
         self._is_claim_binding = is_claim_binding
         self._kept: dict[str, Group] = {}
-        """Those without a client that are here for what the operator said, in the order in which they lost the last."""
+        """Those without a client that are here for what the operator said, in the order in which they lost the last,
+        or got an order."""
         self._expects_pods = self._pods_unknown = expects_pods
+        self.is_settling = False
+        """Clients of an earlier daemon may still come: an order for a group without a client is not forgotten."""
 
     def find(self, key: str, label: str) -> Group:
         group = self.by_key.get(key)
@@ -229,20 +233,17 @@ class Groups:
             old = group.limit
             group.operator = event.limit
             _report(group, old, out)
-        if not group.limits and group.key not in self._kept:
-            self._make_room(out)
         return group
 
     def order(self, group: Group, order: Order, out: list[Action]) -> None:
         """The operator gave an order."""
         group.order = order
-        if not group.limits:
-            if group.key not in self._kept:
-                self._make_room(out)
-            self.forget_if_unused(group)
+        if not self.is_settling:
+            self.forget_if_unused(group, out)
 
     def pod_changed(self, event: PodChanged, out: list[Action]) -> Group:
         group = self.find(POD_PREFIX + event.pod, event.label)
+        self._kept.pop(group.key, None)
         old = group.limit
         group.label, group.is_listed, group.is_removed = event.label, True, False
         group.environment, group.provisional = event.spec_limit, None
@@ -258,12 +259,12 @@ class Groups:
         _report(group, old, out)
         return group
 
-    def pod_removed(self, pod: str) -> None:
+    def pod_removed(self, pod: str, out: list[Action]) -> None:
         """Its processes may outlive it for a moment, and keep their limit."""
         group = self.by_key.get(POD_PREFIX + pod)
         if group is not None:
             group.is_listed, group.is_removed = False, True
-            self.forget_if_unused(group)
+            self.forget_if_unused(group, out)
 
     def pods_listed(self, out: list[Action]) -> list[Group]:
         """All pods are known: limits that clients claim no longer count."""
@@ -275,7 +276,7 @@ class Groups:
             _report(group, old, out)
         return provisional
 
-    def forget_if_unused(self, group: Group) -> None:
+    def forget_if_unused(self, group: Group, out: list[Action]) -> None:
         """A group lives while it has clients or outlives them."""
         self._kept.pop(group.key, None)
         if group.limits or self.by_key.get(group.key) is not group:
@@ -283,11 +284,11 @@ class Groups:
         if not group.outlives_clients:
             del self.by_key[group.key]
         elif not group.is_listed:
-            self._kept[group.key] = group
+            self._keep(group, out)
 
-    def _make_room(self, out: list[Action]) -> None:
-        """Of the groups kept only for an order of the operator, forgets the one that lost its last client first."""
-        while len(self._kept) >= MAX_KEPT:
+    def _keep(self, group: Group, out: list[Action]) -> None:
+        self._kept[group.key] = group
+        if len(self._kept) > MAX_KEPT:
             oldest = next(iter(self._kept.values()))
             del self._kept[oldest.key], self.by_key[oldest.key]
             out.append(ReportLimit(oldest.key, oldest.label, oldest.limit, 0))

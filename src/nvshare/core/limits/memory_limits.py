@@ -69,11 +69,12 @@ class MemoryLimits:
             shared.has_rung = True
             self.touched[shared] = None
 
-    def settling_ended(self) -> None:
+    def settling_ended(self, out: list[Action]) -> None:
         """All claims are known: decisions that waited for them can be made."""
+        self.groups.is_settling = False
         for group in list(self.groups.by_key.values()):
             self._apply(group)
-            self.groups.forget_if_unused(group)
+            self.groups.forget_if_unused(group, out)
 
     # Clients.
 
@@ -91,7 +92,7 @@ class MemoryLimits:
         _apply_annotations(client)
         self._apply(client.group)
 
-    def left(self, client: Client) -> None:
+    def left(self, client: Client, out: list[Action]) -> None:
         for uuid in client.seats:
             shared = client.group.limits[uuid]
             shared.leave(client.id)
@@ -101,7 +102,7 @@ class MemoryLimits:
                 client.group.caps.pop(uuid, None)
                 if shared.shares:  # of another pod, whose limit is what it would be without this one
                     self._apply(self._clients[next(iter(shared.shares))].group)
-        self.groups.forget_if_unused(client.group)
+        self.groups.forget_if_unused(client.group, out)
 
     def used(self, now: int, client: Client, uuid: str, used: int) -> None:
         shared = client.group.limits[uuid]
@@ -123,10 +124,11 @@ class MemoryLimits:
 
     # The operator and Kubernetes.
 
-    def limit_set(self, event: ev.LimitSet, out: list[Action]) -> Group:
+    def limit_set(self, event: ev.LimitSet, out: list[Action]) -> None:
         group = self.groups.limit_set(event, out)
         self._reapply_limits(group)
-        return group
+        if not self.groups.is_settling:
+            self.groups.forget_if_unused(group, out)
 
     def pod_changed(self, event: ev.PodChanged, out: list[Action]) -> None:
         self._reapply_limits(self.groups.pod_changed(event, out))
