@@ -2,10 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from nvshare.config import OPTIONS, Config, ConfigError, load, parser
+from nvshare.core.model import ModeName
+from nvshare.core.modes import MODES
+from nvshare.core.queue.policies import POLICIES
 
 
 def write(place: Path, text: str | bytes) -> str:
@@ -22,6 +26,12 @@ def test_without_any_word_the_defaults_count() -> None:
     assert (config.memory_reserve_percent, config.grace_seconds, config.settle_seconds) == (10, 10.0, 2.0)
     assert config.card_reserve is None
     assert (config.policy, config.debug, config.http) == ("priority", False, "")
+
+
+def test_the_choices_are_the_modes_and_policies_of_the_core() -> None:
+    shown = {option.name: option.metavar.split("|") for option in OPTIONS}
+    assert set(shown["switch_time_mode"]) == set(get_args(ModeName)) == set(MODES)
+    assert set(shown["policy"]) == set(POLICIES)
 
 
 def test_a_flag_beats_the_environment_which_beats_the_file(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from core.words import Teller, order_of, parse_number, parse_size, parse_time, p
 from nvshare.core import events as ev
 from nvshare.core.actions import GiveLock, TellCapacity
 from nvshare.core.model import Claim, HostRoom, Memory, MemoryMode, ProcessMemory, QuantumRule, Settings
+from nvshare.core.modes import MODES
 from nvshare.core.node import Node
 from nvshare.core.snapshots.snapshot import SeatState, snapshot
 
@@ -219,7 +220,7 @@ def _measured(stage: Stage, match: re.Match[str]) -> ev.Event:
     return ev.MemoryMeasured(gpu, foreign, context, tuple(processes))
 
 
-MODES: dict[str, MemoryMode] = {mode: mode for mode in get_args(MemoryMode)}
+MEMORY_MODES: dict[str, MemoryMode] = {mode: mode for mode in get_args(MemoryMode)}
 _WHO = r"(?P<who>\w+)"
 _AT = r"(?P<gpu>\S+)"
 _SIZE = r"(?P<size>\S+)"
@@ -238,7 +239,7 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (r"pod (?P<pod>\S+) is gone", _event(lambda s, m: ev.PodRemoved(m["pod"]))),
     (r"pod (?P<pod>\S+)(?P<rest>.*)", _event(lambda s, m: pod_changed(m["pod"], m["rest"]))),
     (r"operator sets quantum (\S+)( on (\S+))?", _event(lambda s, m: ev.QuantumSet(parse_time(m[1]), m[3]))),
-    (r"operator sets mode (?P<mode>auto|fixed|adaptive|balanced)( on (?P<gpu>\S+))?",
+    (rf"operator sets mode (?P<mode>{'|'.join(MODES)})( on (?P<gpu>\S+))?",
      _event(lambda s, m: ev.ModeSet(m["mode"], m["gpu"]))),  # type: ignore[arg-type]
     (r"operator switches (?P<on>on|off)", _event(lambda s, m: ev.SchedulingSwitched(m["on"] == "on"))),
     (r"operator sets policy (?P<policy>\w+)", _event(lambda s, m: ev.PolicySet(m["policy"]))),
@@ -255,7 +256,7 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (rf"{_WHO} has {_SIZE} on {_AT}( (?P<rest>.*))?", _with_memory(ev.MemoryChanged)),
     (rf"{_WHO} releases {_AT}( (?P<lock>#\S+))?(?P<again>, again)?", Stage.release),
     (rf"{_WHO} is in memory mode (?P<mode>.+)",
-     _event(lambda s, m: ev.MemoryModeReported(s.ids[m["who"]], MODES[m["mode"]]))),
+     _event(lambda s, m: ev.MemoryModeReported(s.ids[m["who"]], MEMORY_MODES[m["mode"]]))),
     (rf"{_WHO} uses collectives", _event(lambda s, m: ev.CollectivesUsed(s.ids[m["who"]]))),
     (rf"{_WHO} has let one through on {_AT}", _event(lambda s, m: ev.LetFinished(s.ids[m["who"]], m["gpu"]))),
     (rf"{_WHO} is idle on {_AT}", _event(lambda s, m: ev.WorkFinished(s.ids[m["who"]], m["gpu"]))),

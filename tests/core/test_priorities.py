@@ -6,12 +6,12 @@ import pytest
 from core.busy_gpu import BusyGpu
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, SECOND, ModeName, QuantumRule, Settings
+from nvshare.core.modes import MODES
 from nvshare.core.modes.balanced import Balanced
 
 BIG = 9 * GIB
 DRAIN_MS = 400
 ANSWER_MS = 600
-MODES: tuple[ModeName, ...] = ("fixed", "auto", "adaptive", "balanced")
 
 
 def settings(mode: ModeName = "fixed", policy: str = "priority") -> Settings:

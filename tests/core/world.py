@@ -15,7 +15,9 @@ from nvshare.client_machine.library import Config
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, HostRoom, Memory, ProcessMemory, QuantumRule, Settings
+from nvshare.core.modes import MODES
 from nvshare.core.node import Node
+from nvshare.core.queue.policies import POLICIES
 from nvshare.core.snapshots.snapshot import snapshot
 
 GPUS = [f"GPU-{UUID(int=number)}" for number in (1, 2)]
@@ -35,9 +37,9 @@ class World(WorldOrders, WorldWork):
         self.now = 0
         self.peers: dict[int, DrivenClient] = {}
         self.last_client = 0
-        mode = pick(["auto", "fixed", "adaptive", "balanced"])
+        mode = pick(list(MODES))
         rule = QuantumRule(mode=mode, fixed_ns=pick(QUANTA), most_ns=MAX_QUANTUM)
-        settings = Settings(quantum=rule, policy=pick(["fcfs", "fair", "priority"]))
+        settings = Settings(quantum=rule, policy=pick(list(POLICIES)))
         self._settles_at = settles_at = pick([None, settings.settle_ns])
         self._steps: list[tuple[int, ev.Event]] = []
         self.node = Node(settings, epoch=EPOCH, settles_at=settles_at, is_paranoid=True)
@@ -240,7 +242,7 @@ class World(WorldOrders, WorldWork):
         self.step(ev.QuantumSet(pick(QUANTA), pick([None, *GPUS])))
 
     def set_mode(self, pick: Pick) -> None:
-        self.step(ev.ModeSet(pick(["auto", "fixed", "adaptive", "balanced"]), pick([None, *GPUS])))
+        self.step(ev.ModeSet(pick(list(MODES)), pick([None, *GPUS])))
 
     def switch_off_and_on(self, pick: Pick) -> None:
         self.step(ev.SchedulingSwitched(False))

@@ -6,6 +6,7 @@ from typing import Any
 
 from nvshare.core import events as ev
 from nvshare.core.node import Node
+from nvshare.core.queue.policies import POLICIES
 
 Pick = Callable[[Sequence[Any]], Any]
 
@@ -35,7 +36,7 @@ class WorldOrders(ABC):
         self.step(ev.YieldAsked(gpu=gpu) if pick([True, False]) else ev.YieldAsked(client=self.last_client))
 
     def set_policy(self, pick: Pick) -> None:
-        self.step(ev.PolicySet(pick(["fcfs", "fair", "priority"])))
+        self.step(ev.PolicySet(pick(list(POLICIES))))
 
     def limit_cores(self, pick: Pick) -> None:
         groups = sorted({client.group.key for client in self.node.clients.values()})

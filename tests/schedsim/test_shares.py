@@ -3,6 +3,7 @@
 import pytest
 
 from nvshare.core.model import GIB, ModeName, QuantumRule, Settings
+from nvshare.core.modes import MODES
 from nvshare.core.turns.seat import Seat
 from nvshare.schedsim.card import CardModel
 from nvshare.schedsim.jobs import Job
@@ -11,7 +12,7 @@ from nvshare.schedsim.machine import Machine
 CARD = CardModel(10 * GIB, 20 * GIB, gain=1.0, sweep_s=1.0)
 
 
-@pytest.mark.parametrize("mode", ["fixed", "auto", "adaptive", "balanced"])
+@pytest.mark.parametrize("mode", MODES)
 def test_programs_that_take_turns_hold_the_gpu_in_proportion_to_their_weights(mode: ModeName) -> None:
     """1 : 2 : 5 within 5 %, over twenty rounds of at most 1000 s; the jobs have more work than that."""
     jobs = [Job(str(weight), 8 * GIB, 0.0, ((25_000.0, 0.0),), weight=weight) for weight in (100, 200, 500)]

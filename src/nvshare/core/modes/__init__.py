@@ -13,7 +13,7 @@ from nvshare.core.modes.balanced import Balanced
 from nvshare.core.modes.fixed import Fixed
 from nvshare.core.modes.mode import Mode
 
-MODES: dict[ModeName, type[Mode]] = {"fixed": Fixed, "auto": Auto, "adaptive": Adaptive, "balanced": Balanced}
+MODES: dict[ModeName, type[Mode]] = {"auto": Auto, "fixed": Fixed, "adaptive": Adaptive, "balanced": Balanced}
 
 
 def make_mode(rule: QuantumRule, settings: Settings, memory: MemoryPlanner) -> Mode:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from functools import partial
 
 from nvshare.core import events as ev
-from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, ModeName
+from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND
+from nvshare.core.modes import MODES
+from nvshare.core.queue.policies import POLICIES
 from nvshare.record import Record
 from nvshare.schedsim.worlds.process import Process
 from nvshare.schedsim.worlds.world import GPUS, MAX_PROCESSES, World
@@ -186,9 +188,8 @@ def _switch_off(world: World) -> None:
 def _set_quantum(world: World) -> None:
     if world.pace != 1:
         return
-    if world.settings.quantum.mode in ("adaptive", "balanced"):
-        modes: list[ModeName] = ["auto", "adaptive", "balanced"]
-        mode = world.chance.choice(modes)
+    if MODES[world.settings.quantum.mode].learns:
+        mode = world.chance.choice([mode for mode in MODES if mode != "fixed"])
         world.daemon.tell(ev.ModeSet(mode, world.chance.choice([None, *GPUS])))
         return
     quantum = world.chance.choice([SECOND, 10 * SECOND])
@@ -218,7 +219,7 @@ def _give_order(world: World) -> None:
     group = world.chance.choice(world.groups)
     orders: list[ev.Event] = [
         ev.YieldAsked(gpu=world.chance.choice(GPUS)),
-        ev.PolicySet(world.chance.choice(["fcfs", "fair", "priority"])),
+        ev.PolicySet(world.chance.choice(list(POLICIES))),
         ev.WeightSet(group, world.chance.choice([None, 1, 1000])),
         ev.PrioritySet(group, world.chance.choice([None, -10, 10])),
     ]

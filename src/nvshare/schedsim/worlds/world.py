@@ -9,7 +9,9 @@ from nvshare.client_machine.library import Config
 from nvshare.core import events as ev
 from nvshare.core.limits.group_names import POD_PREFIX, RUN_PREFIX
 from nvshare.core.model import GIB, MILLISECOND, SECOND, QuantumRule, Settings
+from nvshare.core.modes import MODES
 from nvshare.core.node import Node
+from nvshare.core.queue.policies import POLICIES
 from nvshare.schedsim.worlds import laws
 from nvshare.schedsim.worlds.chance import Chance
 from nvshare.schedsim.worlds.daemon import Daemon
@@ -73,14 +75,14 @@ class World:
             self.spawn()
 
     def _policy(self) -> str:
-        return self.chance.choice(["fcfs", "fcfs", "fair", "priority"])
+        return self.chance.choice(["fcfs", *POLICIES])
 
     def _quantum_rule(self) -> QuantumRule:
         if self.pace > 1:
             quantum_ns = LONG_QUANTUM_NS * self.pace // SLOW
             return QuantumRule(mode="fixed", fixed_ns=quantum_ns, most_ns=quantum_ns)
         return QuantumRule(
-            mode=self.chance.choice(["auto", "fixed", "adaptive", "balanced"]),
+            mode=self.chance.choice(list(MODES)),
             fixed_ns=self.chance.choice([SECOND, 10 * SECOND, MAX_QUANTUM_NS]),
             most_ns=MAX_QUANTUM_NS,
         )
