@@ -1,4 +1,5 @@
-"""Amounts of memory as Kubernetes writes them: `8Gi`, `512Mi`, `2G`, `1073741824`, `1.5Gi`, `1e9`. Pure.
+"""Amounts of memory as Kubernetes writes them: `8Gi`, `512Mi`, `2G`, `1073741824`, `1.5Gi`, `1e9`; and for people.
+Pure.
 
 Grammar and rounding (up to a whole byte) are those of Kubernetes' own quantities; the tests compare with a table that
 its Go code made. Four things that Kubernetes accepts are refused or capped here, because as a memory limit they can
@@ -18,6 +19,7 @@ _SUFFIXES = {
     },
     **{name: Fraction(1024) ** power for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
 }
+_KI, _MI, _GI = (int(_SUFFIXES[unit]) for unit in ("Ki", "Mi", "Gi"))
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE][+-]?[0-9]+)|([A-Za-z]*))", re.ASCII)
 _MAX_EXPONENT = 100  # beyond this the result is 0 or MAX_BYTES, whatever the 64 characters say
 _MAX_CHARACTERS = 64
@@ -58,3 +60,23 @@ def _hint(suffix: str) -> str:
     if letter not in "KMGTPE":
         return ""
     return f"; was {letter}i meant?"
+
+
+def amount(count: float) -> str:
+    """Bytes for people: `8.00 GiB`, `512 MiB`, `100 bytes`."""
+    number, unit = _rounded(count)
+    return f"{number} {unit}B" if unit else f"{number} bytes"
+
+
+def size(count: float) -> str:
+    """The same for tables: `8.00Gi`, `512Mi`."""
+    return "".join(_rounded(count))
+
+
+def _rounded(count: float) -> tuple[str, str]:
+    """A number and the largest unit of which there is at least one. Of nothing there are 0 Mi."""
+    if round(count / _MI) >= 1024:
+        return f"{count / _GI:.2f}", "Gi"
+    if round(count / _KI) >= 1024 or count == 0:
+        return f"{count / _MI:.0f}", "Mi"
+    return (f"{count / _KI:.0f}", "Ki") if count >= _KI else (f"{count:.0f}", "")

@@ -129,7 +129,7 @@ def test_the_link_of_a_gpu_is_named_if_nvml_reports_it(tmp_path: Path, nvshare: 
         card = SimGpu().with_values(directory=str(tmp_path), gpus=1, nvml_link=link)
         findings = json.loads(nvshare("doctor", "--json", **card.environment({})).stdout)["findings"]
         said += [one["text"].partition(": ")[2] for one in findings if one["text"].startswith("GPU-")]
-    assert said == ["Simulated GPU, 16.0 GiB, PCIe 4 x8", "Simulated GPU, 16.0 GiB"]
+    assert said == ["Simulated GPU, 16.00 GiB, PCIe 4 x8", "Simulated GPU, 16.00 GiB"]
 
 
 def test_without_a_scheduler_a_private_one_is_promised(
@@ -220,6 +220,6 @@ def test_a_client_whose_gpu_memory_the_host_cannot_take_is_named_with_what_is_mi
     (finding,) = check_client(client)
     assert (finding.level, finding.text) == (
         "warn",
-        "the host has no room for 9.0 GiB of GPU memory of train.py (run 1)",
+        "the host has no room for 9.00 GiB of GPU memory of train.py (run 1)",
     )
     assert "raise its memory limit by that much" in finding.remedy

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvshare.quantity import MAX_BYTES, QuantityError, parse_bytes
+from nvshare.quantity import MAX_BYTES, QuantityError, amount, parse_bytes, size
 
 _TABLE = [
     line.split("\t") for line in (Path(__file__).parent / "quantities.txt").read_text(encoding="utf-8").splitlines()
@@ -49,3 +49,20 @@ def test_a_refusal_says_what_may_have_been_meant(text: str, hint: str) -> None:
 def test_any_text_gives_bytes_or_a_quantity_error(text: str) -> None:
     with contextlib.suppress(QuantityError):
         assert 0 <= parse_bytes(text) <= MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("count", "in_a_sentence", "in_a_table"),
+    [
+        (0, "0 MiB", "0Mi"),
+        (100, "100 bytes", "100"),
+        (1 << 10, "1 KiB", "1Ki"),
+        ((1 << 20) - 1, "1 MiB", "1Mi"),
+        (300 << 20, "300 MiB", "300Mi"),
+        ((1 << 30) - 1, "1.00 GiB", "1.00Gi"),
+        (3 << 29, "1.50 GiB", "1.50Gi"),
+        (1 << 41, "2048.00 GiB", "2048.00Gi"),
+    ],
+)
+def test_an_amount_is_shown_in_a_unit_that_fits(count: int, in_a_sentence: str, in_a_table: str) -> None:
+    assert (amount(count), size(count)) == (in_a_sentence, in_a_table)

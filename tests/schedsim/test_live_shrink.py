@@ -94,7 +94,7 @@ def test_a_card_computes_more_slowly_with_memory_on_the_host_and_loads_only_the_
 def test_the_command_line_has_limits_and_says_what_was_kept() -> None:
     words = ["jobs", "-j", "8Gi:4/1x10,limit=6Gi@20,limit=8Gi@30"]
     text = CliRunner().invoke(simulate, words).output
-    assert "kept up to 2.0 GiB on the host because of its limit" in text
+    assert "kept up to 2.00 GiB on the host because of its limit" in text
     values = json.loads(CliRunner().invoke(simulate, [*words, "--json"]).output)
     assert values["jobs"][0]["most_held"] == 2 * GIB
     wrong = CliRunner().invoke(simulate, ["jobs", "-j", "8Gi:4/1x10,limit=6Gi"])

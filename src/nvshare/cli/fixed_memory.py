@@ -2,6 +2,7 @@
 
 from nvshare.core.model import GIB
 from nvshare.core.snapshots.snapshot import ClientSnapshot
+from nvshare.quantity import size
 
 SUSPENSIONS = {
     "checkpoint": "native memory, suspended between its turns (memory mode checkpoint)",
@@ -23,7 +24,6 @@ def fixed_memory(client: ClientSnapshot) -> int:
 def memory_lines(client: ClientSnapshot) -> list[str]:
     """What `status` says of it."""
     fixed = fixed_memory(client)
-    size = f"{fixed / GIB:.2f}Gi"
     source = "it comes from pools, virtual memory management or native allocations"
-    lines = [f"{size} cannot be evicted: {source}"] if fixed else []
+    lines = [f"{size(fixed)} cannot be evicted: {source}"] if fixed else []
     return [*lines, *filter(None, [SUSPENSIONS.get(client.memory_mode)])]

@@ -22,7 +22,7 @@ from nvshare.cli.group import Group, terminal_width
 from nvshare.core.model import SECOND
 from nvshare.kube.annotations import CORE_LIMIT, MEMORY_LIMIT
 from nvshare.percentage import parse_percent
-from nvshare.quantity import parse_bytes
+from nvshare.quantity import parse_bytes, size
 
 _SELECTOR = "app.kubernetes.io/name=nvshare,app.kubernetes.io/component=scheduler"
 _NODES_AT_ONCE = 16
@@ -114,9 +114,9 @@ def _gpu_row(node: str, gpu: dict[str, Any]) -> list[str]:
         _index(gpu),
         gpu.get("name", "").removeprefix("NVIDIA ") or "-",
         gpu["uuid"],
-        render.size(gpu["total_memory"]),
-        render.size(gpu["running_memory_usage"]),
-        render.size(gpu["available_memory"]),
+        size(gpu["total_memory"]),
+        size(gpu["running_memory_usage"]),
+        size(gpu["available_memory"]),
         str(gpu["running"]),
         str(gpu["waiting"]),
     ]
@@ -141,8 +141,8 @@ def _client_row(node: str, gpu: dict[str, Any], client: dict[str, Any]) -> list[
         state,
         render.duration(int(client["since_seconds"] * SECOND)) if client["since_seconds"] else "-",
         "-" if starts is None else f"<{render.duration(int(starts * SECOND))}",
-        render.size(client["memory_allocated"]),
-        render.size(client["limit_bytes"]) if client["limit_bytes"] else "-",
+        size(client["memory_allocated"]),
+        size(client["limit_bytes"]) if client["limit_bytes"] else "-",
         _had(client, "gpu_percent", "due_percent"),
         _had(client, "group_gpu_percent", "core_limit_percent"),
     ]
@@ -155,7 +155,7 @@ def _had(client: dict[str, Any], had: str, wanted: str) -> str:
 
 
 def _claim_row(node: str, claim: dict[str, Any]) -> list[str]:
-    sizes = [render.size(claim["limit_bytes"]), render.size(claim["used_bytes"])]
+    sizes = [size(claim["limit_bytes"]), size(claim["used_bytes"])]
     return [node, claim["label"], claim["gpu"][:12], *sizes, ", ".join(claim["pods"]) or "-"]
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from nvshare.cli.ctl.render import size
 from nvshare.cli.ctl.text_table import table
 from nvshare.core.snapshots.limit_snapshot import LimitSnapshot
+from nvshare.quantity import size
 
 
 def limit_table(limits: Iterable[LimitSnapshot], width: int | None = None) -> str:

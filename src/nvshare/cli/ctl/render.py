@@ -12,16 +12,10 @@ from nvshare.cli.ctl.share_cells import ShareCells, due_cell
 from nvshare.cli.ctl.text_table import shortened, table, width_of
 from nvshare.cli.ctl.users import user_name
 from nvshare.core.limits.group_names import POD_PREFIX
-from nvshare.core.model import GIB, MIB, SECOND
+from nvshare.core.model import GIB, SECOND
 from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
 from nvshare.printable import printable
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    if count >= GIB:
-        return f"{count / GIB:.2f}Gi"
-    return f"{count / MIB:.0f}Mi"
+from nvshare.quantity import size
 
 
 def duration(ns: int) -> str:

@@ -16,6 +16,7 @@ from nvshare.cli.group import terminal_width
 from nvshare.cli.options import DURATION
 from nvshare.core.model import GIB
 from nvshare.printable import printable
+from nvshare.quantity import size
 from nvshare.status_document import report_document
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ def _as_table(answer: admin.Report) -> str:
             f"{gib_hours(row):.2f}",
             f"{row.waiting_seconds:.0f}",
             str(row.switches),
-            render.size(row.moved_in_bytes),
-            render.size(row.moved_out_bytes),
+            size(row.moved_in_bytes),
+            size(row.moved_out_bytes),
         ]
         for row in answer.rows
     ]

@@ -3,11 +3,12 @@
 import textwrap
 
 from nvshare import admin
-from nvshare.cli.ctl.render import claim_table, client_table, duration, gpu_short, gpu_table, in_order, size
+from nvshare.cli.ctl.render import claim_table, client_table, duration, gpu_short, gpu_table, in_order
 from nvshare.cli.fixed_memory import memory_lines
 from nvshare.core.model import DEFAULT_WEIGHT, SECOND
 from nvshare.core.queue.policies import weights_ignored
 from nvshare.core.snapshots.snapshot import Snapshot
+from nvshare.quantity import size
 
 NOTED_PERCENT = 20
 """In percent of a GPU's time. A smaller difference is not reported, because NVML only takes samples."""

@@ -6,11 +6,12 @@ from typing import Literal
 from rich.text import Text
 
 from nvshare import admin
-from nvshare.cli.ctl.render import duration, gpu_short, in_order, size
+from nvshare.cli.ctl.render import duration, gpu_short, in_order
 from nvshare.cli.ctl.share_cells import ShareCells, due_cell
 from nvshare.cli.ctl.users import user_name
 from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.printable import printable
+from nvshare.quantity import size
 from nvshare.record import Record
 
 GAP = "  "

@@ -7,11 +7,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from nvshare import admin
-from nvshare.cli.ctl.render import accounted, duration, rate, size
+from nvshare.cli.ctl.render import accounted, duration, rate
 from nvshare.cli.ctl.top_rows import Row, gpu_title, rows, table
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.snapshots.snapshot import GpuSnapshot
 from nvshare.printable import printable
+from nvshare.quantity import size
 from nvshare.record import Record
 
 MIN_WIDTH = 60

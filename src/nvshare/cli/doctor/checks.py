@@ -14,10 +14,10 @@ from nvshare.cli.doctor.machine import CheckedMachine
 from nvshare.cli.doctor.scheduler import check_scheduler
 from nvshare.cli.errors import CommandError
 from nvshare.cli.run.native_files import library
-from nvshare.core.model import GIB
 from nvshare.framework_settings import evictable_setting, unswappable_settings
 from nvshare.inventory.nvml import GpuLostError, Nvml, NvmlUnavailableError
 from nvshare.printable import last_line
+from nvshare.quantity import amount
 
 TIMEOUT_S = 30
 
@@ -116,7 +116,7 @@ def check_nvml(machine: CheckedMachine) -> Iterator[Finding]:
             gpus = nvml.discover()
             for gpu in gpus:
                 link = "" if gpu.link is None else f", {gpu.link}"
-                yield Finding("ok", f"{gpu.uuid}: {gpu.name}, {gpu.total_bytes / GIB:.1f} GiB{link}")
+                yield Finding("ok", f"{gpu.uuid}: {gpu.name}, {amount(gpu.total_bytes)}{link}")
                 if gpu.shares_host_memory:
                     yield Finding(
                         "info",
@@ -139,7 +139,7 @@ def check_nvml(machine: CheckedMachine) -> Iterator[Finding]:
     if host and most > host:
         yield Finding(
             "warn",
-            f"the host has {host / GIB:.1f} GiB of memory, the GPUs {most / GIB:.1f} GiB",
+            f"the host has {amount(host)} of memory, the GPUs {amount(most)}",
             "evicted GPU memory needs host memory: add memory, or set limits",
         )
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nvshare.cli.doctor.finding import Finding
 from nvshare.cli.fixed_memory import fixed_memory
-from nvshare.core.model import GIB
 from nvshare.core.snapshots.snapshot import ClientSnapshot
+from nvshare.quantity import amount
 
 
 def check_client(client: ClientSnapshot) -> Iterator[Finding]:
@@ -14,13 +14,13 @@ def check_client(client: ClientSnapshot) -> Iterator[Finding]:
     if missing := sum(seat.host_shortfall for seat in client.seats):
         yield Finding(
             "warn",
-            f"the host has no room for {missing / GIB:.1f} GiB of GPU memory of {client.name} ({client.label})",
+            f"the host has no room for {amount(missing)} of GPU memory of {client.name} ({client.label})",
             "raise its memory limit by that much; other programs wait instead of taking turns with it",
         )
     if fixed := fixed_memory(client):
         yield Finding(
             "warn",
-            f"{fixed / GIB:.1f} GiB of GPU memory of {client.name} ({client.label}) cannot be evicted: it comes from"
+            f"{amount(fixed)} of GPU memory of {client.name} ({client.label}) cannot be evicted: it comes from"
             " pools, virtual memory management or native allocations",
             "docs/hardware.md names the settings of each framework",
         )

@@ -11,6 +11,7 @@ import click
 from nvshare.cli.doctor.progress import Progress
 from nvshare.cli.errors import EXIT_FAILED
 from nvshare.printable import printable
+from nvshare.quantity import amount
 
 if TYPE_CHECKING:
     from nvshare.cli.doctor.acceptance.results import Card, Report, Row
@@ -83,7 +84,7 @@ def _measure(device: str, out: Path, python: str, progress: Progress, *, is_json
     try:
         for card, made in rows.items():
             if not is_json:
-                click.echo(f"\n{card.uuid}: {printable(card.name)}, {card.free_bytes / 2**30:.1f} GiB free")
+                click.echo(f"\n{card.uuid}: {printable(card.name)}, {amount(card.free_bytes)} free")
             for row in runner.accept(card, python, progress.show):
                 made.append(row)
                 if not is_json:

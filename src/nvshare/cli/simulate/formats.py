@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from nvshare.quantity import QuantityError, parse_bytes
+from nvshare.quantity import QuantityError, amount, parse_bytes
 from nvshare.schedsim import mixes, picture, thesis
 from nvshare.schedsim.jobs import Job
 from nvshare.schedsim.machine import Ended, Outcome
@@ -137,7 +137,7 @@ def _remark(job: Ended) -> str:
     if job.blocked_by:
         return f"  waited: the host cannot take all memory of {job.blocked_by}"
     if job.most_held:
-        return f"  kept up to {job.most_held / (1 << 30):.1f} GiB on the host because of its limit"
+        return f"  kept up to {amount(job.most_held)} on the host because of its limit"
     return ""
 
 

@@ -24,6 +24,7 @@ from nvshare.core.events import ClaimPrepared, ClientRegistered, LimitSet, PodCh
 from nvshare.core.limits.claim_limits import ClaimLimits
 from nvshare.core.limits.group_names import POD_PREFIX, PROCESS_PREFIX
 from nvshare.core.limits.shared_limit import SharedLimit
+from nvshare.quantity import amount
 from nvshare.record import Record
 
 MAX_KEPT = 1024
@@ -227,7 +228,7 @@ class Groups:
         if group.annotation is not None:
             out.append(Refuse(f"{group.label} has an annotation, which counts; change that: kubectl annotate pod"))
         elif event.limit is not None and group.claims.forbids_everywhere(event.limit):
-            allowed = ", ".join(f"{most} bytes on GPU {gpu}" for gpu, most in group.claims.by_gpu().items())
+            allowed = ", ".join(f"{amount(most)} on GPU {gpu}" for gpu, most in group.claims.by_gpu().items())
             out.append(Refuse(f"the ResourceClaims of {group.label} allow {allowed}, and this is more"))
         else:
             old = group.limit

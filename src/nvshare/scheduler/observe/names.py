@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from nvshare.admin import SHORT_UUID, client_name
 from nvshare.core.gpu import Gpu
 from nvshare.core.limits.groups import Group
-from nvshare.core.model import GIB
 from nvshare.core.snapshots.snapshot import GpuSnapshot
+from nvshare.quantity import amount
 
 
 class Ids:
@@ -28,7 +28,7 @@ class Ids:
 
     def limit(self, limit: int) -> str:
         """A limit that a client is told; 0 only if it had one before."""
-        return f"{limit} bytes ({limit / GIB:.2f} GiB)" if limit else "0 bytes (limit removed)"
+        return f"{limit} bytes ({amount(limit)})" if limit else "0 bytes (limit removed)"
 
     def change(self, old: int, new: int) -> str:
         """Of a limit."""
@@ -56,7 +56,7 @@ class Names(Ids):
         return group.label if group is not None and group.label else key
 
     def limit(self, limit: int) -> str:
-        return f"{limit / GIB:.2f} GiB" if limit else "none"
+        return amount(limit) if limit else "none"
 
     def change(self, old: int, new: int) -> str:
         return f"{self.limit(old)} -> {self.limit(new)}"

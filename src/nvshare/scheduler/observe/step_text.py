@@ -3,8 +3,9 @@
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.limits.group_names import POD_PREFIX
-from nvshare.core.model import GIB, MILLISECOND, SECOND
+from nvshare.core.model import MILLISECOND, SECOND
 from nvshare.journal import Step
+from nvshare.quantity import amount
 from nvshare.scheduler.observe.names import Ids
 
 IDS = Ids()
@@ -47,7 +48,7 @@ def _describe_event(event: ev.Event, names: Ids) -> list[str]:
         case ev.ClientLeft(client=client):
             return [f"Client left: {names.client(client)} ({event.reason})"]
         case ev.GpuFound():
-            return [f"GPU found: {event.gpu}, {event.size / GIB:.2f} GiB"]
+            return [f"GPU found: {event.gpu}, {amount(event.size)}"]
         case ev.PodsListed():
             return ["Pods of this node listed"]
         case _:
@@ -59,9 +60,7 @@ def _describe_report(event: ev.Event, names: Ids) -> list[str]:
     match event:
         case ev.MemoryMoved(client=client):
             way = f"from {names.gpu(event.gpu)} to the host" if event.to_host else f"to {names.gpu(event.gpu)}"
-            return [
-                f"Client {names.client(client)} moved {event.moved / GIB:.2f} GiB {way} in {_duration(event.took_ns)}"
-            ]
+            return [f"Client {names.client(client)} moved {amount(event.moved)} {way} in {_duration(event.took_ns)}"]
         case ev.MoverReported(client=client):
             how = f"moves no memory in bulk: {event.not_moving}" if event.not_moving else "moves memory in bulk"
             return [f"Client {names.client(client)} {how}{_on(event.gpu, names)}"]
@@ -70,7 +69,7 @@ def _describe_report(event: ev.Event, names: Ids) -> list[str]:
                 f"Client {names.client(client)} works {event.factor} times slower than usual{_on(event.gpu, names)}"
             ]
         case ev.MemoryHeld(client=client):
-            kept = f"{event.held / GIB:.2f} GiB of its memory on the host because of its limit"
+            kept = f"{amount(event.held)} of its memory on the host because of its limit"
             return [f"Client {names.client(client)} on {names.gpu(event.gpu)}: {kept}"]
         case ev.MemoryModeReported(client=client):
             return [f"Client {names.client(client)} {MEMORY_MODES[event.mode]}"]
@@ -133,7 +132,7 @@ def _describe_action(action: ac.Action, names: Ids) -> list[str]:
             how = "did not give its lock back in time: revoked" if action.end == "revoked" else f"lock {action.end}"
             return [f"Client {names.client(action.client)} on {names.gpu(action.gpu)}: {how} after {held}"]
         case ac.KeepOnHost():
-            kept = f"{action.keep / GIB:.2f} GiB of its memory on the host"
+            kept = f"{amount(action.keep)} of its memory on the host"
             return [f"Client {names.client(action.client)} on {names.gpu(action.gpu)} is told to keep {kept}"]
         case ac.ReportLimit():
             # The label of a pod that is not known from Kubernetes is "pod UID" already.
@@ -157,7 +156,7 @@ def _describe_wait(action: ac.Action, names: Ids) -> list[str]:
             ]
         case ac.ReportBlocked():
             waits = f"Client {names.client(action.client)} waits for {names.gpu(action.gpu)}"
-            missing = f"{action.protected / GIB:.2f} GiB of client {names.client(action.holder)}"
+            missing = f"{amount(action.protected)} of client {names.client(action.holder)}"
             return [f"{waits} until the host has room for {missing}"]
         case ac.ReportLongWait(place=0):
             waited = f"has waited {_duration(action.waited_ns)} for {names.gpu(action.gpu)}"

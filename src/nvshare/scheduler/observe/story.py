@@ -1,9 +1,10 @@
 """Why a client runs, waits or is idle, in a sentence for each of its GPUs. Pure."""
 
 from nvshare.admin import client_name
-from nvshare.core.model import DEFAULT_WEIGHT, GIB, MILLISECOND, SECOND
+from nvshare.core.model import DEFAULT_WEIGHT, MILLISECOND, SECOND
 from nvshare.core.queue.policies import weights_ignored
 from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot, Snapshot
+from nvshare.quantity import amount
 from nvshare.scheduler.observe.names import called, gpu_called
 
 MOST_NAMED = 3
@@ -31,7 +32,7 @@ def _weight(node: Snapshot, client: ClientSnapshot) -> list[str]:
 
 
 def _kept(seat: SeatSnapshot) -> str:
-    return f" {seat.on_host / GIB:.2f} GiB of its memory are on the host because of its limit." if seat.on_host else ""
+    return f" {amount(seat.on_host)} of its memory are on the host because of its limit." if seat.on_host else ""
 
 
 def _sentence(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: GpuSnapshot) -> str:
@@ -100,7 +101,7 @@ def _obstacle(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
             "the scheduler has just started and waits for the clients of the scheduler before it to claim their locks"
         )
     at_gpu = [(one, other) for one in node.clients for other in one.seats if other.gpu == gpu.uuid]
-    need, free = _need(seat), f"{gpu.available_memory / GIB:.2f} GiB"
+    need, free = _need(seat), amount(gpu.available_memory)
     fits = seat.need <= gpu.available_memory
     if fits and seat.together:
         return "it would fit, and waits until the others are available too"
@@ -123,13 +124,13 @@ def _obstacle(node: Snapshot, client: ClientSnapshot, seat: SeatSnapshot, gpu: G
 
 def _need(seat: SeatSnapshot) -> str:
     if seat.need == seat.swappable:
-        return f"{seat.need / GIB:.2f} GiB"
-    return f"{seat.need / GIB:.2f} GiB of {seat.swappable / GIB:.2f} GiB allocated"
+        return amount(seat.need)
+    return f"{amount(seat.need)} of {amount(seat.swappable)} allocated"
 
 
 def _missing_on_host(node: Snapshot, seat: SeatSnapshot) -> str:
     pinned = [
-        f"{other.host_shortfall / GIB:.2f} GiB of {called(client.id, client.name)}"
+        f"{amount(other.host_shortfall)} of {called(client.id, client.name)}"
         for client in node.clients
         for other in client.seats
         if other.gpu == seat.gpu and other is not seat and other.host_shortfall

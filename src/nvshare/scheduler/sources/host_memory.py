@@ -22,9 +22,10 @@ from nvshare.admin import client_name
 from nvshare.core.actions import QueueClient
 from nvshare.core.client import Client
 from nvshare.core.events import ClientRegistered, Event, HostMemoryMeasured, LockRequested, MemoryChanged
-from nvshare.core.model import GIB, MIB, MILLISECOND, SECOND, UNLIMITED, HostRoom
+from nvshare.core.model import MIB, MILLISECOND, SECOND, UNLIMITED, HostRoom
 from nvshare.inventory.processes import proc_text
 from nvshare.journal import Step
+from nvshare.quantity import amount
 from nvshare.record import Record
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
@@ -58,7 +59,7 @@ class Shortfall(Record, frozen=True):
 
     @property
     def text(self) -> str:
-        lacking = f"{self.missing / GIB:.1f} GiB of its GPU memory cannot be moved to the host"
+        lacking = f"{amount(self.missing)} of its GPU memory cannot be moved to the host"
         if self.limit is None:
             return f"{lacking}: the node has too little free memory. Other programs wait instead."
         enough = -(-(self.limit + self.missing) // MIB)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from nvshare.cli.doctor.acceptance import prediction
 from nvshare.cli.doctor.acceptance.prediction import Range
 from nvshare.cli.doctor.acceptance.results import Card, Outcome, Row, Source, Verdict
+from nvshare.quantity import amount
 from nvshare.record import Record
 
 GB = 1e9
@@ -102,8 +103,8 @@ def limit(values: Values, card: Card) -> Iterable[Judged]:
     yield Judged(
         "CUDA shows the limit as the card's memory",
         values["shown_bytes"] == values["limit_bytes"],
-        f"{values['shown_bytes'] / GIB:.2f} GiB",
-        f"{values['limit_bytes'] / GIB:.2f} GiB",
+        amount(values["shown_bytes"]),
+        amount(values["limit_bytes"]),
         REPORT,
     )
     most = prediction.LIVE_CHANGE_S
@@ -125,7 +126,7 @@ def switch(values: Values, card: Card) -> Iterable[Judged]:
     each = int(values["bytes"])
     allowed = (prediction.switch_in_bulk_s if is_bulk else prediction.switch_by_faults_s)(card, each)
     what = f"a switch that moves memory {'in bulk' if is_bulk else 'by page faults'}"
-    measured = f"{values['switch_s']:.2f} s, {values['switches']:.0f} switches of programs with {each / GIB:.1f} GiB"
+    measured = f"{values['switch_s']:.2f} s, {values['switches']:.0f} switches of programs with {amount(each)}"
     remedy = SLOW_LINK if is_bulk else NEW_CARD
     yield Judged(what, allowed.contains(values["switch_s"]), measured, _s(allowed), remedy)
 
@@ -140,7 +141,7 @@ def reserve(values: Values, card: Card) -> Iterable[Judged]:
     yield Judged(
         "a program that fills what it is shown is not slower than without nvshare",
         slower <= most,
-        f"{slower:.2f} times the time, with {values['bytes'] / GIB:.1f} GiB",
+        f"{slower:.2f} times the time, with {amount(values['bytes'])}",
         f"at most {most} times",
         "raise --card-reserve of the scheduler: this card needs more memory for the driver",
     )
@@ -152,7 +153,7 @@ def nvml(values: Values, card: Card) -> Iterable[Judged]:
         yield Judged(
             "NVML shows the memory of the GPU",
             False,
-            f"NVML answers with error {values['nvml_error']:.0f}; CUDA shows {values['cuda_total'] / GIB:.1f} GiB",
+            f"NVML answers with error {values['nvml_error']:.0f}; CUDA shows {amount(values['cuda_total'])}",
             "the same figure as CUDA",
             "nvshare plans with the memory of the machine; set limits for each program",
         )
@@ -160,8 +161,8 @@ def nvml(values: Values, card: Card) -> Iterable[Judged]:
     yield Judged(
         "NVML shows a program its limit",
         shown == values["limit_bytes"],
-        f"{shown / GIB:.2f} GiB",
-        f"{values['limit_bytes'] / GIB:.2f} GiB",
+        amount(shown),
+        amount(values["limit_bytes"]),
         REPORT,
     )
 
@@ -199,8 +200,8 @@ def host_memory(values: Values, card: Card) -> Iterable[Judged]:
     yield Judged(
         "the host can take the memory of the card",
         available >= card.total_bytes,
-        f"{available / GIB:.1f} GiB for this process (cgroup and machine)",
-        f"at least {card.total_bytes / GIB:.1f} GiB",
+        f"{amount(available)} for this process (cgroup and machine)",
+        f"at least {amount(card.total_bytes)}",
         "raise the memory limit of the pod or container, or limit GPU memory: until then programs wait for each other",
     )
 

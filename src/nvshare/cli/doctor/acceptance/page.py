@@ -8,6 +8,7 @@ import msgspec
 
 from nvshare.cli.doctor.acceptance.results import Report, Row
 from nvshare.cli.errors import CommandError
+from nvshare.quantity import amount
 
 NAME = "nvshare-gpu-report"
 STYLE = """
@@ -68,7 +69,7 @@ def _section(report: Report) -> str:
     head = "".join(f"<th>{word}</th>" for word in ("", "on", "what", "measured", "predicted"))
     rows = "\n".join(_row(row) for row in report.rows)
     return (
-        f"<h2>{escape(card.name)}, {card.total_bytes / 2**30:.1f} GiB</h2>\n"
+        f"<h2>{escape(card.name)}, {amount(card.total_bytes)}</h2>\n"
         f"<p>nvshare {escape(report.nvshare_version)}; {escape(machine)}. {counts}.</p>\n"
         f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
     )

@@ -14,6 +14,7 @@ from nvshare.cli.doctor.acceptance import prediction
 from nvshare.cli.doctor.acceptance.results import Card
 from nvshare.cli.doctor.acceptance.single import bare, probe, probe_path, scheduler, small, under
 from nvshare.cli.errors import CommandError
+from nvshare.quantity import amount
 
 Passes = asyncio.Queue[tuple[float, str] | CommandError]
 """When the passes of the programs ended; an error if one of them has failed."""
@@ -149,7 +150,7 @@ def needs_host_memory(card: Card) -> None:
     """Raises SkippedError if the host could not take what is evicted."""
     needed = int(card.free_bytes * HOST_PART)
     if not card.is_simulated and host_memory(card)["available_bytes"] < needed:
-        raise SkippedError(f"the host has less than {needed / 2**30:.0f} GiB for memory that is evicted")
+        raise SkippedError(f"the host has less than {amount(needed)} for memory that is evicted")
 
 
 def host_memory(card: Card) -> dict[str, float]:
