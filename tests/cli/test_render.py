@@ -228,8 +228,9 @@ def test_a_long_line_of_a_story_is_wrapped_between_words() -> None:
 
 
 def test_old_and_new_names_of_a_command_do_the_same(daemon: Daemon) -> None:
-    assert daemon.ctl("set-quantum", "33") == daemon.ctl("set-tq", "33")
-    assert daemon.ctl("scheduling", "off") == daemon.ctl("anti-thrash", "off")
+    for old, new, value in (("set-tq", "set-quantum", "33"), ("anti-thrash", "scheduling", "off")):
+        daemon.ctl(new, value)
+        assert daemon.ctl(old, value) == daemon.ctl(new, value)
 
 
 def completed(group: object, program: str, *words: str) -> list[tuple[str, str]]:

@@ -27,7 +27,7 @@ from nvshare.scheduler.observe.names import Names
 from nvshare.scheduler.observe.story import summary_of
 from nvshare.scheduler.observe.usage import Usage
 from nvshare.scheduler.observe.usage_report import UsageReport
-from nvshare.scheduler.operator.effects import effect_of
+from nvshare.scheduler.operator.effects import effect_of, in_force
 from nvshare.scheduler.operator.past_events import Past, StepLines, Wanted
 from nvshare.scheduler.operator.targets import TargetError, client_named, gpu_named, group_named
 from nvshare.scheduler.pieces import Pieces
@@ -207,11 +207,13 @@ class Control:
         return None if target is None else gpu_named(self._engine.node.gpus, target)
 
     def _post(self, event: ev.Event) -> admin.Answer:
+        before = in_force(self._engine.node, event)
         step = self._engine.post(event)
         for action in step.actions:
             if isinstance(action, Refuse):
                 return admin.Failed(action.reason)
-        return admin.Done(effect_of(self._engine.node, step, self._names))
+        is_new = in_force(self._engine.node, event) != before
+        return admin.Done(effect_of(self._engine.node, step, self._names, is_new=is_new))
 
     async def past_events(self, request: admin.GetEvents, account: Account | None) -> Past | admin.Failed:
         """The last lines that are asked for. The time is charged to the account."""
