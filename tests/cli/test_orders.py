@@ -72,6 +72,7 @@ def test_a_core_limit_is_set_listed_and_removed(daemon: Daemon) -> None:
 
 def test_the_policy_of_a_running_scheduler_is_changed(daemon: Daemon) -> None:
     assert daemon.ctl("set-policy", "fair").startswith("Policy set to fair, also for programs that wait now")
+    assert daemon.ctl("set-policy", "fair").startswith("Policy was fair already")
     assert daemon.status()["policy"] == "fair"
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import shutil
 import subprocess
 import sys
@@ -208,8 +207,9 @@ def test_flooding_processes_of_one_user_hardly_delay_another_and_stay_connected(
             assert flooders.stdout.readline() == b"flooding\n"
             usual = []
             for _ in range(2):  # A flooder's frame that takes too long began before the second one's, at the latest.
-                with half_a_frame(daemon) as slow:
-                    while not slow.poll(0):
+                with daemon.client().register(entry(6)) as slow:
+                    slow.send_bytes(encode(wire.ReqLock(0, 0, 0, 0))[:7])
+                    while not slow.is_closed():
                         usual.append(hand_over(daemon, one, other, 21))
             there = [client for gpu in daemon.status()["gpus"] for client in gpu["clients"]]
             flooders.communicate()
@@ -217,17 +217,6 @@ def test_flooding_processes_of_one_user_hardly_delay_another_and_stay_connected(
     assert len(there) == 400 + 2
     assert median(usual) < 0.05
     assert daemon.log.text.count("half a frame") == 2, "only those that sent nothing more"
-
-
-@contextlib.contextmanager
-def half_a_frame(daemon: Daemon) -> Iterator[select.poll]:
-    """A client that sends half a frame and then nothing: it is closed after the longest time that one may take for a
-    frame, and then poll finds something."""
-    with daemon.client().register(entry(6)) as peer:
-        peer.send_bytes(encode(wire.ReqLock(0, 0, 0, 0))[:7])
-        is_closed = select.poll()
-        is_closed.register(peer.socket, 0)
-        yield is_closed
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")

@@ -1,5 +1,6 @@
 """A client by script: it says exactly what a test tells it to, true or not, and shows what it hears."""
 
+import select
 import socket
 import uuid
 from collections import deque
@@ -150,6 +151,12 @@ class WireClient:
             if isinstance(message, wire.Budget) and message.ask == self._asks:
                 return heard
             heard.append(message)
+
+    def is_closed(self) -> bool:
+        """The scheduler has closed this connection; what it said before may not have been heard."""
+        poll = select.poll()
+        poll.register(self.socket, 0)
+        return bool(poll.poll(0))
 
     def wait_closed(self) -> None:
         """Until the scheduler closes this connection."""
