@@ -5,13 +5,19 @@ SIM_CFLAGS := $(ALL_CFLAGS) -I$(TOP)/include -I$(SIM) -MMD -MP
 SIM_OBJS    = $(patsubst $(SIM)/%.c,$(SIM_BUILD)/%.o,$(sort $(wildcard $(patsubst %,$(SIM)/%/*.c,$(1)))))
 
 # Shared by the driver and NVML: the cards' state in mapped files.
-SIM_STATE_OBJS  := $(call SIM_OBJS,state)
+SIM_STATE_OBJS  := $(call SIM_OBJS,state) $(SIM_BUILD)/quantity.o
 SIM_DRIVER_OBJS := $(SIM_STATE_OBJS) $(call SIM_OBJS,driver driver/*)
 SIM_NULL_OBJS   := $(call SIM_OBJS,null)
 
 $(SIM_BUILD)/%.o: $(SIM)/%.c
 	@mkdir -p $(@D)
 	$(CC) $(SIM_CFLAGS) -c $< -o $@
+
+# Amounts of memory are read as in libnvshare, by the same file.
+$(SIM_BUILD)/quantity.o: $(TOP)/libnvshare/base/quantity.c
+	@mkdir -p $(@D)
+	$(CC) $(SIM_CFLAGS) -I$(TOP)/libnvshare -c $< -o $@
+$(SIM_BUILD)/state/config.o: SIM_CFLAGS += -I$(TOP)/libnvshare
 
 # -Bsymbolic: the driver calls its own functions even when another library of the process has the same names;
 # nodelete: its threads outlive a dlclose. Put in place by rename: a process may have the old one mapped.

@@ -149,6 +149,7 @@ static void parsing(void)
     CHECK(sim_parse_bytes("2G", &value) && value == 2000000000ull);
     CHECK(sim_parse_bytes("1073741824", &value) && value == 1073741824ull);
     CHECK(!sim_parse_bytes("", &value) && !sim_parse_bytes("-1", &value) && !sim_parse_bytes("1Xi", &value));
+    CHECK(sim_parse_bytes("1.1k", &value) && value == 1100 && !sim_parse_bytes("1K", &value) && !sim_parse_bytes("0x10", &value));
     CHECK(sim_parse_duration_ns("5ms", &value) && value == 5000000);
     CHECK(sim_parse_duration_ns("7", &value) && value == 7000);
     CHECK(!sim_parse_duration_ns("fast", &value));

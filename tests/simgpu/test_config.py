@@ -5,19 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from nvshare.simgpu.config import SETTINGS, SimConfigError, SimGpu, from_environment, from_file, load, parse_bytes
+from nvshare.simgpu.config import SETTINGS, SimConfigError, SimGpu, from_environment, from_file, load
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_sizes_are_read_as_kubernetes_writes_them() -> None:
-    assert [parse_bytes(text) for text in ("16Gi", "512Mi", "2G", "1.5Ki", "7")] == [
-        16 << 30,
-        512 << 20,
-        2 * 10**9,
-        1536,
-        7,
-    ]
+    for text in ("16Gi", "512Mi", "2G", "1.5Ki", "7", "1e9"):
+        assert SimGpu().with_values(memory=text).values["memory"] == text
+    with pytest.raises(SimConfigError, match="'16GB' has an unknown suffix 'GB'; was Gi meant"):
+        SimGpu().with_values(memory="16GB")
 
 
 @pytest.mark.parametrize(

@@ -9,38 +9,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct unit { const char *suffix; double factor; };
+#include "base/quantity.h"
 
-/* A number that begins with a digit and one of the units, which end with a NULL. */
-static bool read_amount(const char *text, const struct unit *units, uint64_t *amount)
+/* A number that begins with a digit, and a unit. */
+bool sim_parse_duration_ns(const char *text, uint64_t *ns)
 {
+    static const struct { const char *suffix; double factor; } units[] = {{"", 1e3}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
     char *end;
     if (!isdigit((unsigned char)text[0]))
         return false;
     double number = strtod(text, &end);
-    for (; units->suffix != NULL; units++) {
-        if (strcmp(end, units->suffix) == 0 && number * units->factor < 0x1p62) {
-            *amount = (uint64_t)(number * units->factor);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(end, units[i].suffix) == 0 && number * units[i].factor < 0x1p62) {
+            *ns = (uint64_t)(number * units[i].factor);
             return true;
         }
     }
     return false;
 }
 
-bool sim_parse_bytes(const char *text, uint64_t *bytes)
-{
-    static const struct unit units[] = {
-        {"", 1}, {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40},
-        {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {NULL, 0},
-    };
-    return read_amount(text, units, bytes);
-}
-
-bool sim_parse_duration_ns(const char *text, uint64_t *ns)
-{
-    static const struct unit units[] = {{"", 1e3}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {NULL, 0}};
-    return read_amount(text, units, ns);
-}
+bool sim_parse_bytes(const char *text, uint64_t *bytes) { return nvs_quantity_parse(text, bytes); }
 
 static void complain(const char *name, const char *value)
 {

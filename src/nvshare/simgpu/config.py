@@ -19,7 +19,6 @@ from pathlib import Path
 from nvshare.native_directory import NATIVE
 from nvshare.simgpu import setting_checks as checks
 from nvshare.simgpu.setting_checks import SimConfigError as SimConfigError
-from nvshare.simgpu.setting_checks import parse_bytes as parse_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
+from nvshare.quantity import QuantityError, parse_bytes
 from nvshare.simgpu.cards import CARDS
 
 MAX_GPUS = 16
@@ -15,26 +16,20 @@ CHECKPOINTS = (
     "restore-hangs",
     "refusal-breaks",
 )
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|K|M|G|T)?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s)?")
-_FACTOR = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 class SimConfigError(ValueError):
     """A setting the user gave cannot be used; the message names it and says what is allowed."""
 
 
-def parse_bytes(text: str) -> int:
-    """`16Gi`, `512Mi`, `2G`, `1073741824` as bytes."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise SimConfigError(f"{text!r} is not a size such as 16Gi, 512Mi, 2G or 1073741824")
-    return int(float(match[1]) * _FACTOR[match[2] or ""])
-
-
 def size(value: object) -> str:
     text = str(value)
-    if parse_bytes(text) <= 0:
+    try:
+        is_positive = parse_bytes(text) > 0
+    except QuantityError as error:
+        raise SimConfigError(f"{text!r} {error}") from None
+    if not is_positive:
         raise SimConfigError(f"{text!r} is not a positive size")
     return text
 
