@@ -22,15 +22,16 @@ SORTS = ("state", "memory", "name", "since", "turns", "ran", "gpu", "waited")
 @click.option(
     "-f", "--filter", "wanted", default="", help="Only clients with this text in name, group, GPU, state or ID."
 )
+@click.option("--by", type=click.Choice(["client", "user"]), default="client", help="A row for each of these.")
 @click.option("--plain", is_flag=True, help="Print plain lines, as for a pipe.")
 @click.pass_obj
-def top(scheduler: "Scheduler", delay: float, count: int | None, sort: str, wanted: str, plain: bool) -> None:
+def top(scheduler: "Scheduler", delay: float, count: int | None, sort: str, wanted: str, by: str, plain: bool) -> None:
     """Show GPUs, running and waiting clients continuously.
 
     \b
     q quit     ? help       p pause             s next sort order
-    r reverse  / filter     arrows and page keys: choose a client
-    Enter      the story of the client
+    r reverse  / filter     u sums per user     Enter the story of the client
+    arrows and page keys: choose a client
 
     RAN and WAITED are percentages of the time in which the client wanted the GPU. The bar shows the GPU's memory: of
     running clients, unswappable memory, memory of programs that do not share; the line in it is the safe limit.
@@ -45,7 +46,7 @@ def top(scheduler: "Scheduler", delay: float, count: int | None, sort: str, want
     def tell(client: str) -> admin.Story:
         return scheduler.ask_for(admin.Story, admin.GetStory(client))
 
-    view = View(sort=sort, wanted=wanted)
+    view = View(sort=sort, wanted=wanted, by_user=by == "user")
     if plain or not (sys.stdin.isatty() and has_screen()):
         print_lines(ask, view, delay, count)
     else:

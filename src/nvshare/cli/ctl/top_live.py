@@ -15,6 +15,7 @@ from nvshare.cli import operator_client
 from nvshare.cli.ctl.keyboard import Keyboard
 from nvshare.cli.ctl.render import step_line
 from nvshare.cli.ctl.top_rows import Row, next_sort, plain_lines
+from nvshare.cli.ctl.top_users import user_lines
 from nvshare.cli.ctl.top_view import View, screen, shown_rows
 from nvshare.printable import printable
 
@@ -30,7 +31,9 @@ def print_lines(ask: Ask, view: View, delay: float, count: int | None) -> None:
     while True:
         answer = ask()
         stamp = time.strftime("%H:%M:%S", time.localtime(answer.now))
-        for line in plain_lines(shown_rows(answer, view)) or ["no clients"]:
+        shown = shown_rows(answer, view)
+        lines = user_lines(shown, view.sort) if shown and view.by_user else plain_lines(shown)
+        for line in lines or ["no clients"]:
             click.echo(f"{stamp}  {line}")
         sys.stdout.flush()
         looks += 1
@@ -91,7 +94,7 @@ class Top:
             self._type(key, self._view.typing)
         elif key == "q":
             self._ends.set()
-        elif key == "enter":
+        elif key == "enter" and not self._view.by_user:
             self._open_story()
         else:
             self._view = _pressed(self._view, key, shown_rows(self._status, self._view), self._console.size.height)
@@ -149,6 +152,8 @@ def _pressed(view: View, key: str, shown: list[Row], height: int) -> View:
             return replace(view, sort=next_sort(view.sort))
         case "r":
             return replace(view, is_reversed=not view.is_reversed)
+        case "u":
+            return replace(view, by_user=not view.by_user)
         case "?":
             return replace(view, is_help=True)
         case "/":

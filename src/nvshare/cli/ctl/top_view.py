@@ -9,6 +9,7 @@ from rich.text import Text
 from nvshare import admin
 from nvshare.cli.ctl.render import accounted, duration, rate
 from nvshare.cli.ctl.top_rows import Row, gpu_title, rows, table
+from nvshare.cli.ctl.top_users import user_lines
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.snapshots.snapshot import GpuSnapshot
 from nvshare.printable import printable
@@ -23,6 +24,7 @@ q  quit             p  pause             ?  this help; any key: back
 s  next sort        r  reverse order     /  filter while you type
 up, down, page up, page down, home, end: choose a client
 Enter: the story of the client, why it runs or waits
+u: sums per user instead of clients, and back
 
 STATE    running      has a lock           waiting N    at place N in the queue
          dropping     finishes its work    idle         has no work
@@ -41,6 +43,8 @@ class View(Record, frozen=True):
 
     sort: str = "state"
     is_reversed: bool = False
+    by_user: bool = False
+    """Sums per user instead of clients."""
     wanted: str = ""
     chosen: tuple[str, int] | None = None
     """The row that the user is at: a GPU and a client."""
@@ -73,8 +77,11 @@ def screen(status: admin.Status, view: View, *, width: int, height: int) -> Rend
     gpus = _gpu_lines(status.node.gpus, width, height, is_ascii=view.is_ascii)
     parts: list[RenderableType] = [_headline(status, view), *gpus]
     shown = shown_rows(status, view)
-    if shown:
-        lines = max(2, height - 2 - len(gpus))
+    lines = max(2, height - 2 - len(gpus))
+    if shown and view.by_user:
+        users = user_lines(shown, view.sort, is_reversed=view.is_reversed, width=width)[:lines]
+        parts += [Text(line, style="" if at else "bold reverse", no_wrap=True) for at, line in enumerate(users)]
+    elif shown:
         parts += table(shown, chosen=view.chosen, width=width, lines=lines, is_ascii=view.is_ascii)
     else:
         parts.append(Text("no client matches the filter" if view.wanted or view.typing else "no clients", style="dim"))
@@ -174,7 +181,7 @@ def _footer(view: View) -> Text:
     if view.typing is not None:
         return Text(f"filter: {printable(view.typing)}_   Enter: apply, Esc: cancel", style="reverse", no_wrap=True)
     filtered = f"  filter {printable(view.wanted)!r}" if view.wanted else ""
-    order = f"{view.sort}{' reversed' if view.is_reversed else ''}"
+    order = f"{view.sort}{' reversed' if view.is_reversed else ''}{', per user' if view.by_user else ''}"
     keys = "q quit  ? help  p pause  s sort  r reverse  / filter  Enter story"
     overflow: Literal["crop", "ellipsis"] = "crop" if view.is_ascii else "ellipsis"
     return Text(f"by {order}{filtered}   {keys}", style="dim", no_wrap=True, overflow=overflow)
