@@ -126,17 +126,21 @@ def test_a_flood_is_judged_by_the_schedulers_own_time_on_every_machine() -> None
 def test_a_long_p99_is_wrong_on_a_quiet_machine_and_not_judged_on_a_busy_one() -> None:
     quiet, busy, late = [0.001] * 100, [0.02] * 100, [0.08] * 100
     measured = "pings: p99 1 ms of 100 (without it 1), own 1"
-    assert judge_floods({"pings": Flooded(quiet, quiet, quiet)}) == Result(measured)
-    assert judge_floods({"pings": Flooded(quiet, late, quiet)}).wrong == "p99 is below 50 ms"
-    loud = judge_floods({"pings": Flooded(busy, late, quiet), "connections": Flooded(busy, busy, quiet)})
-    assert (loud.wrong, loud.not_judged) == ("", ("p99 of pings: the machine was busy without it",))
-    starved = judge_floods({"pings": Flooded(busy, [], [])}).wrong
+    assert judge_floods({"pings": Flooded(quiet, quiet, quiet, quiet)}) == Result(measured)
+    assert judge_floods({"pings": Flooded(quiet, late, quiet, quiet)}).wrong == "p99 is below 50 ms"
+    for before, after in ((busy, quiet), (quiet, busy)):
+        floods = {"pings": Flooded(before, late, after, quiet), "connections": Flooded(busy, busy, busy, quiet)}
+        loud = judge_floods(floods)
+        assert (loud.wrong, loud.not_judged) == ("", ("p99 of pings: the machine was busy without it",))
+    starved = judge_floods({"pings": Flooded(busy, [], busy, [])}).wrong
     assert starved == "another user is served, p99 of the schedulers own time is below 50 ms"
 
 
 def test_a_long_p99_of_the_schedulers_own_time_is_wrong_on_every_machine() -> None:
     busy, late = [0.02] * 100, [0.08] * 100
-    assert judge_floods({"pings": Flooded(busy, late, late)}).wrong == ("p99 of the schedulers own time is below 50 ms")
+    assert judge_floods({"pings": Flooded(busy, late, busy, late)}).wrong == (
+        "p99 of the schedulers own time is below 50 ms"
+    )
 
 
 def test_a_client_that_got_no_turn_at_all_waited_for_ever() -> None:
