@@ -207,7 +207,9 @@ static void check_known(const struct nvs_head *head, const uint8_t *frame, const
         remember(state->dropped, drop.lock);
         check_drop(head->gpu, drop.lock, &before->turn);
     } else if (head->type == NVS_UPDATE_LIMIT) {
-        world_require(!memcmp(&gpu->account.limit, frame + offsetof(struct nvs_msg_update_limit, limit), 8), "a limit is taken over");
+        struct nvs_msg_update_limit update;
+        memcpy(&update, frame, sizeof update);
+        world_require(gpu->account.limit == (update.limit < NVS_MAX_BYTES ? update.limit : NVS_MAX_BYTES), "a limit is taken over");
     } else if (head->type == NVS_CAPACITY) {
         world_require(gpu->account.room <= gpu->account.card, "no room is larger than the card");
     } else if (head->type == NVS_MOVE_IN || head->type == NVS_MOVE_OUT || head->type == NVS_KEEP_ON_HOST) {
