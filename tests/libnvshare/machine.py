@@ -49,9 +49,11 @@ class Machine(Programs):
         return program
 
     def clients(self, gpu: int = 0) -> list[dict[str, Any]]:
-        """The scheduler's own view of who is on a GPU."""
+        """The scheduler's own view of who is on a GPU, in the order in which the programs were started: a program
+        registers in a thread of its own, so the scheduler may know the second one first."""
         gpus = self.daemon.status()["gpus"]
-        return list(gpus[gpu]["clients"]) if gpus else []
+        started = {program.process.pid: place for place, program in enumerate(self.started)}
+        return sorted(gpus[gpu]["clients"] if gpus else [], key=lambda client: started.get(client["pid"], len(started)))
 
     def traces(self) -> list[ProcessTrace]:
         return read_traces(self.simulation)
