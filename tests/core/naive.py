@@ -144,6 +144,9 @@ class Naive(NaiveShares, MemoryNotes):
             (drop.client, drop.gpu) for drop in actions if isinstance(drop, ac.DropLock) and drop.cause == "claim"
         }
         held.note_actions(self, actions)
+        for action in actions:  # A turn that ended in this step frees its client's memory before anybody is unblocked.
+            if isinstance(action, ac.EndTurn):
+                naive_room.note_end(self, now, action)
         for uuid, gpu in self.gpus.items():
             self.order_number = gpu.unblock(now, node.gpus[uuid].turns, self.order_number)
             self.take_paused_out(uuid, gpu, node.gpus[uuid].turns)
@@ -218,7 +221,6 @@ class Naive(NaiveShares, MemoryNotes):
         seat.state, seat.deadline = "dropping", now + self.settings.grace_ns
 
     def _EndTurn(self, now: int, action: ac.EndTurn, node: Node) -> None:  # noqa: N802 - the same
-        naive_room.note_end(self, now, action)
         naive_regrowth.note_end(self.gpus[action.gpu], action)
         if action.end == "revoked":
             seat = self.seat(action.client, action.gpu)
