@@ -13,7 +13,8 @@ when it is held back still counts for it, and page faults are billed like work.
 |---|---|
 | core limit alone | 25, 50, 75 percent, within 3 % of that |
 | two core limits | 30 and 60 percent side by side, within 5 % |
-| weights | 1 : 2 : 5 within 5 %, side by side (2 GiB each) and in turns of 1 s (9 GiB each) |
+| weights | 1 : 2 : 5 within 5 %, side by side (2 GiB each) |
+| weights, turns | the same in turns of 1 s, 9 GiB each, over 360 s, from 120 s on |
 | weights, cheap turns | the same in turns of 1 s over 180 s: 1.5 GiB each on a card of 4 GiB |
 | idle shares | weights 1 : 9, the heavy one has no work: the light one has the GPU |
 | a change | 75 to 25 percent: from one second after the order on, within 10 % over 10 s |
@@ -40,8 +41,8 @@ from nvshare.admin import GetStatus, Request, SetCoreLimit
 OBSERVED_S = 60.0
 LONG_WARM_UP_S = 10.0
 """Until programs that started one after the other have what their weights say."""
-TURNS_WARM_UP_S = 60.0
-"""The time until each program has used all its memory. Its first use causes page faults, and these are billed."""
+TURNS_WARM_UP_S = 120.0
+"""The first use of memory causes page faults, and these are billed. After this time their part no longer matters."""
 Row = dict[str, Any]
 
 
@@ -114,7 +115,7 @@ def weights(seconds: float = OBSERVED_S) -> Iterator[Row]:
     yield row | goal(row.pop("ok")) | {"busy": round(sum(got), 1)}
     for size, memory, warm_up_s, long in (
         (3 * GIB // 2, 4 * GIB, LONG_WARM_UP_S, 3),
-        (9 * GIB, 16 * GIB, TURNS_WARM_UP_S, 1),
+        (9 * GIB, 16 * GIB, TURNS_WARM_UP_S, 6),
     ):
         programs = [Program(size=size, NVSHARE_WEIGHT=it) for it in WEIGHTS]
         got = observed(programs, *FAIR, *TURNS, seconds=long * seconds, warm_up_s=warm_up_s, memory=memory)
