@@ -19,7 +19,8 @@ from nvshare.core.turns.seat import Seat
 
 class UnbackedMemory:
     """The sums of one GPU. A change within an account costs the same for any number of clients. If the number of
-    accounts or the size of the card changes, the accounts are added up again: 60 microseconds for a thousand."""
+    accounts or the size of the card changes, the accounts with such memory are added up again: 60 microseconds for a
+    thousand."""
 
     def __init__(self) -> None:
         self.counted = 0
@@ -27,7 +28,7 @@ class UnbackedMemory:
         self._bound = NEVER
         """NEVER while the size of the card is not known."""
         self._clients: dict[str | int, int] = {}
-        """By account. `_unbacked`: the sum of what its clients have."""
+        """By account. `_unbacked`: the sum of what its clients have, if they have any."""
         self._unbacked: dict[str | int, int] = {}
 
     def joined(self, seat: Seat) -> None:
@@ -35,7 +36,7 @@ class UnbackedMemory:
         if account in self._clients:
             self._clients[account] += 1
         else:
-            self._clients[account], self._unbacked[account] = 1, 0
+            self._clients[account] = 1
             self._divide()
 
     def left(self, seat: Seat) -> None:
@@ -43,7 +44,7 @@ class UnbackedMemory:
         account = _account(seat)
         self._clients[account] -= 1
         if not self._clients[account]:
-            del self._clients[account], self._unbacked[account]
+            del self._clients[account]
             self._divide()
 
     def set_size(self, size: int) -> None:
@@ -52,14 +53,18 @@ class UnbackedMemory:
 
     def set(self, seat: Seat, unbacked: int) -> None:
         account = _account(seat)
-        before = self._unbacked[account]
-        self._unbacked[account] = after = before + unbacked - seat.unbacked
+        before = self._unbacked.get(account, 0)
+        after = before + unbacked - seat.unbacked
         seat.unbacked = unbacked
+        if after:
+            self._unbacked[account] = after
+        elif before:
+            del self._unbacked[account]
         self.counted += min(after, self._bound) - min(before, self._bound)
 
     def of_others(self, seat: Seat) -> int:
         """What would count without this client."""
-        all_of_account = self._unbacked[_account(seat)]
+        all_of_account = self._unbacked.get(_account(seat), 0)
         own = min(all_of_account, self._bound) - min(all_of_account - seat.unbacked, self._bound)
         return self.counted - own
 
