@@ -45,7 +45,10 @@ class Floor:
         self._is_held = bool(self._waiting)
         if self._is_held:
             self._lock += 1
-            self._waiting.popleft()(GRANT + self._lock.to_bytes(8, "little"))
+            try:
+                self._waiting.popleft()(GRANT + self._lock.to_bytes(8, "little"))
+            except RuntimeError:  # It has closed its connection: the load is ending.
+                self.hand_over()
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -1,11 +1,13 @@
 /* What one call costs, in nanoseconds, through whatever LD_PRELOAD put in front of the driver.
  *
  *   lib_cost launch THREADS COUNT       launches on the default stream, per call, all threads at once
+ *   lib_cost fenced THREADS COUNT       the same, with a full fence before each launch
  *   lib_cost alloc LIVE COUNT           allocate and free COUNT times while LIVE allocations are alive
  *   lib_cost start                      from before cuInit to after the first launch
  * Prints one number; alloc prints two (allocate, free). */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@ static CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, un
 static CUresult (*allocate)(CUdeviceptr *, size_t);
 static CUresult (*release)(CUdeviceptr);
 static long count;
+static int has_fence;
 static pthread_barrier_t barrier;
 
 static double clock_ns(clockid_t clock)
@@ -40,8 +43,12 @@ static void *launcher(void *result)
         launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
     pthread_barrier_wait(&barrier);
     double began = now_ns();
-    for (long i = 0; i < count; i++)
+    for (long i = 0; i < count && !has_fence; i++)
         launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+    for (long i = 0; i < count && has_fence; i++) {
+        atomic_thread_fence(memory_order_seq_cst);
+        launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+    }
     *(double *)result = (now_ns() - began) / (double)count;
     return NULL;
 }
@@ -96,7 +103,8 @@ int main(int argc, char **argv)
     if (init(0) || context(&made, 0, 0))
         return 1;
     count = argc > 3 ? atol(argv[3]) : 0;
-    if (!strcmp(argv[1], "launch"))
+    has_fence = !strcmp(argv[1], "fenced");
+    if (has_fence || !strcmp(argv[1], "launch"))
         launches(atoi(argv[2]));
     else if (!strcmp(argv[1], "alloc"))
         allocations(atol(argv[2]));
