@@ -12,7 +12,7 @@ from pathlib import Path
 from nvshare.core.model import Settings
 from nvshare.core.node import Node
 from nvshare.scheduler.clients.connection import ClientConnection
-from nvshare.scheduler.clients.connection_admission import CHARGE_FACTOR, CREDIT_NS, ConnectionAdmission
+from nvshare.scheduler.clients.connection_admission import CHARGE_FACTOR, CREDIT_NS, LOOP_NS, ConnectionAdmission
 from nvshare.scheduler.clients.identity import Peer, peer_of
 from nvshare.scheduler.engine import Engine
 from nvshare.wire import messages as wire
@@ -97,6 +97,35 @@ def test_many_connections_of_one_account_get_no_more_of_a_turn_than_one(tmp_path
 
     asyncio.run(main(str(tmp_path / "s")))
     assert max(turns.values()) <= 4  # half of the credit, and one
+
+
+def test_a_read_that_has_to_wait_is_charged_too(tmp_path: Path) -> None:
+    """An account that owes time sends a byte of a frame on each of many connections: with nothing to handle, reading
+    them is all that they cost."""
+
+    async def main(path: str) -> int:
+        async with serving(path) as (_, admission):
+            account = admission.account_of(_this_process())
+            clients = [socket.socket(socket.AF_UNIX) for _ in range(100)]
+            for client in clients:
+                client.connect(path)
+            async with asyncio.timeout(60):
+                while admission.connections < len(clients):
+                    await asyncio.sleep(0)
+            now = time.monotonic_ns()
+            account.charge(now, now + 10 * CREDIT_NS)
+            before = account.delay_ns(now)
+            for client in clients:
+                client.sendall(b"x")
+            async with asyncio.timeout(60):
+                while account.waiting < len(clients):
+                    await asyncio.sleep(0)
+            owed = account.delay_ns(now) - before
+            for client in clients:
+                client.close()
+            return owed
+
+    assert asyncio.run(main(str(tmp_path / "s"))) >= 100 * CHARGE_FACTOR * LOOP_NS
 
 
 def test_a_connection_that_has_ended_waits_no_longer(tmp_path: Path) -> None:

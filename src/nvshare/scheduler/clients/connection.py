@@ -99,8 +99,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             return  # It was refused and is being closed.
         self.unheard_sweeps = 0
         self._received = bytes(_read_buffer[:nbytes])
-        if self._admission.has_several_accounts and self._account.delay_ns(time.monotonic_ns()) > 0:
+        if self._admission.has_several_accounts and self._account.delay_ns(now := time.monotonic_ns()) > 0:
             self._handle_later()  # The account owes time to others.
+            self._admission.charge(self._account, now)
         else:
             self._handle_received()
             if nbytes == MAX_READ and self._reading.is_on:
@@ -131,8 +132,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _feed(self, deadline_ns: int) -> bool:
         """Handles messages until none is left, or until the deadline. Returns whether none is left."""
         try:
-            received, self._received = self._received, b""
-            messages = self._messages
+            messages, received, self._received = self._messages, self._received, b""
             messages.extend(self._decoder.feed(received))
             has_heard = bool(messages)
             while messages:

@@ -23,6 +23,9 @@ OWN_DESCRIPTORS = 56
 """Standard streams, event loop, listening sockets, locks, journal, NVML's devices, connections to the API server."""
 CHARGE_FACTOR = 2
 """A nanosecond of the scheduler's time is charged as this many: an account gets at most 1/CHARGE_FACTOR of the time."""
+LOOP_NS = 10_000
+"""What the event loop itself needs for a call, about: reading a few bytes, pausing and resuming a connection. It is
+charged with each call, because the measured time does not contain it."""
 CREDIT_NS = 20_000_000
 """An account may owe this much without a delay: short bursts, such as a pod whose processes all register at once."""
 MAX_DEBT_NS = 1_000_000_000
@@ -148,9 +151,9 @@ class ConnectionAdmission:
         return account
 
     def charge(self, account: Account, began_ns: int) -> None:
-        """Charge the time since then to the account, if there are other accounts."""
+        """Charge the time of a call of the event loop to the account, if there are other accounts."""
         if self.has_several_accounts:
-            account.charge(began_ns, time.monotonic_ns())
+            account.charge(began_ns - LOOP_NS, time.monotonic_ns())
 
     def charge_clients(self, began_ns: int, ended_ns: int, parts: Counter[int]) -> None:
         """Charge a time that was spent for several clients to their accounts, in parts."""
