@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.floods import QUIET_P99_MS, WANTED_P99_MS, flood
+from bench.floods import QUIET_P99_MS, WANTED_P99_MS, await_idleness, flood
 from bench.scheduler import Scheduler
 
 from chaos.loads import FAST, GRACE_S, MAX_WAIT_S, NEEDS_ROOT, QUANTUM_S, Load, Result, Victim, judge, serving, until
@@ -61,6 +61,7 @@ def _floods(place: Path, seconds: float, kinds: dict[str, int]) -> Result:
                     time.sleep(seconds)
                     until_then = len(victim.waits)
                     during, own = victim.waits[since:until_then], victim.own[since:until_then]
+                await_idleness(daemon.pid)
                 over = len(victim.waits)
                 time.sleep(QUIET_S)
                 after = victim.waits[over:]
