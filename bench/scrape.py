@@ -25,6 +25,7 @@ from nvshare.scheduler.http.server import HttpServer
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.metrics import Metrics
 from nvshare.scheduler.operator.control import Control
+from nvshare.scheduler.pieces import Owner
 
 GPU = "GPU-00000000-0000-0000-0000-000000000001"
 CLIENTS = (10, 1000)
@@ -101,7 +102,7 @@ async def ask_status(engine: Engine, journal: Journal) -> float:
     """The longest hold, in milliseconds, while an operator's question for the status is answered in pieces."""
     control = Control(engine, journal)
     probe = Probe()
-    await control.answer_to(admin.GetStatus())
+    await control.answer_to(admin.GetStatus(), Owner("operator"))
     await asyncio.sleep(0)  # The probe sees the last piece too, with the encoding.
     probe.stop()
     return probe.longest_ns / 1e6

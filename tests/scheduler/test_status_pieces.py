@@ -13,6 +13,7 @@ from nvshare.scheduler.clients.connection_admission import Account
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.operator.control import Control
+from nvshare.scheduler.pieces import Owner
 
 CLIENTS = 20
 
@@ -25,7 +26,9 @@ def test_other_work_is_done_while_the_status_is_made(monkeypatch: pytest.MonkeyP
         engine = Engine(Node(Settings(), epoch=1), asyncio.get_running_loop())
         for client in range(1, CLIENTS + 1):
             engine.post(ev.ClientRegistered(client, "run/1", "x", "x", (Claim("g", 16 * GIB),)))
-        status = asyncio.create_task(Control(engine, Journal(100)).answer_to(admin.GetStatus(), account))
+        status = asyncio.create_task(
+            Control(engine, Journal(100)).answer_to(admin.GetStatus(), Owner("uid/1", account))
+        )
         turns = 0
         while not status.done():
             await asyncio.sleep(0)

@@ -29,10 +29,11 @@ from nvshare.scheduler.observe.usage_report import MOST_REPORTED
 from nvshare.scheduler.operator import past_events, readers
 from nvshare.scheduler.operator.control import Control
 from nvshare.scheduler.operator.past_events import StepLines, Wanted
-from nvshare.scheduler.pieces import Pieces
+from nvshare.scheduler.pieces import Owner, Pieces
 
 CLIENTS, STEPS, READERS, STREAMS = 500, 80, 30, 16
 DAYS = 80
+ANY = Owner("any")
 MOST_NS = 50_000_000
 """As for floods of clients."""
 
@@ -125,7 +126,7 @@ def test_readers_of_big_steps_leave_time_to_clients(
 
 def test_streams_of_big_steps_leave_time_to_clients() -> None:
     async def past(feed: Feed) -> None:
-        async with contextlib.aclosing(feed.stream()) as stream:
+        async with contextlib.aclosing(feed.stream(ANY)) as stream:
             async for text in stream:
                 if text.startswith(b"event: status"):
                     return
@@ -152,7 +153,7 @@ def test_a_report_of_many_programs_leaves_time_to_clients_and_says_what_it_leave
         answers: list[bytes] = []
 
         async def ask() -> None:
-            answers.append(await Control(engine, journal, "", usage).answer_to(admin.GetReport(1e10, "name")))
+            answers.append(await Control(engine, journal, "", usage).answer_to(admin.GetReport(1e10, "name"), ANY))
 
         return await longest_ns(ask), admin.decode_answer(answers[0])
 
@@ -177,7 +178,7 @@ def test_one_piece_is_made_in_each_iteration_for_whoever_asked_first(monkeypatch
     async def main() -> None:
         nonlocal iteration
         shared = Pieces()
-        tasks = [asyncio.create_task(shared.all_of(work(who))) for who in "abc"]
+        tasks = [asyncio.create_task(shared.all_of(work(who), ANY)) for who in "abc"]
         while not all(task.done() for task in tasks):
             iteration += 1
             await asyncio.sleep(0)
@@ -189,12 +190,13 @@ def test_one_piece_is_made_in_each_iteration_for_whoever_asked_first(monkeypatch
 
 def test_a_piece_that_fails_ends_the_turn_and_is_charged() -> None:
     account = Account("uid/1")
+    owner = Owner("uid/1", account)
 
     async def main() -> list[int]:
         shared = Pieces()
         with pytest.raises(ZeroDivisionError):
-            await shared.all_of((1 // divisor for divisor in (1, 0)), account)
-        return await shared.all_of([1, 2], account)
+            await shared.all_of((1 // divisor for divisor in (1, 0)), owner)
+        return await shared.all_of([1, 2], owner)
 
     assert asyncio.run(main()) == [1, 2]
     assert account._owes_until > 0
@@ -204,7 +206,7 @@ def test_a_text_is_cut_into_pieces_by_its_bytes(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(pieces, "PIECE_BYTES", 4)
 
     async def main() -> list[bytes]:
-        return [text async for text in Pieces().text_of([b"abc", b"", b"de", b"", b"", b"fghij", b""])]
+        return [text async for text in Pieces().text_of([b"abc", b"", b"de", b"", b"", b"fghij", b""], ANY)]
 
     assert asyncio.run(main()) == [b"abcde", b"fghij"]
 
@@ -235,7 +237,7 @@ def test_the_last_lines_of_a_client_are_the_newest_and_oldest_first() -> None:
         for time_s in range(1, 5):
             given = ac.GiveLock(time_s % 2, "g", time_s, True), ac.GiveLock(7, "g", time_s, True)
             journal.observe(Step(time_s, float(time_s), ev.AlarmRang(), given))
-        found = await lines.last(count, wanted, None)
+        found = await lines.last(count, wanted, ANY)
         return [(line.time, line.text.split()[4]) for line in found]
 
     assert asyncio.run(main(None, Wanted(0))) == [(2, "0000"), (2, "0007"), (4, "0000"), (4, "0007")]

@@ -19,7 +19,9 @@ from nvshare.scheduler.http.server import MAX_ASKING, MAX_PAGES, MAX_RESERVED, M
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.operator.control import MAX_OPERATORS
 from nvshare.scheduler.operator.readers import MAX_READERS
+from nvshare.scheduler.pieces import PIECE_BYTES, PIECE_NS
 from nvshare.scheduler.viewer_connection import guarded, write
+from support.client import entry
 from support.daemon import Daemon
 from support.fixtures import StartDaemon
 
@@ -151,6 +153,29 @@ def test_scrapes_of_one_host_without_end_abort_no_scrape_of_another(viewed: Daem
                 stack.enter_context(ask(viewed, "/metrics", host="127.0.0.2"))
             assert answer(mine).endswith(b"0\r\n\r\n"), "the last chunk"
     assert_unmoved(viewed)
+
+
+def test_pages_and_streams_of_one_host_delay_a_scrape_of_another_by_one_turn_and_not_by_one_each(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon("--http", "127.0.0.1:0", "--max-clients-per-group=200")
+
+    def scrape() -> tuple[float, float]:
+        """The processor time that the scheduler uses until the scrape is whole, and how many pieces it has."""
+        used = daemon.processor_seconds()
+        text = answer(ask(daemon, "/metrics"))
+        assert b"nvshare_gpu_running_clients" in text
+        return daemon.processor_seconds() - used, len(text) / PIECE_BYTES
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(128):
+            stack.enter_context(daemon.client().register(*map(entry, range(15))))
+        alone_s, pieces = min(scrape() for _ in range(3))
+        for path, most in (("/api/v1/status", MAX_PAGES), ("/api/v1/events", MAX_STREAMS)):
+            for _ in range(most):
+                stack.callback(reset, ask(daemon, path, host="127.0.0.2"))
+        own_s, _ = scrape()
+    assert own_s < alone_s + 8 * pieces * PIECE_NS / 1e9, "one turn for each connection would be 32"
 
 
 def test_streams_beyond_the_most_are_told_to_come_back(viewed: Daemon) -> None:

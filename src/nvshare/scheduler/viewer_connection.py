@@ -36,17 +36,17 @@ class ConnectionLimit:
         """The host or user of each connection, oldest first."""
 
     @contextlib.contextmanager
-    def hold(self, writer: asyncio.StreamWriter) -> Iterator[None]:
-        """Count this connection, or raise FullError."""
+    def hold(self, writer: asyncio.StreamWriter) -> Iterator[str]:
+        """Count this connection, or raise FullError. Gives its host or user."""
         if len(self._held) >= self._maximum:
             if not self._closes_oldest:
                 raise FullError
             oldest = self._oldest_of_most()
             del self._held[oldest]
             oldest.transport.abort()
-        self._held[writer] = _owner_of(writer)
+        self._held[writer] = owner = _owner_of(writer)
         try:
-            yield
+            yield owner
         finally:
             self._held.pop(writer, None)
 

@@ -27,7 +27,7 @@ from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.names import Names
 from nvshare.scheduler.observe.step_text import clients_of, describe
-from nvshare.scheduler.pieces import Pieces
+from nvshare.scheduler.pieces import Owner, Pieces
 from nvshare.status_document import (
     Change,
     Steps,
@@ -81,8 +81,8 @@ class Feed:
         claims = [claim_document(claim) for claim in status.node.claims]
         yield b'],"claims":' + msgspec.json.encode(claims) + b"}"
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """The events of one page, until it disconnects."""
+    async def stream(self, owner: Owner) -> AsyncGenerator[bytes, None]:
+        """The events of one page of this owner, until it disconnects."""
         pending: deque[Step] = deque(maxlen=MAX_STEPS)
         seen = 0
 
@@ -94,20 +94,20 @@ class Feed:
         stop = self._journal.follow(keep)
         try:
             past = self._journal.last(PAST_STEPS)
-            async for text in self._pieces.text_of(self._steps(past, is_past=True)):
+            async for text in self._pieces.text_of(self._steps(past, is_past=True), owner):
                 yield text
             # Counted before the status is made: a step meanwhile causes another status.
             steps_at_status = self._engine.steps
-            async for text in self._pieces.text_of(self._status_message()):
+            async for text in self._pieces.text_of(self._status_message(), owner):
                 yield text
-            async with contextlib.aclosing(self._present(pending, lambda: seen, steps_at_status)) as present:
+            async with contextlib.aclosing(self._present(pending, lambda: seen, steps_at_status, owner)) as present:
                 async for message in present:
                     yield message
         finally:
             stop()
 
     async def _present(
-        self, pending: deque[Step], seen: Callable[[], int], steps_at_status: int
+        self, pending: deque[Step], seen: Callable[[], int], steps_at_status: int, owner: Owner
     ) -> AsyncGenerator[bytes, None]:
         sent = silent_ticks = since_status = 0
         while True:
@@ -117,12 +117,12 @@ class Feed:
                 batch, lost = list(pending), seen() - sent - len(pending)
                 sent = seen()
                 pending.clear()
-                async for text in self._pieces.text_of(self._steps(batch, lost=lost)):
+                async for text in self._pieces.text_of(self._steps(batch, lost=lost), owner):
                     yield text
                 silent_ticks = 0
             if since_status >= self._status_every() and self._engine.steps != steps_at_status:
                 steps_at_status, since_status = self._engine.steps, 0
-                async for text in self._pieces.text_of(self._status_message()):
+                async for text in self._pieces.text_of(self._status_message(), owner):
                     yield text
                 silent_ticks = 0
             if silent_ticks >= ALIVE_EVERY:

@@ -4,7 +4,8 @@ h11 parses HTTP; this file transfers the bytes. Long answers are made and writte
 stream continues until its reader disconnects or stops reading.
 
 The number of connections is limited by kind: without a request yet, pages, streams, health checks, scrapes. Each kind
-has its own limit, so other connections cannot make a liveness probe fail, and scrapes cannot either.
+has its own limit, so other connections cannot make a liveness probe fail, and scrapes cannot either. Hosts get pieces
+in turn, and a host's scrapes apart from its pages and streams.
 
 It answers only requests for an address, for a name of this machine, or for one of `hosts`. Otherwise a web page of
 another site could read it through the user's browser, with a DNS name of its own that points to this machine (DNS
@@ -19,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 import h11
 
 from nvshare.config import ConfigError
-from nvshare.scheduler.pieces import Pieces
+from nvshare.scheduler.pieces import Owner, Pieces
 from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, guarded, send
 
 MAX_ASKING = 24
@@ -49,7 +50,7 @@ _HEADERS = (
 
 Page = Callable[[], tuple[str, Iterable[bytes]]]
 """Gives a content type and a body: a list if it is there already, otherwise parts that are each made quickly."""
-Stream = Callable[[], AsyncGenerator[bytes, None]]
+Stream = Callable[[Owner], AsyncGenerator[bytes, None]]
 """Gives server-sent events without end."""
 Body = list[bytes] | AsyncGenerator[bytes, None]
 Answer = tuple[int, str, Body]
@@ -69,6 +70,7 @@ class HttpServer:
         self._pages = pages
         self._pieces = pieces or Pieces()
         self._streams = streams or {}
+        self._reserved = reserved
         self._is_local = False
         self._hosts = hosts | {"localhost"}
         self._asking = ConnectionLimit(MAX_ASKING, closes_oldest=True)
@@ -102,13 +104,17 @@ class HttpServer:
     async def _reply(self, http: h11.Connection, writer: asyncio.StreamWriter, request: h11.Request) -> None:
         path = _path_of(request)
         try:
-            with self._limits.get(path, self._page_limit).hold(writer):
-                await _send_answer(http, writer, request, self._answer(request), is_endless=path in self._streams)
+            with self._limits.get(path, self._page_limit).hold(writer) as host:
+                # What has a limit of its own does not wait for pages and streams of its host either.
+                owner = Owner(f"{host} {path}" if path in self._reserved else host)
+                await _send_answer(
+                    http, writer, request, self._answer(request, owner), is_endless=path in self._streams
+                )
         except FullError:
             busy: Answer = 503, "text/plain", [b"too many readers at once; try again\n"]
             await _send_answer(http, writer, request, busy)
 
-    def _answer(self, request: h11.Request) -> Answer:
+    def _answer(self, request: h11.Request, owner: Owner) -> Answer:
         path = _path_of(request)
         if request.method not in (b"GET", b"HEAD"):
             return 405, "text/plain", [b"only GET and HEAD\n"]
@@ -116,13 +122,13 @@ class HttpServer:
             return 403, "text/plain", [b"not a name of this server: use its address, or add the name to --http-hosts\n"]
         stream = self._streams.get(path)
         if stream is not None:
-            return 200, "text/event-stream", stream()
+            return 200, "text/event-stream", stream(owner)
         page = self._pages.get(path)
         if page is None:
             known = " ".join((*self._pages, *self._streams))
             return 404, "text/plain", [f"there is only {known}\n".encode()]
         kind, body = page()
-        return 200, kind, body if isinstance(body, list) else self._pieces.text_of(body)
+        return 200, kind, body if isinstance(body, list) else self._pieces.text_of(body, owner)
 
     def _is_meant(self, host: str) -> bool:
         try:

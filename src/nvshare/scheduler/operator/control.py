@@ -19,7 +19,6 @@ from nvshare.core.snapshots.limit_snapshot import limits
 from nvshare.kube.annotations import MAX_WEIGHT
 from nvshare.percentage import MAX_PERCENT, MIN_PERCENT
 from nvshare.quantity import MAX_BYTES
-from nvshare.scheduler.clients.connection_admission import Account
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.log import log
@@ -30,7 +29,7 @@ from nvshare.scheduler.observe.usage_report import UsageReport
 from nvshare.scheduler.operator.effects import effect_of, in_force
 from nvshare.scheduler.operator.past_events import Past, StepLines, Wanted
 from nvshare.scheduler.operator.targets import TargetError, client_named, gpu_named, group_named
-from nvshare.scheduler.pieces import Pieces
+from nvshare.scheduler.pieces import Owner, Pieces
 from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, send, write
 from nvshare.unix_socket import is_operator, peer_credentials
 
@@ -72,12 +71,12 @@ class Control:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One operator's connection."""
         try:
-            with self._operators.hold(writer):
-                await self._serve(reader, writer)
+            with self._operators.hold(writer) as user:
+                await self._serve(reader, writer, Owner(f"operator {user}"))
         except FullError:
             await send(writer, admin.encode(admin.Failed("too many operators at once; try again")))
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, owner: Owner) -> None:
         """Request by request."""
         if not _is_allowed(cast("socket.socket", writer.get_extra_info("socket"))):
             await send(
@@ -87,18 +86,20 @@ class Control:
             return
         try:
             while line := await reader.readline():
-                await self._answer(line, reader, writer)
+                await self._answer(line, reader, writer, owner)
         except (ValueError, asyncio.LimitOverrunError):
             pass  # A line that is too long.
 
-    async def _answer(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, owner: Owner
+    ) -> None:
         request = self.request_of(line)
         if isinstance(request, admin.GetEvents):
-            await self.send_events(request, await self.past_events(request, None), reader, writer)
+            await self.send_events(request, await self.past_events(request, owner), reader, writer, owner)
         elif isinstance(request, admin.Failed):
             await send(writer, admin.encode(request))
         else:
-            await send(writer, await self.answer_to(request))
+            await send(writer, await self.answer_to(request, owner))
 
     def request_of(self, line: bytes) -> admin.AnyRequest | admin.Failed:
         """The request in a line; Failed if there is none."""
@@ -107,33 +108,33 @@ class Control:
         except admin.AdminError as error:
             return admin.Failed(str(error))
 
-    async def answer_to(self, request: admin.Request, account: Account | None = None) -> bytes:
+    async def answer_to(self, request: admin.Request, owner: Owner) -> bytes:
         """The answer to every request but GetEvents, encoded. Only orders are performed at once; what is read is made
-        in pieces (scheduler.pieces), and the time is charged to `account`."""
+        in pieces (scheduler.pieces), and the time is charged to the owner's account."""
         try:
             if type(request) in self._orders:
                 return admin.encode(self._orders[type(request)](request))
-            answer = await self._reading(request, account)
+            answer = await self._reading(request, owner)
         except TargetError as error:
             answer = admin.Failed(str(error))
-        async with self.pieces.turn(account):
+        async with self.pieces.turn(owner):
             return admin.encode(answer)
 
-    async def _reading(self, request: admin.Request, account: Account | None) -> admin.Answer:
+    async def _reading(self, request: admin.Request, owner: Owner) -> admin.Answer:
         match request:
             case admin.GetStatus():
-                return await self._status(account)
+                return await self._status(owner)
             case admin.GetStory():
-                return await self._story(request, account)
+                return await self._story(request, owner)
             case admin.GetReport():
-                return await self._report(request, account)
+                return await self._report(request, owner)
             case _:
-                return admin.Limits(tuple(await self.pieces.all_of(limits(self._engine.node), account)))
+                return admin.Limits(tuple(await self.pieces.all_of(limits(self._engine.node), owner)))
 
-    async def _status(self, account: Account | None) -> admin.Status:
-        async with self.pieces.turn(account):
+    async def _status(self, owner: Owner) -> admin.Status:
+        async with self.pieces.turn(owner):
             now, outline = self._engine.now(), self._engine.outline()
-        clients = await self.pieces.all_of(self._engine.clients(), account)
+        clients = await self.pieces.all_of(self._engine.clients(), owner)
         shown = replace(outline, clients=tuple(clients))
         started = self._engine.wall(self._started_ns)
         return admin.Status(__version__, started, self._engine.wall(now), shown, self._host)
@@ -175,15 +176,15 @@ class Control:
         client = None if request.client is None else client_named(self._engine.node, {}, request.client)
         return self._post(ev.YieldAsked(client, self._gpu(request.gpu)))
 
-    async def _report(self, request: admin.GetReport, account: Account | None) -> admin.Report:
-        async with self.pieces.turn(account):
+    async def _report(self, request: admin.GetReport, owner: Owner) -> admin.Report:
+        async with self.pieces.turn(owner):
             now = self._engine.now()
             end = self._engine.wall(now)
             self._engine.count_gpu_time()
             self._usage.collect(now, end)
             since = end - request.since_s
             report = UsageReport(self._usage.periods_since(since), since, request.by)
-        rows = await self.pieces.all_of(self._report_rows(report, end), account)
+        rows = await self.pieces.all_of(self._report_rows(report, end), owner)
         return admin.Report(report.begin, end, request.by, tuple(filter(None, rows)), report.left_out)
 
     def _report_rows(self, report: UsageReport, end: float) -> Iterator[admin.ReportRow | None]:
@@ -194,12 +195,12 @@ class Control:
             percent = 100 * use.gpu_seconds / seconds if seconds > 0 else 0.0
             yield admin.ReportRow(key, label(key), **msgspec.structs.asdict(use), gpu_percent=percent)
 
-    async def _story(self, request: admin.GetStory, account: Account | None) -> admin.Story:
-        async with self.pieces.turn(account):
+    async def _story(self, request: admin.GetStory, owner: Owner) -> admin.Story:
+        async with self.pieces.turn(owner):
             client = client_named(self._engine.node, self._journal.programs, request.client)
-        node = (await self._status(account)).node
-        lines = await self._lines.last(request.last, Wanted(client), account)
-        async with self.pieces.turn(account):
+        node = (await self._status(owner)).node
+        lines = await self._lines.last(request.last, Wanted(client), owner)
+        async with self.pieces.turn(owner):
             summary = summary_of(node, client, self._journal.programs.get(client, ""))
         return admin.Story(summary, tuple(lines))
 
@@ -215,14 +216,14 @@ class Control:
         is_new = in_force(self._engine.node, event) != before
         return admin.Done(effect_of(self._engine.node, step, self._names, is_new=is_new))
 
-    async def past_events(self, request: admin.GetEvents, account: Account | None) -> Past | admin.Failed:
-        """The last lines that are asked for. The time is charged to the account."""
+    async def past_events(self, request: admin.GetEvents, owner: Owner) -> Past | admin.Failed:
+        """The last lines that are asked for. The time is charged to the owner's account."""
         try:
-            async with self.pieces.turn(account):
+            async with self.pieces.turn(owner):
                 wanted = self._wanted(request)
         except TargetError as error:
             return admin.Failed(str(error))
-        return Past(wanted, await self._lines.last(request.last, wanted, account))
+        return Past(wanted, await self._lines.last(request.last, wanted, owner))
 
     async def send_events(
         self,
@@ -230,13 +231,13 @@ class Control:
         past: Past | admin.Failed,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        account: Account | None = None,
+        owner: Owner,
     ) -> None:
         """The past lines; with `follow` also each new one until the peer disconnects."""
         if isinstance(past, admin.Failed):
             await send(writer, admin.encode(past))
             return
-        async with contextlib.aclosing(self.pieces.text_of(map(admin.encode, past.lines), account)) as texts:
+        async with contextlib.aclosing(self.pieces.text_of(map(admin.encode, past.lines), owner)) as texts:
             async for text in texts:
                 await send(writer, text)
         if not request.follow:

@@ -8,11 +8,10 @@ from nvshare import admin
 from nvshare.admin import client_name
 from nvshare.journal import Step
 from nvshare.record import Record
-from nvshare.scheduler.clients.connection_admission import Account
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.names import Names
 from nvshare.scheduler.observe.step_text import clients_of, describe
-from nvshare.scheduler.pieces import Pieces
+from nvshare.scheduler.pieces import Owner, Pieces
 
 
 class Wanted(Record, frozen=True):
@@ -39,9 +38,9 @@ class StepLines:
         self._news: _News | None = None
         """Of the newest step: all followers get the same lines."""
 
-    async def last(self, count: int | None, wanted: Wanted, account: Account | None) -> list[admin.StepLine]:
-        """The newest lines, oldest first; None: all. The time is charged to the account."""
-        made = await self._pieces.all_of(self._newest_first(count, wanted), account)
+    async def last(self, count: int | None, wanted: Wanted, owner: Owner) -> list[admin.StepLine]:
+        """The newest lines, oldest first; None: all. The time is charged to the owner's account."""
+        made = await self._pieces.all_of(self._newest_first(count, wanted), owner)
         return [line for lines in reversed(made) for line in lines]
 
     def follow(self, wanted: Wanted, tell: Callable[[bytes], None]) -> Callable[[], None]:

@@ -18,6 +18,7 @@ from nvshare.scheduler.listening_socket import ListeningSocket
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.operator.control import Control
 from nvshare.scheduler.passed_descriptors import guarded_from_descriptors
+from nvshare.scheduler.pieces import Owner
 from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send, write
 from nvshare.unix_socket import peer_credentials
 
@@ -53,6 +54,7 @@ class User:
 
     def __init__(self, uid: int) -> None:
         self.account = Account(f"uid/{uid}")
+        self.owner = Owner(self.account.name, self.account)
         self.reads = asyncio.Lock()
 
     async def pay(self) -> None:
@@ -90,9 +92,9 @@ class Readers:
         if isinstance(request, admin.GetEvents):
             bounded = replace(request, last=min(request.last, MAX_LINES))
             async with user.reads:
-                past = None if writer.is_closing() else await self._control.past_events(bounded, user.account)
+                past = None if writer.is_closing() else await self._control.past_events(bounded, user.owner)
             if past is not None:
-                await self._control.send_events(bounded, past, reader, writer, user.account)
+                await self._control.send_events(bounded, past, reader, writer, user.owner)
         elif isinstance(request, READINGS):
             answer = await self._read(_bounded(request), writer, user)
             if answer:
@@ -103,7 +105,7 @@ class Readers:
     async def _read(self, request: admin.Request, writer: asyncio.StreamWriter, user: User) -> bytes:
         """The answer; empty if the connection was closed while it waited: others of the same user were before it."""
         async with user.reads:
-            return b"" if writer.is_closing() else await self._control.answer_to(request, user.account)
+            return b"" if writer.is_closing() else await self._control.answer_to(request, user.owner)
 
     def _user(self, uid: int) -> User:
         """Users who owe nothing are forgotten when there are many."""
