@@ -4,7 +4,6 @@ end, less the time in which the card was another process'.
 The library cannot look while its thread waits for a processor. So the programs here run before others if the test may
 do that (as root), and the part of the time for which the machine itself was late may be wrong as well."""
 
-import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, Program
 from nvshare.simgpu.trace import Kind, ProcessTrace, merge
 from support.lateness import Lateness
+from support.real_time import hurry
 from support.waiting import wait_until
 
 WITHIN = 0.03 if "NVSHARE_LIBRARY" not in os.environ else 0.10
@@ -23,13 +23,6 @@ SECONDS = 10
 SETTLED_S = 1.5
 """Looks are divided up half a second later."""
 BUSY = (Kind.KERNEL, Kind.COPY, Kind.MEMSET)
-
-
-def hurry(program: Program) -> None:
-    """Its threads run at once when they have something to do."""
-    for thread in Path(f"/proc/{program.process.pid}/task").iterdir():
-        with contextlib.suppress(PermissionError):
-            os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(1))
 
 
 class Timed(Machine):
@@ -42,7 +35,7 @@ class Timed(Machine):
         program = self.start(CHECKS / "lib_pulse", CUDA_VISIBLE_DEVICES=str(gpu), **environment)
         assert program.answer() == ["ready"]
         program.do(f"alloc {memory}")
-        hurry(program)
+        hurry(program.process.pid)
         return program
 
     def counted(self, program: Program) -> float:

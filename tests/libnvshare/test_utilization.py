@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from libnvshare.programs import CHECKS, GIB, Program
-from libnvshare.test_gpu_time import Timed, hurry
+from libnvshare.test_gpu_time import Timed
+from support.real_time import hurry
 from support.waiting import wait_until
 
 SECONDS = 16
@@ -66,7 +67,7 @@ def test_work_of_a_program_without_the_library_is_what_nvml_has_more(tmp_path: P
         stranger = machine.start(CHECKS / "lib_pulse", LD_PRELOAD="", CUDA_VISIBLE_DEVICES="0")
         assert stranger.answer() == ["ready"]
         stranger.do(f"alloc {GIB}")
-        hurry(stranger)
+        hurry(stranger.process.pid)
         client.say(f"pulse {SECONDS} 10000 2 180000 0")
         stranger.say(f"pulse {SECONDS} 20000 5 100000 0")
         [(used, accounted)] = measured(machine, client, stranger)
