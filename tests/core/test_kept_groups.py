@@ -5,7 +5,8 @@ import pytest
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
 from nvshare.core.limits.group_names import PROCESS_PREFIX
-from nvshare.core.limits.groups import MAX_KEPT, Order
+from nvshare.core.limits.group_order import NO_ORDER, Order
+from nvshare.core.limits.groups import MAX_KEPT
 from nvshare.core.model import GIB, SECOND, Claim, Settings
 from nvshare.core.node import Node
 
@@ -22,8 +23,8 @@ def join(node: Node, group: str) -> None:
     node.handle(0, ev.ClientRegistered(1, group, group, "", (Claim("g0", 10 * GIB),)))
 
 
-def forgotten(group: str) -> ac.ReportLimit:
-    return ac.ReportLimit(group, group, GIB, 0)
+def forgotten(group: str) -> list[ac.Action]:
+    return [ac.ReportLimit(group, group, GIB, 0), ac.ReportForgotten(group, group, GIB, NO_ORDER, is_expected=True)]
 
 
 def test_limits_of_groups_without_a_client_are_bounded_in_number() -> None:
@@ -32,7 +33,7 @@ def test_limits_of_groups_without_a_client_are_bounded_in_number() -> None:
     join(node, "run/0")
     node.handle(0, ev.ClientLeft(1))
     last = node.handle(0, ev.LimitSet("run/last", GIB))
-    assert last == [ac.ReportLimit("run/last", "run/last", 0, GIB), forgotten("run/1")]
+    assert last == [ac.ReportLimit("run/last", "run/last", 0, GIB), *forgotten("run/1")]
     node.handle(0, ev.LimitSet("run/last", 2 * GIB))
     assert len(node.groups) == MAX_KEPT
     assert node.groups["run/0"].limit == GIB
@@ -43,7 +44,7 @@ def test_a_group_that_loses_its_last_client_is_one_more() -> None:
     join(node, "run/last")
     node.handle(0, ev.LimitSet("run/last", GIB))
     assert len(node.groups) == MAX_KEPT + 1
-    assert forgotten("run/0") in node.handle(0, ev.ClientLeft(1))
+    assert node.handle(0, ev.ClientLeft(1)) == forgotten("run/0")
     assert len(node.groups) == MAX_KEPT
     assert node.groups["run/last"].limit == GIB
 
@@ -52,7 +53,7 @@ def test_groups_whose_earlier_clients_do_not_come_are_bounded_when_settling_ends
     node = full(settles_at=SECOND)
     node.handle(0, ev.LimitSet("run/last", GIB))
     assert len(node.groups) == MAX_KEPT + 1, "its clients may still come"
-    assert node.handle(SECOND, ev.AlarmRang()) == [forgotten("run/0")]
+    assert node.handle(SECOND, ev.AlarmRang()) == forgotten("run/0")
     assert len(node.groups) == MAX_KEPT
 
 
@@ -68,7 +69,7 @@ def test_a_pod_that_kubernetes_has_is_not_forgotten() -> None:
 
 @pytest.mark.parametrize("is_settling", [True, False])
 def test_an_order_for_a_single_process_waits_for_it_only_after_a_restart(is_settling: bool) -> None:
-    """Otherwise it is the order for a process that has ended, and its pid may be reused."""
+    """Otherwise it is the order for a process that has ended."""
     node = Node(Settings(), epoch=1, is_paranoid=True, settles_at=SECOND if is_settling else None)
     group = PROCESS_PREFIX + "17"
     node.handle(0, ev.WeightSet(group, 300))
@@ -77,3 +78,46 @@ def test_an_order_for_a_single_process_waits_for_it_only_after_a_restart(is_sett
     node.handle(0, ev.ClientLeft(1))
     node.handle(SECOND, ev.AlarmRang())
     assert node.groups == {}
+
+
+@pytest.mark.parametrize("order", [ev.PauseSet(True, "run/old"), ev.WeightSet("run/old", 300)])
+def test_a_forgotten_order_is_not_reported_as_a_change_of_the_memory_limit(order: ev.Event) -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    node.handle(0, order)
+    given = node.groups["run/old"].order
+    for number in range(MAX_KEPT - 1):
+        node.handle(0, ev.LimitSet(f"run/{number}", GIB))
+    report = ac.ReportForgotten("run/old", "run/old", None, given, is_expected=True)
+    assert node.handle(0, ev.LimitSet("run/last", GIB)) == [ac.ReportLimit("run/last", "run/last", 0, GIB), report]
+
+
+@pytest.mark.parametrize("has_order", [True, False])
+def test_the_end_of_a_process_is_reported_if_there_were_orders_for_it(has_order: bool) -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    group = PROCESS_PREFIX + "17"
+    join(node, group)
+    if has_order:
+        node.handle(0, ev.PauseSet(True, group))
+    report = ac.ReportForgotten(group, group, None, Order(is_paused=True), is_expected=False)
+    assert node.handle(0, ev.ClientLeft(1)) == ([report] if has_order else [])
+
+
+def test_a_removed_pod_takes_the_orders_for_it_along() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    node.handle(0, ev.PodChanged("p", "team/p"))
+    node.handle(0, ev.LimitSet("pod/p", GIB))
+    assert node.handle(0, ev.PodRemoved("p")) == [
+        ac.ReportForgotten("pod/p", "team/p", GIB, NO_ORDER, is_expected=False)
+    ]
+
+
+@pytest.mark.parametrize("use", ["order", "client", "limit"])
+def test_what_is_used_while_the_scheduler_settles_is_forgotten_later(use: str) -> None:
+    node = full(settles_at=SECOND)
+    if use == "client":
+        join(node, "run/0")
+        node.handle(0, ev.ClientLeft(1))
+    else:
+        node.handle(0, ev.LimitSet("run/0", GIB) if use == "limit" else ev.WeightSet("run/0", 300))
+    node.handle(0, ev.LimitSet("run/last", GIB))
+    assert node.handle(SECOND, ev.AlarmRang()) == forgotten("run/1")

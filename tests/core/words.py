@@ -146,6 +146,9 @@ _TELL: dict[type[ac.Action], Callable[[Teller, Any], str]] = {
     ),
     ac.EndTurn: lambda t, a: f"{t.who(a)}'s turn {t.lock(a.lock)} on {a.gpu} ends after {time(a.held_ns)}: {a.end}",
     ac.ReportLimit: lambda t, a: f"limit of {a.label}: {size(a.old)} -> {size(a.new)}",
+    ac.ReportForgotten: lambda t, a: (
+        f"orders for {a.label} are forgotten: {'too many' if a.is_expected else 'no client is left'}"
+    ),
     ac.NoteOrder: lambda t, a: f"{t.who(a)} is concerned",
     ac.Refuse: lambda t, a: f"refused: {a.reason}",
 }

@@ -188,7 +188,9 @@ def test_subordinate_uids_and_rootless_containers_are_one_account_with_their_use
 
 
 def peer(*, pod: str | None = None, container: str | None = None, slice_uid: int | None = None) -> Peer:
-    return Peer(pid=7, uid=1000, pidfd=-1, pod=pod, container=container, command="python", slice_uid=slice_uid)
+    return Peer(
+        pid=7, uid=1000, pidfd=-1, pod=pod, container=container, command="python", slice_uid=slice_uid, start=42
+    )
 
 
 def test_only_who_may_give_orders_may_raise_its_own_priority() -> None:
@@ -201,6 +203,7 @@ def test_only_who_may_give_orders_may_raise_its_own_priority() -> None:
 
 
 RUN = bytes(range(16))
+BOOT = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
 GROUPS = {
     "a pod": (peer(pod=POD, container=C), bytes(16), f"pod/{POD}"),
     "a pod, whatever run it says it is": (peer(pod=POD, container=C), RUN, f"pod/{POD}"),
@@ -211,7 +214,7 @@ GROUPS = {
         f"container/1000-{C}",
     ),
     "one nvshare run of a user": (peer(), RUN, f"run/1000-{RUN.hex()}"),
-    "a process alone": (peer(), bytes(16), "process/7"),
+    "a process alone": (peer(), bytes(16), f"process/7-42-{BOOT}"),
 }
 
 
@@ -225,6 +228,7 @@ def procfs(place: Path, *, cgroup: bytes, comm: bytes) -> Path:
     folder.mkdir()
     (folder / "cgroup").write_bytes(cgroup)
     (folder / "comm").write_bytes(comm)
+    (folder / "stat").write_text("1 (a ) b) S " + " ".join(str(field) for field in range(4, 53)))
     return place
 
 
@@ -244,6 +248,7 @@ def test_a_long_name_of_a_process_is_cut(tmp_path: Path) -> None:
         found = peer_of(here, procfs(tmp_path, cgroup=b"0::/\n", comm=b"x" * 10_000))
     os.close(found.pidfd)
     assert found.command == "x" * 64
+    assert found.start == 22, "the number of the field, proc(5)"
 
 
 def test_an_older_kernel_without_a_pidfd_for_peers_will_do(monkeypatch: pytest.MonkeyPatch) -> None:

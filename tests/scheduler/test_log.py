@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nvshare.core.actions import AnnounceRoom, GiveLock, UpdateLimit
-from nvshare.core.events import LockRequested
+from nvshare.core.actions import AnnounceRoom, GiveLock, ReportForgotten, UpdateLimit
+from nvshare.core.events import LimitSet, LockRequested
+from nvshare.core.limits.group_order import NO_ORDER, Order
 from nvshare.core.model import NO_MEMORY
 from nvshare.journal import Step
 from nvshare.scheduler.observe import log as log_module
@@ -50,6 +51,30 @@ def test_a_step_is_a_line() -> None:
     log = log_of()
     log.observe(step())
     assert lines(log) == ["[NVSHARE][INFO]: Lock given to client 6ccb on GPU-1"]
+
+
+FORGOTTEN = {
+    "too many groups": (
+        ReportForgotten("run/1", "run 1", 4 * GIB, NO_ORDER, is_expected=True),
+        "run 1 are forgotten (too many groups without a client): memory limit 4.00 GiB",
+    ),
+    "a pod that Kubernetes removed": (
+        ReportForgotten("pod/p", "team/p", 0, Order(300, -3, is_paused=True, core_limit=30), is_expected=False),
+        "pod team/p are forgotten (none of its clients is left): memory limit none, weight 300, priority -3, "
+        "core limit 30 %, pause",
+    ),
+    "a process": (
+        ReportForgotten("process/7-42", "process 7", None, Order(is_paused=True), is_expected=False),
+        "process 7 are forgotten (none of its clients is left): pause",
+    ),
+}
+
+
+@pytest.mark.parametrize(("action", "text"), FORGOTTEN.values(), ids=FORGOTTEN.keys())
+def test_forgotten_orders_are_a_line(action: ReportForgotten, text: str) -> None:
+    log = log_of()
+    log.observe(Step(1, 1.5, LimitSet("run/2", None), (action,)))
+    assert lines(log) == [f"[NVSHARE][INFO]: The operator's orders for {text}"]
 
 
 def test_room_is_a_line_of_its_own_only_if_the_lock_comes_later() -> None:

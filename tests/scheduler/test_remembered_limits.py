@@ -1,14 +1,27 @@
 """The operator's limits outlive the scheduler."""
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from nvshare.core.events import ClientLeft, ClientRegistered, CoreLimitSet, LimitSet, PauseSet, PrioritySet, WeightSet
-from nvshare.core.limits.groups import Order
+from nvshare.core.events import (
+    AlarmRang,
+    ClientLeft,
+    ClientRegistered,
+    CoreLimitSet,
+    Event,
+    GpuTimeAsked,
+    LimitSet,
+    PauseSet,
+    PrioritySet,
+    WeightSet,
+)
+from nvshare.core.limits.group_order import Order
+from nvshare.core.limits.groups import MAX_KEPT
 from nvshare.core.model import GIB, Claim, Settings
 from nvshare.core.node import Node
 from nvshare.core.snapshots.snapshot import snapshot
@@ -17,9 +30,9 @@ from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.operator.remembered_limits import RememberedLimits
 
 
-def start(path: Path) -> Engine:
+def start(path: Path, settles_at: int | None = 1 << 62) -> Engine:
     """An engine that remembers there, after a restart."""
-    engine = Engine(Node(Settings(), epoch=1, settles_at=1 << 62), asyncio.new_event_loop())
+    engine = Engine(Node(Settings(), epoch=1, settles_at=settles_at), asyncio.new_event_loop())
     RememberedLimits(engine, path).restore()
     return engine
 
@@ -124,3 +137,61 @@ def test_weight_priority_core_limit_and_pause_hold_after_a_restart(tmp_path: Pat
     assert client.seats[0].core_limit_percent == 30
     second.post(PauseSet(False, "run/1"))
     assert start(tmp_path).node.groups["run/1"].order == Order(300, -3, core_limit=30)
+
+
+def kept(path: Path, name: str) -> dict[str, object]:
+    content = json.loads((path / name).read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+def files(path: Path) -> tuple[list[str], list[str]]:
+    """The groups in both files."""
+    return list(kept(path, "limits.json")), list(kept(path, "orders.json"))
+
+
+def test_orders_for_a_process_leave_the_files_with_it(tmp_path: Path) -> None:
+    engine = start(tmp_path, settles_at=None)
+    join(engine, "process/17")
+    engine.post(LimitSet("process/17", GIB))
+    engine.post(PauseSet(True, "process/17"))
+    assert files(tmp_path) == (["process/17"], ["process/17"])
+    engine.post(ClientLeft(7))
+    assert files(tmp_path) == ([], [])
+
+
+@pytest.mark.parametrize("settles_at", [None, 1])
+@pytest.mark.parametrize("event", [AlarmRang(), GpuTimeAsked()])
+def test_orders_for_a_process_that_ended_while_the_scheduler_was_away_leave_the_files(
+    tmp_path: Path, settles_at: int | None, event: Event
+) -> None:
+    (tmp_path / "limits.json").write_text(f'{{"process/17": {GIB}, "run/1": {GIB}}}')
+    (tmp_path / "orders.json").write_text('{"process/17": {"is_paused": true}}')
+    start(tmp_path, settles_at=settles_at).post(event)
+    assert files(tmp_path) == (["run/1"], ["run/1"])
+
+
+def test_a_group_that_was_forgotten_does_not_come_back(tmp_path: Path) -> None:
+    engine = start(tmp_path, settles_at=None)
+    engine.post(WeightSet("run/old", 500))
+    for number in range(MAX_KEPT):
+        engine.post(LimitSet(f"run/{number}", GIB))
+    assert "run/old" not in start(tmp_path).node.groups
+
+
+def test_the_order_of_use_holds_after_a_restart(tmp_path: Path) -> None:
+    first = start(tmp_path, settles_at=None)
+    for group in ("run/client", "run/order", "run/limit", "run/old", "run/holds"):
+        first.post(LimitSet(group, GIB))
+    join(first, "run/holds")
+    first.post(WeightSet("run/order", 300))
+    first.post(ClientRegistered(8, "run/client", "", "", (Claim("g", 16 * GIB),)))
+    first.post(ClientLeft(8))
+    first.post(PauseSet(True, "run/paused"))
+    first.post(LimitSet("run/limit", 2 * GIB))
+    used = ["run/old", "run/order", "run/client", "run/paused", "run/limit", "run/holds"]
+    assert list(kept(tmp_path, "orders.json")) == used
+    second = start(tmp_path)
+    assert list(second.node.groups) == used
+    second.post(PauseSet(False, "run/old"))
+    assert list(kept(tmp_path, "orders.json")) == [*used[1:], "run/old"]

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from nvshare.core.limits.group_order import Order
 from nvshare.record import Record
 
 DropCause = Literal["quantum", "growth", "idle", "claim", "silent", "thrash", "operator", "priority", "share"]
@@ -199,6 +200,17 @@ class ReportLimit(Action, frozen=True):
     label: str
     old: int
     new: int
+
+
+class ReportForgotten(Action, frozen=True):
+    """What the operator ordered for a group is forgotten, and no longer kept for the next daemon. `is_expected`:
+    clients of it may still come, but too many such groups are kept (core.limits.groups)."""
+
+    group: str
+    label: str
+    limit: int | None
+    order: Order
+    is_expected: bool
 
 
 class Refuse(Action, frozen=True):

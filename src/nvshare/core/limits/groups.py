@@ -19,30 +19,18 @@ lower limit."""
 from collections import Counter
 from typing import Literal
 
-from nvshare.core.actions import Action, Refuse, ReportLimit
+from nvshare.core.actions import Action, Refuse, ReportForgotten, ReportLimit
 from nvshare.core.events import ClaimPrepared, ClientRegistered, LimitSet, PodChanged
 from nvshare.core.limits.claim_limits import ClaimLimits
 from nvshare.core.limits.group_names import POD_PREFIX, PROCESS_PREFIX
+from nvshare.core.limits.group_order import NO_ORDER, Order
 from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.quantity import amount
-from nvshare.record import Record
 
 MAX_KEPT = 1024
 """Groups without a client that are kept for what the operator said. If there is one more, the one that has had neither
 a client nor an order for the longest time is forgotten."""
 Source = Literal["annotation", "operator", "earlier scheduler", "environment", "claim"]
-
-
-class Order(Record, frozen=True):
-    """What the operator has ordered for a group (core.orders)."""
-
-    weight: int | None = None
-    priority: int | None = None
-    is_paused: bool = False
-    core_limit: int | None = None
-
-
-NO_ORDER = Order()
 
 
 class Group:
@@ -132,8 +120,7 @@ class Group:
     @property
     def outlives_clients(self) -> bool:
         """True if the group is kept without a client: Kubernetes has it, or the operator gave an order for it and its
-        processes may come. A group of one process ends with it, because its pid may be reused; a removed pod does not
-        come back."""
+        processes may come. A group of one process ends with it; a removed pod does not come back."""
         is_expected = not self.is_removed and not self.key.startswith(PROCESS_PREFIX)
         return self.is_listed or (is_expected and self.is_ordered)
 
@@ -175,12 +162,12 @@ class Groups:
 
     def __init__(self, *, expects_pods: bool, is_claim_binding: bool) -> None:
         self.by_key: dict[str, Group] = {}
+        """Those without a client are in the order in which they lost the last, or got an order."""
         self.prepared: dict[str, ClaimPrepared] = {}
         """The ResourceClaims of this node, by label."""
         self._is_claim_binding = is_claim_binding
         self._kept: dict[str, Group] = {}
-        """Those without a client that are here for what the operator said, in the order in which they lost the last,
-        or got an order."""
+        """Those without a client that are here for what the operator said, in the same order."""
         self._expects_pods = self._pods_unknown = expects_pods
         self.is_settling = False
         """Clients of an earlier daemon may still come: an order for a group without a client is not forgotten."""
@@ -239,7 +226,13 @@ class Groups:
     def order(self, group: Group, order: Order, out: list[Action]) -> None:
         """The operator gave an order."""
         group.order = order
-        if not self.is_settling:
+        self.note_use(group, out)
+
+    def note_use(self, group: Group, out: list[Action]) -> None:
+        """The operator limited it, or gave an order."""
+        if self.is_settling:
+            self.by_key[group.key] = self.by_key.pop(group.key)
+        else:
             self.forget_if_unused(group, out)
 
     def pod_changed(self, event: PodChanged, out: list[Action]) -> Group:
@@ -283,16 +276,22 @@ class Groups:
         if group.limits or self.by_key.get(group.key) is not group:
             return
         if not group.outlives_clients:
-            del self.by_key[group.key]
+            self._forget(group, out, is_expected=False)
         elif not group.is_listed:
             self._keep(group, out)
 
     def _keep(self, group: Group, out: list[Action]) -> None:
-        self._kept[group.key] = group
+        self._kept[group.key] = self.by_key[group.key] = self.by_key.pop(group.key)
         if len(self._kept) > MAX_KEPT:
-            oldest = next(iter(self._kept.values()))
-            del self._kept[oldest.key], self.by_key[oldest.key]
-            out.append(ReportLimit(oldest.key, oldest.label, oldest.limit, 0))
+            oldest = self._kept.pop(next(iter(self._kept)))
+            if oldest.limit:
+                out.append(ReportLimit(oldest.key, oldest.label, oldest.limit, 0))
+            self._forget(oldest, out, is_expected=True)
+
+    def _forget(self, group: Group, out: list[Action], *, is_expected: bool) -> None:
+        del self.by_key[group.key]
+        if group.is_ordered:
+            out.append(ReportForgotten(group.key, group.label, group.operator, group.order, is_expected))
 
 
 def _report(group: Group, old: int, out: list[Action]) -> None:

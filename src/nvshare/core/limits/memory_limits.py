@@ -127,8 +127,7 @@ class MemoryLimits:
     def limit_set(self, event: ev.LimitSet, out: list[Action]) -> None:
         group = self.groups.limit_set(event, out)
         self._reapply_limits(group)
-        if not self.groups.is_settling:
-            self.groups.forget_if_unused(group, out)
+        self.groups.note_use(group, out)
 
     def pod_changed(self, event: ev.PodChanged, out: list[Action]) -> None:
         self._reapply_limits(self.groups.pod_changed(event, out))

@@ -2,9 +2,11 @@
 
 The kernel gives the peer's pid, uid and a pidfd; /proc/PID/cgroup names the pod or container of the process. A pod can
 make cgroups inside its own and choose their names, so the *outermost* pod segment counts. Outside Kubernetes the group
-that shares a limit is the container, else one `nvshare run` of this user, else the process alone."""
+that shares a limit is the container, else one `nvshare run` of this user, else the process alone. The kernel gives a
+pid to another process later, so the process is named by its pid, its start time and the boot."""
 
 import contextlib
+import functools
 import os
 import re
 import select
@@ -12,7 +14,7 @@ import socket
 from pathlib import Path
 
 from nvshare.core.limits.group_names import CONTAINER_PREFIX, POD_PREFIX, PROCESS_PREFIX, RUN_PREFIX
-from nvshare.inventory.processes import proc_text
+from nvshare.inventory.processes import proc_text, start_of
 from nvshare.printable import printable
 from nvshare.record import Record
 from nvshare.translation import Registrant
@@ -22,6 +24,7 @@ SO_PEERPIDFD = 77
 PF_EXITING = 0x4
 """A flag of a thread, from linux/sched.h."""
 NAME_LENGTH = 64
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _UID = r"[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 _POD = re.compile(rf"(?:.*kubepods(?:-[a-z]+)?-)?pod(?P<uid>{_UID})(?:\.slice)?")
@@ -37,7 +40,8 @@ class IdentityError(Exception):
 
 class Peer(Record, frozen=True):
     """A process at the other end of a socket. `pidfd` is readable once it has ended. `slice_uid`: the user in whose
-    slice it runs, if it runs in one; `uid` may be a subordinate one of that user."""
+    slice it runs, if it runs in one; `uid` may be a subordinate one of that user. `start`: when it started, in clock
+    ticks since the boot; 0 in a pod or a container, where nobody asks for it."""
 
     pid: int
     uid: int
@@ -46,6 +50,7 @@ class Peer(Record, frozen=True):
     container: str | None
     command: str
     slice_uid: int | None = None
+    start: int = 0
 
 
 class CgroupOwner(Record, frozen=True):
@@ -68,6 +73,7 @@ def peer_of(connection: socket.socket, proc: Path = Path("/proc")) -> Peer:
         cgroups = proc_text(proc / str(pid) / "cgroup")
         owner = cgroup_owner(cgroups)
         command = printable(proc_text(proc / str(pid) / "comm").strip(), NAME_LENGTH)
+        start = 0 if owner.pod or owner.container else start_of(proc / str(pid))
         if _has_ended(pidfd):
             raise IdentityError(f"process {pid} ended while connecting")
     except OSError as error:
@@ -81,7 +87,7 @@ def peer_of(connection: socket.socket, proc: Path = Path("/proc")) -> Peer:
     except IdentityError:
         os.close(pidfd)
         raise
-    return Peer(pid, credentials.uid, pidfd, owner.pod, owner.container, command, slice_user(cgroups))
+    return Peer(pid, credentials.uid, pidfd, owner.pod, owner.container, command, slice_user(cgroups), start)
 
 
 def is_ending(peer: Peer, proc: Path = Path("/proc")) -> bool:
@@ -123,7 +129,16 @@ def group_of(peer: Peer, run: bytes) -> tuple[str, str]:
         return f"{CONTAINER_PREFIX}{owner}{peer.container}", f"container {peer.container[:12]}"
     if any(run):
         return f"{RUN_PREFIX}{peer.uid}-{run.hex()}", f"run {run.hex()[:8]}"
-    return f"{PROCESS_PREFIX}{peer.pid}", f"process {peer.pid}"
+    return f"{PROCESS_PREFIX}{peer.pid}-{peer.start}-{_boot()}", f"process {peer.pid}"
+
+
+@functools.cache
+def _boot() -> str:
+    """Identifies the time since the boot of this machine."""
+    try:
+        return proc_text(BOOT_ID)[:8]
+    except OSError:
+        return ""
 
 
 def registrant_of(client: int, peer: Peer, run: bytes, account: str) -> Registrant:

@@ -135,15 +135,32 @@ def _describe_action(action: ac.Action, names: Ids) -> list[str]:
             kept = f"{amount(action.keep)} of its memory on the host"
             return [f"Client {names.client(action.client)} on {names.gpu(action.gpu)} is told to keep {kept}"]
         case ac.ReportLimit():
-            # The label of a pod that is not known from Kubernetes is "pod UID" already.
-            kind = "pod " if action.group.startswith(POD_PREFIX) and not action.label.startswith("pod ") else ""
-            return [f"Memory limit changed for {kind}{action.label}: {names.change(action.old, action.new)}"]
+            return [f"Memory limit changed for {_labelled(action)}: {names.change(action.old, action.new)}"]
         case ac.UpdateLimit():
             return [f"Sending UPDATE_LIMIT to client {names.client(action.client)}: {names.limit(action.limit)}"]
         case ac.Refuse():
             return [f"Refused: {action.reason}"]
+        case ac.ReportForgotten():
+            return [_describe_forgotten(action)]
         case _:
             return _describe_wait(action, names)
+
+
+def _labelled(action: ac.ReportLimit | ac.ReportForgotten) -> str:
+    # The label of a pod that is not known from Kubernetes is "pod UID" already.
+    kind = "pod " if action.group.startswith(POD_PREFIX) and not action.label.startswith("pod ") else ""
+    return kind + action.label
+
+
+def _describe_forgotten(action: ac.ReportForgotten) -> str:
+    order = action.order
+    limit = None if action.limit is None else amount(action.limit) if action.limit else "none"
+    percent = None if order.core_limit is None else f"{order.core_limit} %"
+    said = {"memory limit": limit, "weight": order.weight, "priority": order.priority, "core limit": percent}
+    named = [f"{what} {value}" for what, value in said.items() if value is not None]
+    what = ", ".join([*named, "pause"] if order.is_paused else named)
+    why = "too many groups without a client" if action.is_expected else "none of its clients is left"
+    return f"The operator's orders for {_labelled(action)} are forgotten ({why}): {what}"
 
 
 def _describe_wait(action: ac.Action, names: Ids) -> list[str]:

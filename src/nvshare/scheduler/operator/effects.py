@@ -5,7 +5,8 @@ from collections import Counter
 from nvshare.core import events as ev
 from nvshare.core.actions import DropLock, KeepOnHost, NoteOrder
 from nvshare.core.limits.core_sources import core_limit_named
-from nvshare.core.limits.groups import NO_ORDER, Group
+from nvshare.core.limits.group_order import NO_ORDER
+from nvshare.core.limits.groups import Group
 from nvshare.core.model import SECOND
 from nvshare.core.node import Node
 from nvshare.core.queue.policies import weights_ignored
