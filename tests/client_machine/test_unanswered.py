@@ -49,6 +49,33 @@ def test_a_scheduler_that_speaks_may_take_longer_for_an_answer() -> None:
         assert fate(helper) is AskFate.SENT
 
 
+def test_a_scheduler_that_speaks_once_and_then_hangs_is_mute_ten_seconds_after_its_last_message() -> None:
+    helper = Helper()
+    ask(helper, 1)
+    helper.pass_time(SECOND)
+    helper.hear(wire.Pong(0))
+    helper.pass_time(9 * SECOND)
+    ask(helper, 2)
+    helper.pass_time(SECOND - 1)
+    assert fate(helper) is AskFate.SENT
+    helper.pass_time(1)
+    assert fate(helper) is AskFate.REFUSED
+    helper.pass_time(3600 * SECOND)
+    assert fate(helper) is AskFate.REFUSED
+
+
+def test_the_answer_to_one_of_two_questions_does_not_end_the_wait_for_the_other() -> None:
+    helper = Helper()
+    ask(helper, 1)
+    ask(helper, 2)
+    helper.hear(wire.Budget(0, 0, 1, GIB, 0))
+    helper.pass_time(10 * SECOND)
+    assert fate(helper) is AskFate.REFUSED
+    helper.hear(wire.Budget(0, 0, 2, GIB, 0))
+    helper.pass_time(3600 * SECOND)
+    assert fate(helper) is AskFate.SENT
+
+
 def test_the_configured_time_counts_and_a_ping_is_sent_at_its_end() -> None:
     """So a scheduler that is only slow is heard, and asked again, without delay."""
     helper = Helper()

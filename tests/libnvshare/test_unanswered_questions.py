@@ -52,6 +52,21 @@ def test_after_one_question_was_not_answered_none_waits_until_the_scheduler_spea
     assert program.answer()[0] == "0"
 
 
+def test_no_question_waits_after_a_scheduler_that_spoke_once_more_hangs(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = with_budget(programs, scheduler, NVSHARE_ASK_MS=str(ASK_MS), **NO_OTHER_PINGS)
+    program.say(f"alloc {2 * GIB}")
+    peer.expect(BudgetAsk)
+    peer.send(Pong(0))
+    assert program.answer()[0] == REFUSED
+    peer.expect(Ping)  # the library has noticed it, although nothing was asked after that message
+    for _ in range(10):
+        assert program.ask(f"alloc {2 * GIB}")[0] == REFUSED
+        program.do("info")
+    assert len(peer.heard(BudgetAsk)) == 1
+
+
 def test_a_hung_scheduler_is_noticed_while_an_allocation_waits_for_its_answer(
     programs: Programs, scheduler: FakeScheduler
 ) -> None:

@@ -133,10 +133,10 @@ struct nvs_client {
     int64_t next_attempt_ns, lost_ns, join_by_ns;
     /* Keep-alive: whether something depends on the scheduler, since when, and the times of its last message and our last PING. */
     bool is_attentive, is_hung;
-    bool is_mute;              /* a question has waited for `ask_ns` without any message: others do not wait */
+    bool is_mute;              /* a question was open for `ask_ns` without any message: others do not wait */
     uint32_t open_asks;        /* questions that it was sent on this connection and has not answered */
     int64_t quiet_since_ns, pinged_ns;
-    int64_t asked_ns;          /* when the first question was sent since its last message; 0: none was */
+    int64_t asked_ns;          /* since when a question has been open and no message has come; 0: none is open */
     struct nvs_client_gpu gpus[NVS_MAX_GPUS];
     struct nvs_client_out out;
 };

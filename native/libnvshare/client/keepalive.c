@@ -5,8 +5,10 @@
  * at least 1/5 of it ago, the scheduler hangs: threads that wait for a lock run. The connection stays open, so the process keeps its
  * place in the queue. Any message from the scheduler ends this.
  *
- * A question is not waited for so long. If no message has come for `ask_ns` since a question was sent, the scheduler is mute: we send
- * PING, and refuse all questions until it speaks. A question that others wait for after that would only wait as long again.
+ * A question is not waited for so long. If a question is open and no message has come for `ask_ns`, the scheduler is mute: we send PING,
+ * and refuse all questions until it speaks. The time counts from its last message, or from the question if that came later. A message
+ * that is not the answer begins it again, but does not end it: a scheduler that speaks once and then hangs is mute `ask_ns` later, although
+ * no question comes after that message.
  *
  * With the default of 25 s: PING after 10 s and 20 s, hung after 25 s. A process that needs nothing sends no PING. A
  * scheduler of protocol version 1 does not know PING; only a closed connection shows that it has ended. */
@@ -108,7 +110,8 @@ void nvs_keepalive_asked(struct nvs_client *client, int64_t now_ns)
 void nvs_keepalive_heard(struct nvs_client *client, int64_t now_ns)
 {
     client->quiet_since_ns = now_ns;
-    client->pinged_ns = client->asked_ns = 0;
+    client->pinged_ns = 0;
+    client->asked_ns = client->open_asks ? now_ns : 0;
     client->is_hung = client->is_mute = false;
     for (int i = 0; i < client->gpu_count; i++)
         nvs_client_apply(client, i, nvs_turn_input(&client->gpus[i].turn, NVS_TURN_IN_HEARD));
