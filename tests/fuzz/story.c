@@ -159,6 +159,8 @@ void world_thread_waits(int64_t timeout_ns)
     uint8_t what = nvs_session_is_registered() && !end_ns ? next() : 0;
     if (nvs_session_is_registered())
         nvs_asks_tick();
+    if (!(what & 8)) /* or the helper cannot run */
+        nvs_asks_refuse_overdue(world.now_ns);
     if (what % 4 == 1)
         answer(what >> 2 & 1, next() | 128);
     else if (what % 4 == 2)

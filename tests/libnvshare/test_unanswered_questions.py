@@ -1,5 +1,7 @@
 """Questions about budget that the scheduler does not answer: a call waits once, and calls after it do not."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -65,6 +67,34 @@ def test_no_question_waits_after_a_scheduler_that_spoke_once_more_hangs(
         assert program.ask(f"alloc {2 * GIB}")[0] == REFUSED
         program.do("info")
     assert len(peer.heard(BudgetAsk)) == 1
+
+
+def test_an_answer_that_comes_while_the_process_is_stopped_counts(programs: Programs, scheduler: FakeScheduler) -> None:
+    """Some processes, as the thread and the helper run at the same time afterwards: one process may be lucky."""
+    started = [with_budget(programs, scheduler, NVSHARE_ASK_MS="3000") for _ in range(6)]
+    for program, peer in started:
+        program.say(f"alloc {2 * GIB}")
+        ask = peer.expect(BudgetAsk)
+        os.kill(program.process.pid, signal.SIGSTOP)
+        peer.send(Budget(0, 3, ask.ask, 2 * GIB, GIB))
+    time.sleep(3.2)
+    for program, _ in started:
+        os.kill(program.process.pid, signal.SIGCONT)
+    assert [program.answer()[0] for program, _ in started] == ["0"] * len(started)
+
+
+def test_time_in_which_the_process_is_stopped_is_no_time_of_waiting(
+    programs: Programs, scheduler: FakeScheduler
+) -> None:
+    program, peer = with_budget(programs, scheduler, NVSHARE_ASK_MS="5000")
+    program.say(f"alloc {2 * GIB}")
+    ask = peer.expect(BudgetAsk)
+    os.kill(program.process.pid, signal.SIGSTOP)
+    peer.send(Budget(0, 0, ask.ask, 4 * GIB, 0))  # a yes that changes nothing: it is asked again
+    time.sleep(5.2)
+    os.kill(program.process.pid, signal.SIGCONT)
+    peer.send(Budget(0, 3, peer.expect(BudgetAsk).ask, 2 * GIB, GIB))
+    assert program.answer()[0] == "0"
 
 
 def test_a_hung_scheduler_is_noticed_while_an_allocation_waits_for_its_answer(

@@ -26,6 +26,7 @@
 
 #include "base/lock.h"
 #include "base/platform.h"
+#include "helper/asks.h"
 #include "helper/helper.h"
 
 enum { REST_LOOKS = 50 };
@@ -60,6 +61,7 @@ static int answer(void)
 {
     size_t at = 0, end = 0;
     bool broken = false;
+    int64_t read_ns = nvs_now_ns();
     const uint8_t *frame;
     const struct nvs_client *client = &nvs_helper_client;
     if (!nvs_link_is_up(&nvs_helper_link) || !client->is_registered || client->is_hung || client->out.todo & ~(uint32_t)(NVS_CLIENT_SEND | NVS_CLIENT_GPUS))
@@ -75,6 +77,8 @@ static int answer(void)
     nvs_link_consume(&nvs_helper_link, at);
     nvs_session_ping(nvs_now_ns()); /* or the scheduler would take us for hung */
     nvs_link_flush(&nvs_helper_link);
+    if (!frame && !broken && !nvs_link_may_have_more(&nvs_helper_link))
+        nvs_asks_refuse_overdue(read_ns);
     return frame || broken ? -1 : nvs_helper_link.fd.fd;
 }
 

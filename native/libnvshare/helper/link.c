@@ -12,7 +12,7 @@ int nvs_link_connect(struct nvs_link *link, const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strncpy(address.sun_path, path, sizeof address.sun_path - 1);
     link->in_bytes = link->out_bytes = 0;
-    link->is_stuck = false;
+    link->is_stuck = link->was_filled = false;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return errno;
@@ -84,13 +84,17 @@ bool nvs_link_receive(struct nvs_link *link)
 {
     if (!nvs_fd_is_ours(&link->fd))
         return false;
-    if (link->in_bytes == sizeof link->in)
+    link->was_filled = link->in_bytes == sizeof link->in;
+    if (link->was_filled)
         return true; /* to receive nothing would look like the end of the connection */
     ssize_t got = nvs_fd_receive(&link->fd, link->in + link->in_bytes, sizeof link->in - link->in_bytes);
     if (got > 0)
         link->in_bytes += (size_t)got;
+    link->was_filled = link->in_bytes == sizeof link->in;
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
+
+bool nvs_link_may_have_more(const struct nvs_link *link) { return nvs_link_is_up(link) && link->was_filled; }
 
 const uint8_t *nvs_link_next(struct nvs_link *link, size_t *at, bool *broken)
 {

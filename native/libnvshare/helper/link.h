@@ -15,6 +15,7 @@ struct nvs_link {
     struct nvs_owned_fd fd;
     size_t in_bytes, out_bytes;
     bool is_stuck; /* there was no room for a frame */
+    bool was_filled; /* the last nvs_link_receive took as much as there was room for */
     uint8_t in[2 * NVS_MAX_FRAME];
     uint8_t out[8 * NVS_MAX_FRAME];
 };
@@ -31,6 +32,8 @@ void nvs_link_put(struct nvs_link *link, const void *frame, size_t bytes);
 /* Send and receive as much as possible without waiting; false if the connection is gone. */
 bool nvs_link_flush(struct nvs_link *link);
 bool nvs_link_receive(struct nvs_link *link);
+/* Whether more may have come than the last nvs_link_receive has taken. */
+bool nvs_link_may_have_more(const struct nvs_link *link);
 /* The next whole frame, or NULL. `broken` if what came is no frame. Valid until the next call, and not aligned: frames may be
  * longer than we know them by any number of bytes. */
 const uint8_t *nvs_link_next(struct nvs_link *link, size_t *at, bool *broken);

@@ -176,8 +176,11 @@ static struct nvs_seen see(struct nvs_gpu *gpu)
     return (struct nvs_seen){.waiters = atomic_load(&gpu->waiters), .contexts = atomic_load(&gpu->contexts), .news = news};
 }
 
-static int64_t tick(int64_t now)
+/* `read_ns`: when the socket was read. The machine judges the silence of the scheduler at that time: if the process is stopped after the
+ * read, a message may have come since. */
+static int64_t tick(int64_t read_ns)
 {
+    int64_t now = nvs_now_ns();
     struct nvs_seen seen[NVS_MAX_GPUS];
     int64_t next = NVS_NEVER;
     for (int i = 0; i < nvs_gpu_count; i++)
@@ -185,7 +188,7 @@ static int64_t tick(int64_t now)
     if (nvs_real_collectives_are_used())
         nvs_job_use_collectives(&nvs_helper_client);
     nvs_tell_memory_mode(&nvs_helper_client, nvs_suspension_mode());
-    nvs_client_tick(&nvs_helper_client, now, seen);
+    nvs_client_tick(&nvs_helper_client, read_ns, seen);
     perform(now, true);
     for (int i = 0; i < nvs_gpu_count; i++)
         next = nvs_deadline_sooner(next, nvs_work_tick(&nvs_gpus[i], now));
@@ -194,6 +197,8 @@ static int64_t tick(int64_t now)
     for (int i = 0; i < nvs_gpu_count; i++)
         next = nvs_deadline_sooner(next, nvs_work_move(&nvs_gpus[i], now));
     perform(now, true);
+    if (!nvs_link_may_have_more(&nvs_helper_link))
+        nvs_asks_refuse_overdue(read_ns);
     nvs_asks_tick();
     next = nvs_deadline_sooner(next, nvs_client_next(&nvs_helper_client));
     return nvs_deadline_sooner(next, nvs_work_pools(now));
@@ -235,9 +240,10 @@ static void *helper(void *nothing)
         nvs_wake_clear();
         leave_driver_if_exiting();
         perform(nvs_now_ns(), true); /* what the deputy has left to us, before any message that came later */
-        if (nvs_link_is_up(&nvs_helper_link) && !read_messages(nvs_now_ns()))
+        int64_t read_ns = nvs_now_ns(); /* before the read, and after nvs_wake_clear: a thread that has woken us is overdue by then */
+        if (nvs_link_is_up(&nvs_helper_link) && !read_messages(read_ns))
             lost(nvs_now_ns());
-        int64_t next = tick(nvs_now_ns());
+        int64_t next = tick(read_ns);
         if (nvs_link_is_up(&nvs_helper_link) && !nvs_link_flush(&nvs_helper_link))
             lost(nvs_now_ns());
         else

@@ -121,7 +121,7 @@ static CUresult reserve(struct nvs_gpu *gpu, struct attempt *attempt)
     if (!attempt->swappable && nvs_passage_has_paid(attempt->bytes))
         return CUDA_SUCCESS;
     uint64_t refused = UINT64_MAX; /* the smallest need that the scheduler has refused */
-    int64_t until_ns = 0;          /* of all questions; see nvs_asks_budget */
+    int64_t waited_ns = 0;         /* of all questions; see nvs_asks_budget */
     nvs_joining_wait_done();
     for (int asked = 0; asked < MOST_ASKS; asked++) {
         uint64_t granted;
@@ -139,12 +139,12 @@ static CUresult reserve(struct nvs_gpu *gpu, struct attempt *attempt)
         }
         if (attempt->lacks_room && !asked_for_room) {
             asked_for_room = true;
-            if (nvs_asks_budget(gpu, 0, &until_ns, &granted)) /* CAPACITY comes before the answer, if it is news */
+            if (nvs_asks_budget(gpu, 0, &waited_ns, &granted)) /* CAPACITY comes before the answer, if it is news */
                 continue;
         }
         /* After an answer look again. After a grant, another thread may have used it already. After a refusal, another thread may
          * have freed memory while the question was open: then less is needed than was refused. */
-        if (is_no || !nvs_asks_budget(gpu, need, &until_ns, &granted))
+        if (is_no || !nvs_asks_budget(gpu, need, &waited_ns, &granted))
             break;
         if (granted < need)
             refused = need;
