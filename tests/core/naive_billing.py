@@ -18,7 +18,7 @@ from nvshare.core.gpu import Gpu
 from nvshare.core.model import Settings
 from nvshare.core.turns.seat import Seat
 
-Change = Literal["from rest", "again", "resumed", "stopped"]
+Change = Literal["from rest", "again", "resumed", "silent", "stopped"]
 
 
 class NaiveBilling(NaiveOrders):
@@ -66,7 +66,9 @@ class NaiveBilling(NaiveOrders):
             case ev.ClientLeft():
                 return ["stopped"] if waits else []
             case ev.ClientSilent():
-                return ["stopped"] if seat.state == "waiting" or (waits and seat.follows) else []
+                if seat.follows:
+                    return ["stopped"] if waits else []
+                return ["silent"] if seat.state == "waiting" else []
         if seat.state != "silent":
             return []
         return ["resumed" if seat.keeps_rank else "from rest"]
@@ -116,7 +118,9 @@ class NaiveBilling(NaiveOrders):
         for action in turns:
             if isinstance(action, ac.EndTurn) and action not in first:
                 self._end(now, uuid, bills, action.client)
-            elif isinstance(action, ac.GiveLock) and (action.client, uuid) not in self.refused:
+        self._note_blocked(now, uuid, bills, gpu, real)
+        for action in turns:
+            if isinstance(action, ac.GiveLock) and (action.client, uuid) not in self.refused:
                 bills.began(now, action.client, self.use(uuid).uses[action.client])
 
     def _claim(self, now: int, uuid: str, bills: NaiveBills, event: ev.ClientRegistered) -> None:
@@ -132,10 +136,25 @@ class NaiveBilling(NaiveOrders):
         use, undivided = self.use(uuid).uses[client], self._undivided(now, uuid)
         if change == "stopped":
             bills.accounts[client].weight = None
+        elif change == "silent":
+            bills.stops(now, client, use, undivided)
         elif change == "resumed":
             bills.waits_again(now, client, use, undivided)
         else:
             bills.waits(now, client, use, undivided, from_rest=change == "from rest")
+
+    def _note_blocked(self, now: int, uuid: str, bills: NaiveBills, gpu: NaiveGpu, real: Gpu) -> None:
+        """Who is blocked does not compete, unless it is held back by its weight alone."""
+        turns, uses, undivided = real.turns, self.use(uuid).uses, self._undivided(now, uuid)
+        back = sorted(gpu.unblocked, key=lambda client: turns.seats[client].ticket)
+        for client in [one for one in turns.blocked if gpu.seats[one].state == "blocked"]:
+            seat = gpu.seats[client]
+            if client not in turns.no_turns.ahead or self.is_paused(uuid, seat) or seat.group in turns.no_turns.over:
+                bills.stops(now, client, uses[client], undivided)
+            else:
+                back.append(client)
+        for client in back:
+            bills.waits_again(now, client, uses[client], undivided)
 
     def _undivided(self, now: int, uuid: str) -> int:
         """0, if nothing is known of any client."""

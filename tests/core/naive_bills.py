@@ -46,9 +46,10 @@ class Account:
     tag: int = 0
     handicap: int = 0
     owed: int = 0
-    """When its last turn ended. What it rests for is taken from it."""
+    owed_at: int = 0
+    """What it was owed when it last ceased to compete. What it rests for is taken from it."""
     weight: int | None = None
-    """While it competes: waits or runs; else None."""
+    """While it competes: waits, runs, or is held back by its weight; else None."""
     is_rested: bool = False
     """It had been at rest before it began to wait."""
     due: list[str] = field(default_factory=list)
@@ -83,13 +84,13 @@ class NaiveBills:
         self.waited, self.waits_from, self.virtual, self.passed, self.paid, self.last_began = [], None, 0, 0, 0, 0
         for one in self.accounts.values():
             one.contained = one.turn_bill = one.bill
-            one.tag = one.handicap = one.lent = one.owed = 0
+            one.tag = one.handicap = one.lent = one.owed = one.owed_at = 0
 
     def follow(self, seats: Iterable[Seat]) -> None:
         """At the end of a step with another policy."""
         self.accounts = {}
         for seat in seats:
-            competes = seat.lock or seat.state in ("waiting", "blocked")
+            competes = seat.lock or seat.state == "waiting"
             one = Account(seat.bill_ns, held_since=seat.held_since, credit=seat.credit_ns)
             one.ended = None if seat.lock else seat.last_ran
             one.weight = max(1, seat.weight) if competes else None
@@ -157,14 +158,24 @@ class NaiveBills:
             self.last_began, one.credit = client, 0
 
     def ended(self, now: int, client: int, use: Use, undivided: int) -> None:
-        self.virtual = max(self.virtual, self._mean(undivided))
-        one = self.accounts[client]
-        one.weight, one.ended = None, now
-        self._book(now, one, use)
-        others = self._total()
-        lead = (one.tag - self._mean(undivided + one.open)) * others // 100 if others else 0
-        one.owed = min(-lead, MOST_NS)
+        self.accounts[client].ended = now
+        self.stops(now, client, use, undivided)
         self.holders.discard(client)
+
+    def stops(self, now: int, client: int, use: Use, undivided: int) -> None:
+        """It competes no more: its turn ended, or it is blocked or silent."""
+        one = self.accounts[client]
+        if one.weight is None:
+            return
+        self.virtual = max(self.virtual, self._mean(undivided))
+        one.weight = None
+        self._book(now, one, use)
+        one.owed, one.owed_at = min(self._behind(one, undivided), MOST_NS), now
+
+    def _behind(self, one: Account, undivided: int) -> int:
+        """By how much it has had less than its share."""
+        others = self._total()
+        return -((one.tag - self._mean(undivided + one.open)) * others // 100) if others else 0
 
     def waits(self, now: int, client: int, use: Use, undivided: int, *, from_rest: bool) -> None:
         one = self.accounts[client]
@@ -174,7 +185,7 @@ class NaiveBills:
         others = self._total()
         if others:
             mean = self._mean(undivided + one.open)  # Its tag contains its own part of the looks that are not divided.
-            owed = max(0, one.owed - now + (one.ended or 0)) if from_rest else MOST_NS
+            owed = max(0, one.owed - (now - one.owed_at)) if from_rest else MOST_NS
             lead = max(-owed, min((one.tag - mean) * others // 100, MOST_NS))
             one.tag, one.handicap = mean + lead * 100 // others, self._stretched(lead)
         else:
@@ -182,10 +193,15 @@ class NaiveBills:
         one.weight = use.counted_weight
 
     def waits_again(self, now: int, client: int, use: Use, undivided: int) -> None:
-        """With the rank that it had."""
+        """With the rank that it had, after it was blocked or silent."""
         one = self.accounts[client]
+        if one.weight is not None:
+            return
         self._book(now, one, use)
-        one.tag = max(one.tag, self._mean(undivided + one.open) if self._total() else self.virtual)
+        others = self._total()
+        owed = max(0, one.owed - (now - one.owed_at)) * 100 // others if others else 0
+        least = self._mean(undivided + one.open) - owed if others else self.virtual
+        one.tag = max(one.tag, least)
         one.weight = use.counted_weight
 
     def moved(self, now: int, client: int, use: Use, took_ns: int, swappable: int) -> None:
@@ -246,7 +262,8 @@ class NaiveBills:
     def take(self, seat: Seat, real: FairShares) -> None:
         """As the core has it."""
         one = self.accounts[seat.client]
-        one.tag, one.handicap, one.contained, one.owed = seat.tag, seat.handicap, seat.billed_ns, seat.owed_ns
+        one.tag, one.handicap, one.contained = seat.tag, seat.handicap, seat.billed_ns
+        one.owed, one.owed_at = seat.owed_until, 0
         one.turn_bill, one.weight = seat.turn_bill_ns, real._members.get(seat.client, (None, 0))[0]
 
     def check_bill(self, seat: Seat) -> None:

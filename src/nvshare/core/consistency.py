@@ -27,5 +27,9 @@ def check(turns: Turns, unheard: set[int]) -> None:
     assert turns.waits.unreported.keys() <= by_state["waiting"].keys() | turns.blocked.keys()
     turns.queue.check()
     turns.ranking.fair_shares.check(
-        {seat.client: seat for seat in turns.seats.values() if seat.state not in ("rest", "silent")}
+        {seat.client: seat for seat in turns.seats.values() if _competes(turns, seat)}
     )
+
+
+def _competes(turns: Turns, seat: Seat) -> bool:
+    return bool(seat.lock) or seat.is_waiting or (seat.state == "blocked" and turns.no_turns.keeps_competing(seat))

@@ -1,6 +1,7 @@
 """Policy fair: weights are proportions of what turns are billed (compute.turn_bills), among competing clients.
 
-Theory of operation. Clients that wait or run compete. A client's tag grows by bill * 100 / weight. If all clients have
+Theory of operation. Clients that wait or run compete, also those that are held back by their weights. A client that
+is blocked for another reason (paused, core limit, host) or silent does not: it rests. A client's tag grows by bill * 100 / weight. If all clients have
 had their shares, all tags are equal. So the mean of the tags, weighted by the weights, is the right tag of each client.
 A client whose tag is above it has had too much:
 
@@ -11,10 +12,10 @@ The handicap is the time after which the client will have no more than its share
 waits as if it had arrived later by this time: rank = arrival + handicap. Time in which a client had no work counts as
 if it had had its share, so a client cannot save up time:
 
-    after a pause    lead ≥ -max(0, what it was owed when its turn ended - the pause)
+    after a pause    lead ≥ -max(0, what it was owed when it ceased to compete - the pause)
 
 So a program that is between two kernels when its turn ends keeps what it is owed, and after a long pause it is owed
-nothing.
+nothing. A client that was blocked or silent also keeps its rank.
 
 A turn ends before all its looks are divided. The tag then contains an estimate; the difference is added to it later.
 
@@ -49,8 +50,11 @@ class Shares:
     def wait_began(self, now: int, seat: Seat, *, from_rest: bool) -> None:
         """Called before the client is ranked."""
 
+    def wait_paused(self, now: int, seat: Seat) -> None:
+        """The client is blocked or silent, and keeps its rank. Called again while it is, without effect."""
+
     def wait_resumed(self, now: int, seat: Seat) -> None:
-        """The client waits again with the rank that it had."""
+        """The client waits again with the rank that it had, or competes although it is blocked."""
 
     def wait_ended(self, seat: Seat) -> None:
         """The client wants no turn any more."""
@@ -103,16 +107,26 @@ class FairShares(Shares):
             self._book(now, seat)
         if self._members:
             mean, lead = self._mean_and_lead(now, seat)
-            least = -max(0, seat.owed_ns - (now - seat.last_ran)) if from_rest else -MAX_LEAD_NS
+            least = -max(0, seat.owed_until - now) if from_rest else -MAX_LEAD_NS
             lead = max(least, min(MAX_LEAD_NS, lead))
             seat.tag, seat.handicap = mean + lead * DEFAULT_WEIGHT // self._weights, self._handicap(lead)
         else:
             seat.tag, seat.handicap = max(seat.tag, self._virtual), 0
         self._enter(seat)
 
+    def wait_paused(self, now: int, seat: Seat) -> None:
+        if seat.client in self._members:
+            self._stop(now, seat)
+
     def wait_resumed(self, now: int, seat: Seat) -> None:
+        if seat.client in self._members:
+            return
         self._book(now, seat)
-        seat.tag = max(seat.tag, self._mean_of_others(now, seat) if self._members else self._virtual)
+        if self._members:
+            owed = max(0, seat.owed_until - now)
+            seat.tag = max(seat.tag, self._mean_of_others(now, seat) - owed * DEFAULT_WEIGHT // self._weights)
+        else:
+            seat.tag = max(seat.tag, self._virtual)
         self._enter(seat)
 
     def wait_ended(self, seat: Seat) -> None:
@@ -125,10 +139,7 @@ class FairShares(Shares):
         self._bills.turn_began(now, seat)
 
     def turn_ended(self, now: int, seat: Seat) -> None:
-        self._virtual = max(self._virtual, self._mean(now))
-        self._leave(seat)
-        self._book(now, seat)
-        seat.owed_ns = min(MAX_LEAD_NS, -self._mean_and_lead(now, seat)[1]) if self._members else 0
+        self._stop(now, seat)
 
     def moved_in(self, now: int, seat: Seat, took_ns: int) -> None:
         self._bills.moved_in(now, seat, took_ns)
@@ -143,8 +154,8 @@ class FairShares(Shares):
 
     def restart(self, seat: Seat) -> None:
         seat.billed_ns = seat.turn_bill_ns = seat.bill_ns
-        seat.lent_ns = seat.owed_ns = 0
-        if seat.lock or seat.state in ("waiting", "blocked"):
+        seat.lent_ns = seat.owed_until = 0
+        if seat.lock or seat.is_waiting:  # Blocked clients that compete are entered next (queue.blocking).
             self._enter(seat)
 
     def longest_turn_ns(self, running: Collection[Seat]) -> int:
@@ -152,7 +163,7 @@ class FairShares(Shares):
         return max(LEAST_TURN_NS, max(turns, default=NEVER))
 
     def check(self, competing: dict[int, Seat]) -> None:
-        assert self._members.keys() == competing.keys(), "clients that wait or run compete"
+        assert self._members.keys() == competing.keys(), "clients that wait or run compete, and blocked ones do not"
         assert self._weights == sum(weight for weight, _ in self._members.values())
         assert self._used == sum(weight * tag for weight, tag in self._members.values())
         assert self._bills.open_ns == sum(seat.bill_ns - seat.billed_ns for seat in competing.values())
@@ -169,6 +180,15 @@ class FairShares(Shares):
         self._weights -= weight
         self._used -= weight * tag
         self._bills.close_for(seat)
+
+    def _stop(self, now: int, seat: Seat) -> None:
+        """It competes no more. What it is owed now lasts for as long."""
+        self._virtual = max(self._virtual, self._mean(now))
+        self._leave(seat)
+        self._book(now, seat)
+        seat.owed_until = now
+        if self._members:
+            seat.owed_until += min(MAX_LEAD_NS, -self._mean_and_lead(now, seat)[1])
 
     def _book(self, now: int, seat: Seat) -> None:
         """Adds the part of the bill that the tag does not contain yet."""

@@ -44,6 +44,10 @@ class NoTurns:
         """Its group owes GPU time."""
         return seat.group is not None and seat.group.key in self.over
 
+    def keeps_competing(self, seat: Seat) -> bool:
+        """Policy fair: although it is blocked. It has had its share, so it neither saves up time nor loses any."""
+        return seat.client in self.ahead and seat.client not in self.paused and not self.is_over(seat)
+
     def has_had_enough(self, seat: Seat) -> bool:
         """It gets no lock for now. A job has released all its locks before (gangs.departure)."""
         is_leaving = seat.gang is not None and seat.gang.departure is not None

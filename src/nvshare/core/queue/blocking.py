@@ -70,7 +70,19 @@ class Blocking:
                 out.append(ReportBlocked(seat.client, turns.uuid, holder.client, holder.protected))
         for seat in coming:
             turns.unblock(seat)
+        if turns.ranking.fair_shares.are_kept:
+            self._tell_shares(now, coming)
         return bool(leaving or coming)
+
+    def _tell_shares(self, now: int, coming: list[Seat]) -> None:
+        """Policy fair: blocked clients do not compete, except those that are held back by their weights."""
+        turns, shares = self._turns, self._turns.ranking.fair_shares
+        blocked = list(turns.blocked.values())
+        for seat in blocked:
+            if not turns.no_turns.keeps_competing(seat):
+                shares.wait_paused(now, seat)
+        for seat in (*coming, *(seat for seat in blocked if turns.no_turns.keeps_competing(seat))):
+            shares.wait_resumed(now, seat)
 
     def _who_may_run(self) -> list[Seat]:
         """Those of the waiting and the blocked that are not paused or held back, and whose turn evicts nothing that the

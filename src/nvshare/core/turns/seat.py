@@ -100,8 +100,8 @@ class Seat:
     lent_ns: int
     """What its moves have made its bill less since another client had a turn. `lent_ns`: the part of it that is not
     covered by divided looks yet. These begin with look `lent_from`, and the last ones end at `lent_until`."""
-    owed_ns: int
-    """Policy fair: by how much it had had less than its share when its last turn ended. Less than 0: more."""
+    owed_until: int
+    """Policy fair: when it ceased to compete, plus by how much it had had less than its share then (negative: more)."""
     lag_ns: int
     """What the mode added to its rank when it began to wait."""
     most_needed: int
@@ -132,7 +132,7 @@ class Seat:
         "idle_since", "is_suspended", "is_trusted", "keep_asked", "keeps_room", "kept_rank", "lacking", "lag_ns",
         "last_ran", "last_scheduled", "last_turns", "least_needed", "lent_from", "lent_ns", "lent_until", "limit",
         "lock", "looks", "makes_room", "measured", "memory", "most_needed", "moved", "moves_memory", "need",
-        "not_moving", "outranked_rank", "owed_ns", "passes", "pauses", "pid", "pinned", "priority", "protected", "rank",
+        "not_moving", "outranked_rank", "owed_until", "passes", "pauses", "pid", "pinned", "priority", "protected", "rank",
         "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until", "siblings", "state", "tag",
         "ticket", "told_capacity", "told_wait", "turn_bill_ns", "turns", "unbacked", "waited_since", "waited_total",
         "weight", "won_rank", "working_set",
@@ -177,7 +177,7 @@ class Seat:
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
         """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (compute.fair_shares)."""
         self.last_scheduled: int | None = None
-        self.looks, self.recent, self.lent_from, self.lent_until, self.owed_ns = None, RecentUse(), 0, 0, 0
+        self.looks, self.recent, self.lent_from, self.lent_until, self.owed_until = None, RecentUse(), 0, 0, 0
 
     @property
     def is_waiting(self) -> bool:

@@ -133,7 +133,7 @@ class Turns:
         elif seat.state == "waiting":
             seat.kept_rank = seat.rank
             self.waits.end(now, seat)
-            self.ranking.fair_shares.wait_ended(seat)
+            self.ranking.fair_shares.wait_paused(now, seat)
             seat.state = TRANSITIONS["silence"][seat.state]
             self._unheard.add(seat.client)
         elif seat.state == "staying" and self.is_contended:
