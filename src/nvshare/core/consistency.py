@@ -26,9 +26,7 @@ def check(turns: Turns, unheard: set[int]) -> None:
     assert not turns.waits.late_claims
     assert turns.waits.unreported.keys() <= by_state["waiting"].keys() | turns.blocked.keys()
     turns.queue.check()
-    turns.ranking.fair_shares.check(
-        {seat.client: seat for seat in turns.seats.values() if _competes(turns, seat)}
-    )
+    turns.ranking.fair_shares.check({seat.client: seat for seat in turns.seats.values() if _competes(turns, seat)})
 
 
 def _competes(turns: Turns, seat: Seat) -> bool:

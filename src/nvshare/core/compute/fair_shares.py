@@ -1,9 +1,9 @@
 """Policy fair: weights are proportions of what turns are billed (compute.turn_bills), among competing clients.
 
-Theory of operation. Clients that wait or run compete, also those that are held back by their weights. A client that
-is blocked for another reason (paused, core limit, host) or silent does not: it rests. A client's tag grows by bill * 100 / weight. If all clients have
-had their shares, all tags are equal. So the mean of the tags, weighted by the weights, is the right tag of each client.
-A client whose tag is above it has had too much:
+Theory of operation. Clients that wait or run compete, also those that are held back by their weights. A client that is
+blocked for another reason (paused, core limit, host) or silent does not: it rests. A client's tag grows by bill * 100 /
+weight. If all clients have had their shares, all tags are equal. So the mean of the tags, weighted by the weights, is
+the right tag of each client. A client whose tag is above it has had too much:
 
     lead     = (tag - mean of the others) * Σ weights of the others / 100        within ± MAX_LEAD_NS
     handicap = lead * recent time / the part of it that was billed               within ± MAX_LEAD_NS

@@ -132,10 +132,10 @@ class Seat:
         "idle_since", "is_suspended", "is_trusted", "keep_asked", "keeps_room", "kept_rank", "lacking", "lag_ns",
         "last_ran", "last_scheduled", "last_turns", "least_needed", "lent_from", "lent_ns", "lent_until", "limit",
         "lock", "looks", "makes_room", "measured", "memory", "most_needed", "moved", "moves_memory", "need",
-        "not_moving", "outranked_rank", "owed_until", "passes", "pauses", "pid", "pinned", "priority", "protected", "rank",
-        "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until", "siblings", "state", "tag",
-        "ticket", "told_capacity", "told_wait", "turn_bill_ns", "turns", "unbacked", "waited_since", "waited_total",
-        "weight", "won_rank", "working_set",
+        "not_moving", "outranked_rank", "owed_until", "passes", "pauses", "pid", "pinned", "priority", "protected",
+        "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until", "siblings",
+        "state", "tag", "ticket", "told_capacity", "told_wait", "turn_bill_ns", "turns", "unbacked", "waited_since",
+        "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
     def __init__(self, client: int, priority: int, weight: int, group: Group | None = None) -> None:
