@@ -1,6 +1,7 @@
 """Policy fair: a client that is blocked or silent saves up no time, and keeps what it is owed less its pause."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,7 @@ def forget(real: Callable[..., None]) -> Callable[..., None]:
     return wait_paused
 
 
-FAULTS = {
+FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "blocked clients compete": (NoTurns, "keeps_competing", go_on),
     "a pause costs all that is owed": (FairShares, "wait_paused", forget),
 }
