@@ -54,7 +54,7 @@ def test_after_one_question_was_not_answered_none_waits_until_the_scheduler_spea
     assert program.answer()[0] == "0"
 
 
-def test_no_question_waits_after_a_scheduler_that_spoke_once_more_hangs(
+def test_no_question_waits_once_a_scheduler_hangs_that_spoke_after_the_first(
     programs: Programs, scheduler: FakeScheduler
 ) -> None:
     program, peer = with_budget(programs, scheduler, NVSHARE_ASK_MS=str(ASK_MS), **NO_OTHER_PINGS)
