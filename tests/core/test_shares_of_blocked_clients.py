@@ -37,6 +37,15 @@ def test_after_a_pause_both_go_on_with_their_shares() -> None:
     assert gpu.run(60_000) == pytest.approx([50, 50], abs=5)
 
 
+def test_after_a_pause_of_the_gpu_nobody_owes_anything() -> None:
+    gpu = gpu_with((100, None), (100, None))
+    gpu.run(3_000)
+    gpu.handle(ev.PauseSet(True, gpu="g0"))
+    assert gpu.run(20_000) == pytest.approx([0, 0], abs=1)
+    gpu.handle(ev.PauseSet(False, gpu="g0"))
+    assert gpu.run(20_000) == pytest.approx([50, 50], abs=10)
+
+
 def test_after_a_core_limit_too() -> None:
     gpu = gpu_with((100, 10), (100, None))
     gpu.run(600_000)
