@@ -82,8 +82,7 @@ def judge_floods(flooded: dict[str, Flooded]) -> Result:
         if p99 > WANTED_P99_MS:
             (late if quiet <= QUIET_P99_MS else not_judged).append(kind)
         slow += [kind] if own_p99 > WANTED_P99_MS else []
-    longest = max(max(one.during, default=float("inf")) for one in flooded.values())
-    longest = max([longest, *(wait for one in flooded.values() for wait in one.after)])
+    longest = max(max([max(one.during, default=float("inf")), *one.after]) for one in flooded.values())
     result = judge(
         "; ".join(measured),
         another_user_is_served=longest < MAX_WAIT_S,

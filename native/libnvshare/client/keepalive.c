@@ -1,9 +1,9 @@
 /* Keep-alive: the scheduler counts as hung only if it does not answer a PING.
  *
  * While something depends on the scheduler (we wait for a GPU or for the answer to a question, or our lock is contended) and no
- * message has come from it for 2/5 of `silence_ns`, we send PING, and again every 2/5 after that. If no message has come for `silence_ns`, and the last PING was sent
- * at least 1/5 of it ago, the scheduler hangs: threads that wait for a lock run. The connection stays open, so the process keeps its
- * place in the queue. Any message from the scheduler ends this.
+ * message has come from it for 2/5 of `silence_ns`, we send PING, and again every 2/5 after that. If no message has come for
+ * `silence_ns`, and the last PING was sent at least 1/5 of it ago, the scheduler hangs: threads that wait for a lock run. The
+ * connection stays open, so the process keeps its place in the queue. Any message from the scheduler ends this.
  *
  * A question is not waited for so long. If a question is open and no message has come for `ask_ns`, the scheduler is mute: we send PING,
  * and refuse all questions until it speaks. The time counts from its last message, or from the question if that came later. A message

@@ -77,11 +77,13 @@ class Blocking:
     def _tell_shares(self, now: int, coming: list[Seat]) -> None:
         """Policy fair: blocked clients do not compete, except those that are held back by their weights."""
         turns, shares = self._turns, self._turns.ranking.fair_shares
-        blocked = list(turns.blocked.values())
-        for seat in blocked:
-            if not turns.no_turns.keeps_competing(seat):
-                shares.wait_paused(now, seat)
-        for seat in (*coming, *(seat for seat in blocked if turns.no_turns.keeps_competing(seat))):
+        resting: list[Seat] = []
+        competing = list(coming)
+        for seat in turns.blocked.values():
+            (competing if turns.no_turns.keeps_competing(seat) else resting).append(seat)
+        for seat in resting:
+            shares.wait_paused(now, seat)
+        for seat in competing:
             shares.wait_resumed(now, seat)
 
     def _who_may_run(self) -> list[Seat]:

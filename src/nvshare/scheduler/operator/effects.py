@@ -135,7 +135,7 @@ def _limit(node: Node, event: ev.LimitSet, names: Ids, moved: int, already: str)
     group = node.groups.get(event.group)
     removed = "the operator had set no limit" if already else "the operator's limit is removed"
     if group is None:  # no client has it any more
-        return f"{event.group}: {removed}."
+        return f"{names.group(event.group)}: {removed}."
     if event.limit is None:
         source, limit = group.named or ("", 0)
         now = f"the limit of the {source}, {amount(limit)}, applies" if limit else "no limit applies"
