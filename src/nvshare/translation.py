@@ -198,12 +198,18 @@ FRAMES: dict[type[ac.Action], FrameOf] = {
     ac.AcceptClient: lambda a, to: _sched[a.scheduling](0, wire.PROTOCOL_VERSION, a.client),
     ac.SwitchScheduling: lambda a, to: _sched[a.on](0, wire.PROTOCOL_VERSION, a.client),
     ac.TellExpectedStart: lambda a, to: _expected_start(to.index_of[a.gpu], a.within_ns // 1_000_000),
-    ac.ReportLongWait: lambda a, to: _long_wait(
-        to.index_of[a.gpu], a.place, a.holders, a.waited_ns // 1_000_000, a.held_ns // 1_000_000,
-        _name(to.name_of(a.holder)),
-    ),
+    ac.ReportLongWait: lambda a, to: _long_wait_of(a, to),
 }  # fmt: skip
 """The frame that performs an action; nothing is sent for an action that is not here; only observers see it."""
+
+
+def _long_wait_of(action: ac.ReportLongWait, to: Receiver) -> bytes:
+    """The frame has no field for the reason. A client that is paused or held back waits for no holder."""
+    holders, held_ns, holder = action.holders, action.held_ns, _name(to.name_of(action.holder))
+    if action.is_paused or action.is_held_back:
+        holders, held_ns, holder = 0, 0, b""
+    index, waited_ms = to.index_of[action.gpu], action.waited_ns // 1_000_000
+    return _long_wait(index, action.place, holders, waited_ms, held_ns // 1_000_000, holder)
 
 
 def _name(text: str) -> bytes:

@@ -171,17 +171,15 @@ def test_a_program_that_waits_because_of_host_memory_says_so(programs: Programs,
     ]
 
 
-def test_a_program_that_waits_for_a_gpu_that_nobody_holds_names_no_holder(
-    programs: Programs, scheduler: FakeScheduler
-) -> None:
+def test_a_program_that_waits_for_no_holder_names_none(programs: Programs, scheduler: FakeScheduler) -> None:
     program, peer = start(programs, scheduler)
     program.say("spin 1 1")
     peer.expect(ReqLock)
-    peer.send(LongWait(0, 1, 0, 30_000, 0, bytes(48)), LockOk(0, False, 9))
+    peer.send(WaitForMem(0, 1), LongWait(0, 1, 0, 30_000, 0, bytes(48)), LockOk(0, False, 9))
     assert program.answer()[0] == "0"
     assert [line for line in program.said().splitlines() if line] == [
-        "[NVSHARE][INFO]: waiting for GPU-40404040-4040-4040-4040-404040404040 for 30 s, although no program holds it:"
-        " this one is paused, has used its share of GPU time, or waits for other GPUs too; `nvsharectl story` says why"
+        "[NVSHARE][INFO]: waiting for GPU-40404040-4040-4040-4040-404040404040 for 30 s: this program may be paused,"
+        " have used its share of GPU time, or wait for other GPUs too; `nvsharectl story` says why"
     ]
 
 

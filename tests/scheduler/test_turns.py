@@ -95,6 +95,17 @@ def test_a_long_wait_is_told_once_with_who_holds_the_gpu(start_daemon: StartDaem
         daemon.log.wait_for(said)
 
 
+def test_a_paused_client_is_not_told_that_it_waits_for_the_holder(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon("--long-wait-seconds", "1")
+    with daemon.client().register() as holder, daemon.client().register() as waits:
+        holder.take_lock(GIB)
+        daemon.ctl("pause", waits.name)
+        waits.request(GIB)
+        told = waits.hear_until(wire.LongWait)
+        assert (told.place, told.holders, told.holder.rstrip(b"\0")) == (1, 0, b"")
+        daemon.log.wait_for(rf"Client {waits.name} has waited \d\.\d s for {gpu_name(0)}: it is paused")
+
+
 def test_a_client_that_understands_it_is_told_by_when_it_will_start(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("--long-wait-seconds", "1")
     with daemon.client().register() as holder, daemon.client().register(version=wire.STARTS_SINCE) as waits:

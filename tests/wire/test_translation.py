@@ -2,10 +2,12 @@
 
 import pytest
 
+from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.translation import EVENTS, Registrant, registration
+from nvshare.core.model import SECOND
+from nvshare.translation import EVENTS, FRAMES, Registrant, registration
 from nvshare.wire import messages as m
-from nvshare.wire.codec import WireError
+from nvshare.wire.codec import WireError, encode
 
 
 def test_gpu_time_becomes_one_number_with_a_bit_for_each_look() -> None:
@@ -50,3 +52,26 @@ def test_a_core_limit_is_a_percentage() -> None:
 def test_a_memory_mode_that_is_not_known_counts_as_native() -> None:
     assert EVENTS[m.MemoryMode](7, "GPU-1", m.MemoryMode(0, 2)) == ev.MemoryModeReported(7, "checkpoint")
     assert EVENTS[m.MemoryMode](7, "GPU-1", m.MemoryMode(0, 200)) == ev.MemoryModeReported(7, "native")
+
+
+class Told:
+    """A receiver of frames."""
+
+    def __init__(self) -> None:
+        self.index_of, self.grace_ms = {"GPU-1": 0}, 10_000
+
+    def name_of(self, client: int) -> str:
+        return f"client {client}"
+
+
+@pytest.mark.parametrize(
+    ("why", "holders", "held_ms", "holder"),
+    [({}, 1, 2000, b"client 2"), ({"is_paused": True}, 0, 0, b""), ({"is_held_back": True}, 0, 0, b"")],
+    ids=["of another's turn", "of a pause", "of a core limit"],
+)
+def test_a_client_that_waits_for_no_holder_is_told_of_none(
+    why: dict[str, bool], holders: int, held_ms: int, holder: bytes
+) -> None:
+    waits = ac.ReportLongWait(1, "GPU-1", 1, 30 * SECOND, 1, 2, 2 * SECOND, **why)
+    told = m.LongWait(0, 1, holders, 30_000, held_ms, holder.ljust(m.NAME_BYTES, b"\0"))
+    assert FRAMES[ac.ReportLongWait](waits, Told()) == encode(told)

@@ -93,7 +93,7 @@ struct nvs_client_out {
 enum nvs_wait {
     NVS_WAIT_NONE,
     NVS_WAIT_ANSWER, /* requested; the scheduler has not said anything about it */
-    NVS_WAIT_MEMORY, /* the GPU is full: queued for memory */
+    NVS_WAIT_MEMORY, /* the GPU is full; or this process is paused, or has used its share of GPU time */
     NVS_WAIT_LOCK,   /* there is room again: the lock follows */
 };
 

@@ -74,8 +74,8 @@ static void say_long_wait(const struct nvs_gpu *gpu, const struct nvs_msg_long_w
         return;
     }
     if (!wait->holders) {
-        nvs_info("waiting for %s for %llu s, although no program holds it: this one is paused, has used its share of GPU time, or waits "
-                 "for other GPUs too; `nvsharectl story` says why",
+        nvs_info("waiting for %s for %llu s: this program may be paused, have used its share of GPU time, or wait for other GPUs too; "
+                 "`nvsharectl story` says why",
                  gpu->label, (unsigned long long)wait->waited_ms / 1000);
         return;
     }
@@ -103,7 +103,7 @@ void nvs_user_lines_of_frame(const uint8_t *frame)
         nvs_debug("%s: drop lock %#llx within %u ms, reason %u", gpu->label, (unsigned long long)drop.lock, drop.grace_ms, drop.reason);
     } else if (head.type == NVS_WAIT_FOR_MEM) {
         AS(nvs_msg_wait_for_mem, wait);
-        nvs_debug("%s is full: place %u in the queue", gpu->label, wait.place);
+        nvs_debug("%s: no lock yet, place %u in the queue", gpu->label, wait.place);
     } else if (head.type == NVS_MEM_AVAILABLE) {
         nvs_debug("%s has room again: the lock follows", gpu->label);
     } else if (head.type == NVS_UPDATE_LIMIT) {

@@ -144,7 +144,7 @@ class Seat:
         """All seats of this client by GPU, this one among them."""
         self.gang: Gang | None = None
         self.follows = self.told_wait = False
-        """It waits only because another member of its gang does; it was told that it waits for memory."""
+        """It waits only because another member of its gang does; it was told that it waits (QueueClient)."""
         self.group, self.priority, self.weight = group, priority, weight
         self.reported = self.memory = NO_MEMORY
         """What the client says, and in `memory` what counts of it (memory.memory_reports)."""
