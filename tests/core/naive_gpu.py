@@ -78,7 +78,7 @@ class NaiveSeat:
     late: int | None = None
     """The lock that it claims in this step although the time for claims is over; 0: it says it runs without one."""
     allowance: int = 0
-    """What has to be added to the bound of this wait: late alarms, and memory that grew meanwhile."""
+    """What has to be added to the bound of this wait: the list of reasons is in core.modes.mode."""
 
 
 @dataclass

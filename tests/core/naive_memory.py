@@ -14,7 +14,7 @@ class MemoryNotes:
     slowness: int
 
     def allow(self, gpu: NaiveGpu, more_ns: int) -> None:
-        """Every wait at this GPU may be longer by so much."""
+        """Every wait at this GPU may be longer by so much. core.modes.mode lists the reasons."""
         raise NotImplementedError
 
     def resize(self, gpu: NaiveGpu, seat: NaiveSeat, memory: Memory) -> None:

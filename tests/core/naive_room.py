@@ -116,4 +116,5 @@ def note_end(naive: "Naive", now: int, action: ac.EndTurn) -> None:
         seat.room_asked = 0 if action.end == "revoked" else seat.asked_out
         seat.room_due = now + naive.settings.grace_ns if seat.room_asked else 0
         seat.asked_out = 0
-        naive.allow(gpu, naive.settings.grace_ns)
+        if any(gpu.lacking(other) for other in gpu.seats.values()):  # Otherwise nobody waits for it.
+            naive.allow(gpu, naive.settings.grace_ns)

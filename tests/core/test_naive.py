@@ -225,6 +225,6 @@ def test_a_core_that_keeps_the_rules_is_not_accused(seeds: Iterable[int]) -> Non
 def test_a_wait_beyond_the_promised_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A core that promises less than it keeps."""
     promise, with_gangs = Gpu.longest_wait_ns, Gpu.longest_gang_wait_ns
-    monkeypatch.setattr(Gpu, "longest_wait_ns", lambda self, clients: promise(self, clients) // 20)
-    monkeypatch.setattr(Gpu, "longest_gang_wait_ns", lambda self, clients: with_gangs(self, clients) // 20)
+    monkeypatch.setattr(Gpu, "longest_wait_ns", lambda self, clients: promise(self, clients) // 5)
+    monkeypatch.setattr(Gpu, "longest_gang_wait_ns", lambda self, clients: with_gangs(self, clients) // 5)
     assert "every wait ends" in found(range(40)) or "this wait has ended" in found(range(40))

@@ -12,7 +12,18 @@
 
 `horizon` is the policy's, n the number of clients at the GPU. A client that arrives more than horizon + longest lag
 after another is behind it. Each of the others has at most one turn before it, and a switch takes at most the grace
-time. Each growth of memory during a switch may send one more client to the queue, and adds at most one grace time.
+time. What happens during a wait can make it longer, each time by at most:
+
+    one grace time   what counts of a client's memory changes: it reports or uses other memory, says what it uses of it
+                     or that its work is slow, keeps it on the host, or leaves; memory is measured. If that happens
+                     during a switch, one more client may have to leave
+    one grace time   memory moves to the host, after a turn or without one, while the host cannot take all memory of the
+                     GPU's clients: the next client may have to wait for room (memory.card_room)
+    that time        a client was blocked, and is no longer: it kept its rank
+    that time        an alarm is late
+
+A quantum, policy or number of clients that changes during a wait counts with its largest bound. After a restart the
+settling time is added.
 
 Clients of smaller accounts pass a client of an account with more than PLACES waiting clients (queue.wait_queue). For it
 n = ⌈j / PLACES⌉ * (PLACES + clients of the other accounts that may pass), where j is its place in its account.
