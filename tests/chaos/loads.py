@@ -6,6 +6,7 @@ delays themselves."""
 
 import contextlib
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +35,8 @@ HELD_S = 0.01
 LIE: dict[str, Any] = {"state": wire.ClaimState.UNSHARED, "swappable": 1 << 55, "contexts": 1}
 LIE_S = 0.2
 MIN_RESTARTS = 2
+END_S = 1.0
+"""A process that ends closes its sockets a moment before its exit code is known."""
 
 
 @dataclass
@@ -101,11 +104,16 @@ class Victim:
 
 @contextlib.contextmanager
 def serving(place: Path, *options: str) -> Iterator[Daemon]:
-    """A scheduler that must be alive at the end."""
+    """A scheduler that must be alive at the end. If it has ended by itself, that is the error, whatever it led to."""
     daemon = Daemon(place, "--http", "127.0.0.1:0", *options)
     try:
         yield daemon
         daemon.assert_alive()
+    except Exception:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            daemon.process.wait(END_S)
+        daemon.assert_alive()
+        raise
     finally:
         daemon.kill()
 

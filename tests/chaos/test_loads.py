@@ -50,7 +50,7 @@ def test_a_program_on_two_gpus_gets_its_share_beside_one_on_each_whenever_they_s
     assert unshared == 0
 
 
-FAILED = "the load failed"
+ENDED = "the scheduler ended with 70"
 
 
 @pytest.fixture
@@ -72,13 +72,14 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def found(load: Load, place: Path, seconds: float) -> str:
-    """What a load finds wrong. An exception counts too, as in tools/chaos.py, unless the scheduler did not start."""
+    """What a load finds wrong: also that the scheduler ended. Any other exception, such as a timeout on a busy machine,
+    shows nothing."""
     try:
         result = load(place, seconds)
-    except Exception as error:
-        if "did not start" in str(error):
+    except AssertionError as error:
+        if not str(error).startswith("the scheduler ended with"):
             raise
-        return FAILED
+        return str(error).partition(":")[0]
     if result.is_skipped:
         pytest.skip(result.measured)
     return result.wrong
@@ -87,12 +88,12 @@ def found(load: Load, place: Path, seconds: float) -> str:
 @pytest.mark.parametrize(
     ("row", "rule", "wrong"),
     [
-        ("1b", "viewer-raises", FAILED),
+        ("1b", "viewer-raises", ENDED),
         ("3", "late-claims", "an honest client gets a turn each second"),
         ("6", "revoked-clients", "it costs one turn only"),
         ("7", "not-ending", "the limit holds"),
         ("8", "forget-limits", "the limit is kept"),
-        ("9", "one-pool", FAILED),
+        ("9", "one-pool", "health checks succeed"),
         ("12", "believe-unswappable", "lies count as a quarter"),
         ("13b", "invented-gpus", "gpus are bounded"),
     ],
@@ -101,8 +102,8 @@ def test_a_load_finds_the_scheduler_that_it_once_hurt(
     place: Path, broken: Callable[[str], None], row: str, rule: str, wrong: str
 ) -> None:
     broken(rule)
-    # A load that fails ends at its first failure, so it may try for long; the others judge at their end.
-    assert found(LOADS[row][1], place / "d", 60 if wrong == FAILED else 2) == wrong
+    # A load whose scheduler ends does too, so it may try for long; the others judge at their end.
+    assert found(LOADS[row][1], place / "d", 60 if wrong == ENDED else 2) == wrong
 
 
 def test_a_flood_finds_the_scheduler_that_reads_connections_whatever_they_owe(
