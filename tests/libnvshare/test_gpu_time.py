@@ -2,13 +2,16 @@
 end, less the time in which the card was another process'.
 
 The library cannot look while its thread waits for a processor. So the programs here run before others if the test may
-do that (as root), and the part of the time for which the machine itself was late may be wrong as well."""
+do that (as root), and the part of the time for which the machine itself was late may be wrong as well. If that part is
+large, the test is skipped."""
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from libnvshare.machine import Machine
 from libnvshare.programs import CHECKS, GIB, Program
@@ -19,6 +22,9 @@ from support.waiting import wait_until
 
 WITHIN = 0.03 if "NVSHARE_LIBRARY" not in os.environ else 0.10
 """A library that a sanitizer instruments is many times slower, so it looks later."""
+MOST_LATE = 0.15
+"""Beyond this share of lateness nothing can be judged: the tolerance would cover what a wrong count shows. A machine
+whose processors a real-time process takes for 12 % of the time is within it (docs/proof.md)."""
 SECONDS = 10
 SETTLED_S = 1.5
 """Looks are divided up half a second later."""
@@ -79,6 +85,13 @@ def busy_seconds(trace: ProcessTrace) -> float:
     return sum(end - begin for begin, end in spans) / 1e9 - waited
 
 
+def check(errors: Iterable[float], late: float, shown: object) -> None:
+    """All errors are within the bound, if the machine gave its processes their processors."""
+    if late > MOST_LATE:
+        pytest.skip(f"not judged: the machine was late for {100 * late:.0f} % of the time; errors: {shown}")
+    assert all(abs(error) < WITHIN + late for error in errors), (shown, late)
+
+
 ALONE = {
     "always busy": "2000 50 0 0",
     "short kernels and pauses": "3000 1 3000 1",
@@ -98,9 +111,9 @@ def test_gpu_time_of_programs_that_are_alone_is_what_the_card_says(tmp_path: Pat
             for program, how in zip(programs, ALONE.values(), strict=True):
                 program.say(f"pulse {SECONDS} {how}")
             errors = machine.judge(*programs)
-        wrong = dict(zip(ALONE, errors, strict=True))
-        print({name: f"{100 * error:+.1f} %" for name, error in wrong.items()}, f"late {100 * lateness.share:.1f} %")
-        assert all(abs(error) < WITHIN + lateness.share for error in wrong.values()), (wrong, lateness.share)
+        shown = {name: f"{100 * error:+.1f} %" for name, error in zip(ALONE, errors, strict=True)}
+        print(shown, f"late {100 * lateness.share:.1f} %")
+        check(errors, lateness.share, shown)
 
 
 TOGETHER = {
@@ -123,7 +136,16 @@ def test_gpu_time_of_programs_that_share_a_card_is_what_the_card_says(tmp_path: 
         wrong = dict(zip(TOGETHER, zip(errors[::2], errors[1::2], strict=True), strict=True))
         shown = {name: [f"{100 * error:+.1f} %" for error in each] for name, each in wrong.items()}
         print(shown, f"late {100 * lateness.share:.1f} %")
-        assert all(abs(error) < WITHIN + lateness.share for error in errors), (wrong, lateness.share)
+        check(errors, lateness.share, shown)
+
+
+def test_a_late_machine_excuses_an_error_as_far_as_it_is_late_and_a_very_late_one_is_not_judged() -> None:
+    check([WITHIN + 0.05, -WITHIN - 0.05], 0.06, "")
+    for late in (0.04, MOST_LATE):
+        with pytest.raises(AssertionError):
+            check([0.0, WITHIN + late + 0.01], late, "")
+    with pytest.raises(pytest.skip.Exception, match="late for 16 % of the time; errors: nine"):
+        check([9.0], 0.16, "nine")
 
 
 def test_gpu_time_can_be_switched_off_and_then_the_time_in_which_the_lock_is_held_counts(tmp_path: Path) -> None:
