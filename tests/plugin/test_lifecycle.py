@@ -247,15 +247,14 @@ def test_sixteen_gpus_of_a_hundred_slots_are_offered_and_allocate_is_quick(direc
     async def story() -> None:
         async with node(directory, make_plugin(16, 100)) as kubelet:
             await kubelet.until(lambda: kubelet.allocatable == 1600)
-            floor, took = [], []
-            for number in range(50):
-                began = time.perf_counter()
+            floor, took = 0.0, 0.0
+            for number in range(50):  # Both are in this process: its processor time contains no waiting for others.
+                began = time.process_time()
                 await kubelet.stub.GetDevicePluginOptions(api.Empty())  # a call that computes nothing
-                floor.append(time.perf_counter() - began)
-                began = time.perf_counter()
+                floor += time.process_time() - began
+                began = time.process_time()
                 await allocate(kubelet, [f"GPU-{number % 16}__{number}"])
-                took.append(time.perf_counter() - began)
-            # The best of fifty: a busy machine must not fail the test, a slow plugin must.
-            assert min(took) < 10 * min(floor), f"Allocate took {min(took) * 1000:.1f} ms at best"
+                took += time.process_time() - began
+            assert took < 3 * floor, f"Allocate takes {took / 50:.4f} s, a call without work {floor / 50:.4f} s"
 
     asyncio.run(story())
