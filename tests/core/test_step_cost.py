@@ -1,5 +1,5 @@
-"""What a step costs does not grow with the number of clients, but for those who may be blocked: counted in lines of
-Python, so that a busy machine gives the same result."""
+"""What a step costs does not grow with the number of clients, but for those who may be blocked, nor with the number of
+questions about budget that are open: counted in lines of Python, so that a busy machine gives the same result."""
 
 import gc
 from collections.abc import Callable
@@ -18,6 +18,8 @@ from nvshare.core.node import Node
 
 FEW, MANY = 4 * MAX_PER_STEP, 1000
 """A step does at most MAX_PER_STEP things for a limit; with fewer members it does less."""
+ASKERS, FEW_QUESTIONS, MANY_QUESTIONS = 16, 4 * MAX_PER_STEP, 4000
+"""How many clients have asked for budget, and how many of their questions are open."""
 MOST_CALLS = 45
 """Of Python functions in the core for a hand-over: 81 when parts that have nothing to decide were asked too."""
 
@@ -51,6 +53,16 @@ def pinned_crowd(members: int, pinned: int) -> Node:
     node = crowd(members)
     node.handle(SECOND, ev.HostMemoryMeasured(tuple(HostRoom(client, "g0", 0) for client in range(1, pinned + 1))))
     do_all(node)
+    return node
+
+
+def asking_crowd(questions: int) -> Node:
+    """Questions are open of clients that are not measured themselves, because nobody answers a recall."""
+    node = crowd(FEW, limit=8 * GIB)
+    for number in range(questions):
+        node.handle(SECOND, ev.BudgetAsked(2 + number % ASKERS, "g0", number + 2, 5 * GIB))
+        do_all(node)
+    assert node.groups["run/1"].limits["g0"].questions.open == questions
     return node
 
 
@@ -123,6 +135,18 @@ def test_every_event_of_a_client_is_measured() -> None:
 def test_a_step_costs_the_same_with_a_thousand_clients(which: str, client: int) -> None:
     few, many = (costs_of(CROWDS[which](members), client) for members in (FEW, MANY))
     assert {name: (few[name], many[name]) for name in few if many[name] > MAX_RATIO * few[name]} == {}
+
+
+@pytest.mark.parametrize("client", [1, FEW], ids=["holder", "waiter"])
+def test_a_step_costs_the_same_with_thousands_of_open_questions(client: int) -> None:
+    few, many = (costs_of(asking_crowd(questions), client) for questions in (FEW_QUESTIONS, MANY_QUESTIONS))
+    assert {name: (few[name], many[name]) for name in few if many[name] > MAX_RATIO * few[name]} == {}
+
+
+def test_the_end_of_a_client_that_has_asked_costs_as_much_for_each_of_its_questions() -> None:
+    nodes = asking_crowd(FEW_QUESTIONS), asking_crowd(MANY_QUESTIONS)
+    few, many = (lines_of(lambda it=node: it.handle(SECOND, ev.ClientLeft(2))) for node in nodes)  # type: ignore[misc]
+    assert many <= 1.25 * MANY_QUESTIONS / FEW_QUESTIONS * few
 
 
 @pytest.mark.parametrize("client", [1, FEW], ids=["holder", "waiter"])

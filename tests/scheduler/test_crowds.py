@@ -239,8 +239,8 @@ def test_gpus_that_one_user_invents_do_not_lock_out_another(open_place: Path) ->
             liar.communicate()
 
 
-def test_unanswered_questions_are_bounded(daemon: Daemon) -> None:
-    """A process asks and asks while its sibling does not answer a recall; everybody else goes on."""
+def test_a_flood_of_questions_about_budget_does_not_hold_up_others_and_each_is_answered(daemon: Daemon) -> None:
+    """While a sibling does not answer a recall. How many may be open at once: tests/core/test_budget_questions.py."""
     limited = {"run": RUN, "own_limit": 4 * GIB}
     with (
         daemon.client().register() as one,
