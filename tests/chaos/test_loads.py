@@ -85,6 +85,21 @@ def found(load: Load, place: Path, seconds: float) -> str:
     return result.wrong
 
 
+def test_only_the_end_of_the_scheduler_is_a_finding_without_a_verdict(tmp_path: Path) -> None:
+    def times_out(place: Path, seconds: float) -> Result:
+        raise TimeoutError
+
+    def ends(place: Path, seconds: float) -> Result:
+        with serving(place) as scheduler, scheduler.client().register() as client:
+            scheduler.kill()
+            client.take_lock()
+        raise AssertionError("the client got a lock")
+
+    with pytest.raises(TimeoutError):
+        found(times_out, tmp_path, 0)
+    assert found(ends, tmp_path, 0) == "the scheduler ended with -9"
+
+
 @pytest.mark.parametrize(
     ("row", "rule", "wrong"),
     [
