@@ -104,7 +104,8 @@ ENDING = {
         "from nvshare.scheduler.clients.connection_admission import ConnectionAdmission as A\nfail_once(A, 'release')"
     ),
     "its GPUs cannot be forgotten": (
-        "from nvshare.scheduler.clients.connection_admission import Account as A\nfail_once(A, 'forget_gpus')"
+        "from nvshare.scheduler.clients.connection_admission import ConnectionAdmission as A\n"
+        "fail_once(A, 'forget_gpus')"
     ),
 }
 

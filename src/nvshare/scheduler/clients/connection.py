@@ -292,7 +292,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             assert self._account is not None
             client, self._client = self._client, 0
             self.out.clear()
-            forget = (self._account.forget_gpus, self._gpus), (self._admission.free_client_id, client)
+            forget = (self._admission.forget_gpus, self._account, self._gpus), (self._admission.free_client_id, client)
             do_all(self._engine, *forget, (self._engine.connections.pop, client), (self._tell_core, client))
 
     def _tell_core(self, client: int) -> None:

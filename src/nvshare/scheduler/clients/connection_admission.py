@@ -9,7 +9,7 @@ import resource
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable
 
 from nvshare.scheduler.clients.identity import Peer, group_of
 from nvshare.scheduler.clients.leaving import Departures
@@ -38,8 +38,11 @@ MAX_GPUS_OF_ALL = 512
 FEW_GPUS = 16
 """An account that names no more GPUs than this may always do so."""
 MAX_SEATS = 8192
-"""Of an account: pairs of a client and a GPU, as many as 1024 clients of eight GPUs have. One takes 1.6 KB, or 4.8 KB
-if each client is in a group of its own, so an account takes at most 40 MB of the scheduler's memory."""
+"""Of an account: pairs of a client and a GPU, as many as 1024 clients of eight GPUs have."""
+MAX_SEATS_OF_ALL = 16_384
+"""One takes 2.5 KB of the scheduler's memory, or 7.4 KB if each client is in a group of its own: at most 120 MB."""
+FEW_SEATS = 64
+"""An account with no more pairs than this may use the last eighth of all."""
 DESCRIPTORS_PER_CLIENT = 2
 """Its socket and its pidfd."""
 
@@ -91,11 +94,6 @@ class Account:
         """Of a connection that has ended: only the number of open ones is limited."""
         self._waiting.pop(connection, None)
 
-    def forget_gpus(self, gpus: Iterable[str]) -> None:
-        """One client less that names them."""
-        self.gpus.subtract(gpus)
-        self.gpus = +self.gpus
-
     def _set_timer(self) -> None:
         delay_s = self.delay_ns(time.monotonic_ns()) / 1e9
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._serve_next)
@@ -117,6 +115,8 @@ class ConnectionAdmission:
     def __init__(self, *, max_connections: int, max_per_account: int) -> None:
         self.connections = 0
         self.rejected: Counter[str] = Counter()
+        self.seats = 0
+        """Pairs of a client and a GPU."""
         self._max_connections = min(max_connections, _limit_descriptors(max_connections))
         self._max_per_account = max_per_account
         self._ids: dict[int, Account] = {}
@@ -188,11 +188,29 @@ class ConnectionAdmission:
             raise RefusedError(f"the programs of {account.name} name more than {MAX_GPUS} GPUs")
         if known >= MAX_GPUS_OF_ALL and named > FEW_GPUS:
             raise RefusedError(f"{known} GPUs are named already; {account.name} may name only {FEW_GPUS}")
-        if account.gpus.total() + len(gpus) > MAX_SEATS:
-            raise RefusedError(
-                f"the programs of {account.name} have {MAX_SEATS} places at GPUs already (clients * GPUs)"
-            )
+        self._admit_seats(account, len(gpus))
         account.gpus.update(gpus)
+
+    def _admit_seats(self, account: Account, more: int) -> None:
+        """Count pairs of a client and a GPU, for the account and for the machine."""
+        own, places = account.gpus.total() + more, "places at GPUs (clients * GPUs)"
+        if own > MAX_SEATS:
+            raise RefusedError(f"the programs of {account.name} may have {MAX_SEATS} {places}, and {own} are wanted")
+        seats = self.seats + more
+        if seats > MAX_SEATS_OF_ALL:
+            raise RefusedError(f"all programs together may have {MAX_SEATS_OF_ALL} {places}, and {seats} are wanted")
+        if seats > MAX_SEATS_OF_ALL * 7 // 8 and own > FEW_SEATS:
+            raise RefusedError(
+                f"the last eighth of {MAX_SEATS_OF_ALL} {places} is reserved for accounts with at most {FEW_SEATS};"
+                f" {account.name} wants {own}"
+            )
+        self.seats = seats
+
+    def forget_gpus(self, account: Account, gpus: Collection[str]) -> None:
+        """One client of the account less that names them."""
+        self.seats -= len(gpus)
+        account.gpus.subtract(gpus)
+        account.gpus = +account.gpus
 
     def release(self, connection: Hashable, peer: Peer | None) -> None:
         """One connection less; `peer` if it was counted for one. What it sent and waits to be handled is forgotten."""
