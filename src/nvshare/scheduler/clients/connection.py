@@ -11,8 +11,7 @@ client of each process, for ENDING_S; it counts as hung. A process that closes i
 
 A flood slows down only its sender. The time that connecting and each message take is charged to the sender's account
 (connection_admission.Account). At most MAX_READ bytes are read at once and at most MAX_WORK_NS is spent on them, then
-the event loop serves others. If the account owes time, what was read waits until the debt is paid, and the connection
-is not read meanwhile: an account with many connections gets no more of the scheduler's time than one with a few."""
+the event loop serves others. While the account owes time, what was read waits and the connection is not read."""
 
 import asyncio
 import os
@@ -29,13 +28,12 @@ from nvshare.scheduler.clients.identity import IdentityError, Peer, is_ending, p
 from nvshare.scheduler.clients.leaving import do_all
 from nvshare.scheduler.clients.peer_timeout import PeerTimeout
 from nvshare.scheduler.clients.reading import Reading
+from nvshare.scheduler.clients.sending import Sending
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import Decoder, WireError, encode
 
-MAX_BUFFERED = 1 << 16
-"""A peer with this many unread bytes does not read, and its connection is closed."""
 MAX_READ = 512
 """Bytes of one peer that are handled before other connections are served."""
 MAX_WORK_NS = 1_000_000
@@ -67,8 +65,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.sends_ping = False
         self._account: Account | None = None
         self._received = b""
-        self._messages: deque[wire.Message] = deque()
-        """What was read and not handled yet."""
+        self._messages: deque[wire.Message] = deque()  # What was read and not handled yet.
         self._is_lost = self._was_pinged = self._has_ended = False
         self._reason = "closed"
 
@@ -76,8 +73,9 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=MAX_BUFFERED)
         self._reading = Reading(self._transport)
+        why = "does not read what it is sent"
+        self._sending = Sending(self._transport, lambda: self._guard(self._close, "unread", why))
         began = time.monotonic_ns()
         try:
             self._admission.admit()
@@ -150,8 +148,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        # Later: this is called from within a step that sends to other clients too.
-        self._loop.call_soon(self._guard, self._close, "unread", "does not read what it is sent")
+        self._sending.pause()
+
+    def resume_writing(self) -> None:
+        self._sending.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
@@ -185,7 +185,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def flush(self) -> None:
         self.untold_sweeps = 0
         if self._transport is not None and not self._is_lost:
-            self._transport.write(b"".join(self.out))
+            self._sending.send(b"".join(self.out))
         self.out.clear()
 
     def name_of(self, client: int) -> str:
