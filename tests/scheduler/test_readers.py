@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import stat
 import subprocess
@@ -20,8 +21,10 @@ from nvshare import admin
 from nvshare.cli import operator_client
 from nvshare.scheduler.clients.connection_admission import CHARGE_FACTOR, CREDIT_NS
 from nvshare.scheduler.operator.control import Control
-from nvshare.scheduler.operator.readers import Readers
+from nvshare.scheduler.operator.readers import MAX_UNREAD, Readers
+from support.client import entry
 from support.daemon import Daemon, call_ctl
+from support.waiting import wait_until
 
 NOBODY = 65534
 CROWD = """
@@ -51,6 +54,18 @@ def read_daemon(place: Path) -> Iterator[Daemon]:
 
 def reader_socket(daemon: Daemon) -> str:
     return str(Path(daemon.operator_socket).parents[1] / "status" / "status.sock")
+
+
+def connected(path: str) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(path)
+    return peer
+
+
+def is_hung_up(peer: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(peer, 0)
+    return bool(poll.poll(0))
 
 
 @pytest.mark.parametrize(
@@ -181,3 +196,19 @@ def test_a_follower_of_events_that_sends_something_is_closed(read_daemon: Daemon
         with contextlib.suppress(ConnectionResetError):
             while peer.recv(1 << 16):
                 pass
+
+
+def test_few_answers_of_readers_that_do_not_read_are_kept(read_daemon: Daemon) -> None:
+    request = admin.encode(admin.GetStatus())
+    with contextlib.ExitStack() as stack:
+        for _ in range(32):
+            stack.enter_context(read_daemon.client().register(*[entry(number) for number in range(32)]))
+        peers = [stack.enter_context(connected(reader_socket(read_daemon))) for _ in range(MAX_UNREAD + 2)]
+        for peer in peers:
+            peer.sendall(request)
+        for peer in peers[:2]:  # A new answer takes the place of the oldest one.
+            wait_until(lambda peer=peer: is_hung_up(peer), "it was closed")  # type: ignore[misc]
+        assert not any(map(is_hung_up, peers[2:]))
+        for peer in peers[2:]:
+            with peer.makefile("rb") as answer:
+                assert isinstance(admin.decode_answer(answer.readline()), admin.Status)

@@ -34,6 +34,8 @@ REQUEST_TIMEOUT_S = 10.0
 """How long a peer may take to send its request."""
 ANSWER_TIMEOUT_S = 30.0
 """How long a peer may take to read an answer that is not a stream."""
+SEND_BUFFER = 1 << 17
+"""Asked of the kernel for each connection, which doubles it. By default it grows to 4 MiB if a peer does not read."""
 MAX_REQUEST = 16_384
 _HEADERS = (
     ("connection", "close"),
@@ -85,7 +87,10 @@ class HttpServer:
         if not self._is_local:
             self._hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         try:
-            return await asyncio.start_server(guarded(self._serve, "HTTP"), host, int(port), limit=MAX_REQUEST)
+            server = await asyncio.start_server(guarded(self._serve, "HTTP"), host, int(port), limit=MAX_REQUEST)
+            for listening in server.sockets:  # Connections inherit it.
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            return server
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"cannot serve http at {address}: {reason}; choose another --http") from None

@@ -23,6 +23,10 @@ from nvshare.scheduler.viewer_connection import ConnectionLimit, guarded, send, 
 from nvshare.unix_socket import peer_credentials
 
 MAX_READERS = 32
+MAX_MADE = 2
+"""Answers that are made at once, one for each user: the status of 16,384 pairs of a client and a GPU takes 30 MB."""
+MAX_UNREAD = 2
+"""Answers that were not read yet. One has 10 MB."""
 READINGS = (admin.GetStatus, admin.GetStory, admin.GetLimits, admin.GetReport)
 NO_ORDERS = "every user may look, but only root and the scheduler's own user may change something; try sudo"
 LINE_NS = 10_000
@@ -69,6 +73,8 @@ class Readers:
         self._control = control
         self._connections = ConnectionLimit(MAX_READERS, closes_oldest=True)
         self._users: dict[int, User] = {}
+        self._making = asyncio.Semaphore(MAX_MADE)
+        self._unread = ConnectionLimit(MAX_UNREAD, closes_oldest=True)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One reader's connection, request by request."""
@@ -98,13 +104,14 @@ class Readers:
         elif isinstance(request, READINGS):
             answer = await self._read(_bounded(request), writer, user)
             if answer:
-                await send(writer, answer)
+                with self._unread.hold(writer):
+                    await send(writer, answer)
         else:
             await send(writer, b"")
 
     async def _read(self, request: admin.Request, writer: asyncio.StreamWriter, user: User) -> bytes:
         """The answer; empty if the connection was closed while it waited: others of the same user were before it."""
-        async with user.reads:
+        async with user.reads, self._making:
             return b"" if writer.is_closing() else await self._control.answer_to(request, user.owner)
 
     def _user(self, uid: int) -> User:
