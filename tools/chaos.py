@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src"), str(ROOT)]
 import chaos.absence_loads as absence_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.allocations as sharing  # type: ignore[import-not-found]  # noqa: E402
 import chaos.exit_loads as exit_loads  # type: ignore[import-not-found]  # noqa: E402
+import chaos.full_memory_loads as full_memory_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.gang_loads as gang_loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.loads as loads  # type: ignore[import-not-found]  # noqa: E402
 import chaos.memory_loads as memory_loads  # type: ignore[import-not-found]  # noqa: E402
@@ -45,6 +46,7 @@ FILES = (
     other_loads,
     gang_loads,
     memory_loads,
+    full_memory_loads,
     move_loads,
 )
 LOADS = {number: load for file in FILES for number, load in file.LOADS.items()} | STARTS

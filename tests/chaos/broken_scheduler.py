@@ -122,6 +122,11 @@ def believe_in_gpus() -> None:
     connection_admission.MAX_GPUS = connection_admission.MAX_GPUS_OF_ALL = 10**6
 
 
+def give_any_seats() -> None:
+    """Only the pairs of clients and GPUs of each account are bounded."""
+    connection_admission.MAX_SEATS_OF_ALL = 10**6
+
+
 def charge_nobody() -> None:
     """Connections are read whatever their account owes."""
     connection_admission.Account.delay_ns = lambda self, now_ns: 0  # type: ignore[method-assign]
@@ -138,6 +143,7 @@ RULES: dict[str, Callable[[], None]] = {
     "believe-unswappable": believe_unswappable,
     "one-pool": share_one_pool,
     "invented-gpus": believe_in_gpus,
+    "any-seats": give_any_seats,
     "no-charge": charge_nobody,
 }
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from bench.floods import verdict
 
-from chaos import exit_loads, loads, memory_loads, other_loads, program_loads, viewer_loads
+from chaos import exit_loads, full_memory_loads, loads, memory_loads, other_loads, program_loads, viewer_loads
 from chaos.absence_loads import hang_scheduler, start_without
 from chaos.gang_loads import LEAST_SHARE, three_on_two
 from chaos.loads import Load, Result, Victim, judge, serving
@@ -19,7 +19,7 @@ from chaos.program_loads import Flooded, _floods, _p99_ms, judge_floods
 from support import daemon
 from support.waiting import wait_until
 
-FILES = (loads, viewer_loads, program_loads, exit_loads, other_loads, memory_loads)
+FILES = (loads, viewer_loads, program_loads, exit_loads, other_loads, memory_loads, full_memory_loads)
 LOADS = {row: load for file in FILES for row, load in file.LOADS.items()}
 
 
@@ -111,6 +111,7 @@ def test_only_the_end_of_the_scheduler_is_a_finding_without_a_verdict(tmp_path: 
         ("9", "one-pool", "health checks succeed"),
         ("12", "believe-unswappable", "lies count as a quarter"),
         ("13b", "invented-gpus", "gpus are bounded"),
+        ("13e", "any-seats", "pairs are bounded"),
     ],
 )
 def test_a_load_finds_the_scheduler_that_it_once_hurt(
