@@ -40,7 +40,8 @@ FEW_GPUS = 16
 MAX_SEATS = 8192
 """Of an account: pairs of a client and a GPU, as many as 1024 clients of eight GPUs have."""
 MAX_SEATS_OF_ALL = 16_384
-"""One takes 2.5 KB of the scheduler's memory, or 7.4 KB if each client is in a group of its own: at most 120 MB."""
+"""One takes 2.5 KB of the scheduler's memory, or 7.4 KB if each client is in a group of its own: at most 120 MB.
+docs/security.md has the sum of all bounds."""
 FEW_SEATS = 64
 """An account with no more pairs than this may use the last eighth of all."""
 DESCRIPTORS_PER_CLIENT = 2

@@ -33,14 +33,13 @@ class Sending:
     def send(self, data: bytes) -> None:
         if not self._is_waiting:
             self._transport.write(data)
-        elif not self._has_given_up:
+        elif not self._is_too_much():
             self._unsent += data
-            if self._has_given_up:
+            if self._is_too_much():
                 # Later: this is called from within a step that sends to other clients too.
                 asyncio.get_running_loop().call_soon(self._give_up)
 
-    @property
-    def _has_given_up(self) -> bool:
+    def _is_too_much(self) -> bool:
         return len(self._unsent) + self._transport.get_write_buffer_size() > MAX_UNREAD
 
     def pause(self) -> None:

@@ -24,9 +24,10 @@ from nvshare.unix_socket import peer_credentials
 
 MAX_READERS = 32
 MAX_MADE = 2
-"""Answers that are made at once, one for each user: the status of 16,384 pairs of a client and a GPU takes 30 MB."""
+"""Answers that are made at once, of different users. The status of 16,384 pairs of a client and a GPU takes 15 MB
+while it is made."""
 MAX_UNREAD = 2
-"""Answers that were not read yet. One has 10 MB."""
+"""Answers that are not read yet; one has 10 MB. One more closes the oldest of the user that has the most."""
 READINGS = (admin.GetStatus, admin.GetStory, admin.GetLimits, admin.GetReport)
 NO_ORDERS = "every user may look, but only root and the scheduler's own user may change something; try sudo"
 LINE_NS = 10_000
