@@ -1,5 +1,6 @@
 """The HTTP side as any client sees it: pages, streams, refusals."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -16,6 +17,7 @@ import pytest
 
 from nvshare import admin
 from nvshare.cli import operator_client
+from nvshare.scheduler.http.server import SEND_BUFFER, HttpServer
 from nvshare.status_document import schema, status_document
 from support.json_schema import violations
 from web.conftest import start
@@ -217,3 +219,12 @@ def _words_until(stream: Iterator[tuple[str, Any]], words: str) -> list[str]:
             if any(words in line for line in seen):
                 return seen
     raise AssertionError(f"the stream ended without {words!r}: {seen}")
+
+
+def test_the_kernel_keeps_little_of_an_answer_that_is_not_read() -> None:
+    async def buffers() -> list[int]:
+        server = await HttpServer({}).listen("127.0.0.1:0")
+        async with server:
+            return [one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for one in server.sockets]
+
+    assert asyncio.run(buffers()) == [2 * SEND_BUFFER]
