@@ -1,5 +1,5 @@
-"""What the daemon itself costs: memory and CPU with 0 to 1,000 clients, how fast a storm of clients is let in, and how
-long a changed limit takes to arrive.
+"""What the daemon itself costs: memory and CPU with 0 to 1,000 clients, how fast a storm of clients is accepted, and
+how long a changed limit takes to arrive.
 
 Clients here are plain sockets of one process; they register one GPU each and then stay. `idle_cpu_percent` is of one
 core, over a second in which nobody says anything: the floor is 0."""

@@ -44,7 +44,7 @@ def pin() -> None:
 
 
 def load(path: Path, pid: int, clients: int, seconds: float) -> dict[str, Any]:
-    """One measurement against whoever listens at the path."""
+    """One measurement against the scheduler that listens at the path."""
     done = subprocess.run(
         [str(BUILD / "handover_load"), str(path), str(clients), str(seconds), str(pid)],
         check=True,

@@ -27,7 +27,7 @@ _view = memoryview(_buffer)
 
 
 class Floor:
-    """Who waits, in order, and the number of the last lock."""
+    """The clients that wait, in order, and the number of the last lock."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[bytes], None]] = deque()

@@ -1,4 +1,4 @@
-/* N clients that hand one lock around: whoever gets it gives it back at once and queues again.
+/* N clients that hand one lock around: the client that gets it gives it back at once and queues again.
  *
  *   handover_load SOCKET CLIENTS SECONDS PID    prints one line of JSON; PID is the server's, for its CPU time
  *

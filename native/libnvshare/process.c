@@ -89,7 +89,7 @@ static int set_up(void)
         nvs_enter_by_context();
     owner = getpid();
     once_per_program();
-    atomic_store(&own->is_alive, 1); /* before the release of READY in set_up_once: who reads READY finds it */
+    atomic_store(&own->is_alive, 1); /* before the release of READY in set_up_once: a thread that reads READY finds it */
     int error = nvs_session_start();
     if (error) {
         nvs_warn("cannot start a thread (%s): this process runs unshared and without a memory limit", strerror(error));

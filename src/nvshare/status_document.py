@@ -104,7 +104,7 @@ def event_document(line: StepLine) -> dict[str, Any]:
 
 
 class Change(Record, frozen=True):
-    """What a step changed for a client, for who draws it; None: it does not concern this kind of change."""
+    """What a step changed for a client, for a program that draws it; None: it does not concern this kind of change."""
 
     time: float
     change: Literal["registered", "left", "waiting", "running", "idle", "busy", "dropping", "ended", "moved", "limit"]
@@ -150,7 +150,7 @@ _CHANGES: dict[type[Event | Action], Callable[[float, Any], Change]] = {
 
 
 def changes_of(time: float, event: Event, actions: Iterable[Action]) -> list[Change]:
-    """Of one step; who leaves does so after all else."""
+    """Of one step; a client that leaves does so after all else."""
     parts: list[Event | Action] = [*actions, event] if isinstance(event, ev.ClientLeft) else [event, *actions]
     return [_CHANGES[type(part)](time, part) for part in parts if type(part) in _CHANGES]
 

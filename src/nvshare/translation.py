@@ -91,7 +91,7 @@ def registration(registrant: Registrant, message: wire.Register) -> ev.ClientReg
         account=registrant.account,
         moves_memory=message.version >= wire.MOVES_SINCE,
         holds_memory=message.version >= wire.HOLDS_SINCE,
-        hears_starts=message.version >= wire.STARTS_SINCE,
+        understands_expected_start=message.version >= wire.STARTS_SINCE,
         makes_room=message.version >= wire.ROOM_SINCE,
     )
 

@@ -48,7 +48,7 @@ def hang_scheduler(place: Path, bound_s: float, **environment: str) -> Result:
         have_run = [waiter.answer(timeout=2 * bound_s)[0] == "0" for waiter in waiters]
         longest = time.monotonic() - began
         machine.daemon.process.send_signal(signal.SIGCONT)
-        for waiter in waiters:  # who waits again does so for the turn that it asked for before
+        for waiter in waiters:  # a client that waits again does so for the turn that it asked for before
             wait_until(lambda w=waiter: _waits_again(w), "it has heard the scheduler")  # type: ignore[misc]
         after = places(machine)
     measured = f"two programs that waited ran after {longest:.1f} s; places before and after: {_said(before, after)}"

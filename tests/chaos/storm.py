@@ -258,7 +258,7 @@ class Storm:
 
 
 def few_descriptors(place: Path) -> None:
-    """A daemon with hardly any descriptors refuses who is too many, and serves again when others have left."""
+    """A daemon with hardly any descriptors refuses clients beyond them, and serves again when others have left."""
     daemon = Daemon(place, wrapper=("prlimit", "--nofile=80:80"))
     clients: list[WireClient] = []
     try:
@@ -271,7 +271,7 @@ def few_descriptors(place: Path) -> None:
                 refused += 1
                 client.close()
         assert refused, "80 descriptors were enough for 60 clients"
-        assert clients, "nobody was let in"
+        assert clients, "no client was accepted"
         daemon.assert_alive()
         for client in clients:
             client.close()

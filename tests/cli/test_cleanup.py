@@ -51,7 +51,7 @@ def test_a_directory_in_which_nothing_is_locked_is_removed(tmp_path: Path) -> No
     assert left(tmp_path) == []
 
 
-def test_a_lock_deep_inside_keeps_a_directory_until_it_is_let_go(tmp_path: Path) -> None:
+def test_a_lock_deep_inside_keeps_a_directory_until_it_is_released(tmp_path: Path) -> None:
     used = make(tmp_path, "on-0123abcd")
     with (used / "operator" / "control.sock.lock").open() as lease:
         fcntl.flock(lease, fcntl.LOCK_SH)

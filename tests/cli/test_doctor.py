@@ -99,7 +99,7 @@ def test_a_switched_off_library_is_pointed_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", [{"NVSHARE_PREFETCH": "0"}, {"NVSHARE_MEMORY_MODE": "native"}])
-def test_who_switches_bulk_moves_off_is_told_so(tmp_path: Path, setting: dict[str, str]) -> None:
+def test_a_user_who_switches_bulk_moves_off_is_told_so(tmp_path: Path, setting: dict[str, str]) -> None:
     (finding,) = found(checks.check_environment, machine(tmp_path, **setting))
     assert (finding.level, "no bulk moves" in finding.text) == ("info", True)
     assert found(checks.check_environment, machine(tmp_path, NVSHARE_PREFETCH="1", NVSHARE_MEMORY_MODE="managed")) == []

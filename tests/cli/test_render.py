@@ -168,7 +168,7 @@ def test_a_program_reads_everything() -> None:
         assert word in text
 
 
-def test_clients_are_shown_by_gpu_then_who_runs_then_by_place() -> None:
+def test_clients_are_shown_by_gpu_then_those_that_run_then_by_place() -> None:
     order = [(client.name[:5], seat.place) for client, seat in render.in_order(node())]
     assert order == [("runs", 0), ("waits", 1), ("a-pro", 2), ("rests", 0)]
 

@@ -63,7 +63,7 @@ def test_a_weight_that_the_scheduler_ignores_is_told(nvshare: Front, policy: str
     assert "weight" not in nvshare("run", "--private", "--", "true", NVSHARE_POLICY=policy).stderr
 
 
-def test_a_weight_in_the_environment_counts_as_one_and_who_cannot_be_asked_is_not_waited_for(
+def test_a_weight_in_the_environment_counts_as_one_and_a_scheduler_that_does_not_answer_is_not_waited_for(
     nvshare: Front, tmp_path: Path
 ) -> None:
     with Daemon(tmp_path / "daemon") as daemon:

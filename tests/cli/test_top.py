@@ -74,7 +74,7 @@ THREE = status(
 )
 
 
-def test_who_runs_comes_first_then_who_waits() -> None:
+def test_clients_that_run_come_first_then_those_that_wait() -> None:
     assert [row.client.name for row in shown_rows(THREE, View())] == ["runner", "waiter", "sleeper"]
 
 

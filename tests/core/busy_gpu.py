@@ -1,4 +1,4 @@
-"""Clients that use one GPU side by side, in steps of some milliseconds: who has work gets an equal part of the time.
+"""Clients that use one GPU side by side, in steps of some milliseconds: those with work get equal parts of the time.
 
 The clients are scripted: when they ask, pause, release and report is written here again, for a client that always
 answers at once and reports at fixed times. The shipped client machine (core.driven_clients, schedsim/worlds) looks at
@@ -17,7 +17,7 @@ REPORT_MS = 250
 
 class BusyClient:
     """Always has work, unless `wants` says otherwise; a drain takes `queued_ms` of the GPU's time. Its work waits for
-    `move_ms` at the beginning of each turn: its memory comes in. It submits its first work `wake_ms` after it got the
+    `move_ms` at the beginning of each turn: its memory moves in. It submits its first work `wake_ms` after it got the
     lock."""
 
     def __init__(self, client: int, queued_ms: int, need: int, wants: Callable[[int], bool]) -> None:

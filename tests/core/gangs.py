@@ -40,13 +40,13 @@ def note_given(naive: "Naive", now: int, gpu: NaiveGpu, seat: NaiveSeat, real: T
 
 
 def waited_for_a_moment(seat: NaiveSeat, real: Seat) -> bool:
-    """In this step: a member of its gang wanted to work and came in, or it was first and its gang cannot come in."""
+    """In this step: a member of its gang wanted to work and was admitted, or it was first and its gang cannot be."""
     return seat.state in ("rest", "blocked") and seat.state == real.state and may_be_member(real)
 
 
 def note_passing(naive: "Naive", uuid: str, passer: NaiveSeat, node: Node) -> None:
     queue = naive.queue(uuid, naive.gpus[uuid], node)
-    if passer.rank is None:  # It asked and came in within one step; nobody but the core knows its rank.
+    if passer.rank is None:  # It asked and was admitted within one step; nobody but the core knows its rank.
         for other in queue:
             other.may_have_passes += 1
         return
@@ -85,7 +85,7 @@ def check(naive: "Naive", now: int, actions: list[ac.Action], node: Node) -> Non
             assert not kept, "locks of a gang are dropped together, but for those that nobody else waits for"
         if gang.stage == "entering" and gang.waiting() and not node.is_settling:
             has_room = all(node.gpus[uuid].admission.has_room(seat) for uuid, seat in gang.waiting().items())
-            assert not has_room, "a gang comes in as soon as there is room at all its GPUs"
+            assert not has_room, "a gang is admitted as soon as there is room at all its GPUs"
 
 
 def check_queue(now: int, gpu: NaiveGpu, real: Turns, safe: int, *, is_alarm_late: bool) -> None:
@@ -136,7 +136,7 @@ def check_place(gpu: NaiveGpu, real: Turns, queue: list[NaiveSeat], action: ac.Q
     followers = _may_have_followed(gpu, real, queue)
     behind = len(queue) - 1
     more = [action.place - 1 - before, *([action.place - 1 - behind] if was_blocked else [])]
-    assert any(0 <= one <= followers for one in more), "who waits is told its place"
+    assert any(0 <= one <= followers for one in more), "a client that waits is told its place"
 
 
 def _may_have_followed(gpu: NaiveGpu, real: Turns, queue: list[NaiveSeat]) -> int:

@@ -3,7 +3,7 @@
 It knows no sums, heaps or deadlines: everything is counted again each time, over all clients. Whatever it asserts must
 hold for every order of events, however the peers behave.
 
-Three ranks it takes from the core: that of policy fair (see core.naive_billing), that of who was outranked, and the lag
+Three ranks it takes from the core: that of policy fair (see core.naive_billing), that of outranked clients, and the lag
 of modes that learn, of which it checks that it is within its bound. So are the members of gangs (core.gangs)."""
 
 from core import gangs, held, naive_priorities, naive_regrowth, naive_room
@@ -182,7 +182,7 @@ class Naive(NaiveShares, MemoryNotes):
         assert action.lock > max(self.given, default=0), "numbers grow"
         self.given[action.lock] = (action.client, action.gpu)
         if is_refused:
-            assert seat.late == 0, "only who runs without a lock is given one to drop it"
+            assert seat.late == 0, "only a client that runs without a lock is given one to drop it"
             seat.late = action.lock
             return
         if seat.state == "waiting":
@@ -193,14 +193,14 @@ class Naive(NaiveShares, MemoryNotes):
 
     def _AnnounceRoom(self, now: int, action: ac.AnnounceRoom, node: Node) -> None:  # noqa: N802 - the same
         seat = self.seat(action.client, action.gpu)
-        assert (seat.state, seat.told_wait) == ("waiting", True), "room is announced once to who was told to wait"
+        assert (seat.state, seat.told_wait) == ("waiting", True), "room is announced once after QueueClient"
         seat.told_wait = False
 
     def _QueueClient(self, now: int, action: ac.QueueClient, node: Node) -> None:  # noqa: N802 - the same
         gpu = self.gpus[action.gpu]
         gpu.seats[action.client].told_wait = True
         queue = self.queue(action.gpu, gpu, node)
-        if all(other.rank is not None for other in queue):  # of who came in later in this step the core has none left
+        if all(other.rank is not None for other in queue):  # A client admitted later in this step has none.
             gangs.check_place(gpu, node.gpus[action.gpu].turns, queue, action)
 
     def _DropLock(self, now: int, action: ac.DropLock, node: Node) -> None:  # noqa: N802 - the same
@@ -257,7 +257,7 @@ class Naive(NaiveShares, MemoryNotes):
             return by_core  # Checked by core.naive_billing. A member of a gang may have the rank of another one.
         rank = seat.arrived + self.handicap(seat)
         if seat.is_outranked:
-            assert by_core is None or by_core <= rank + longest_lag_ns, "who was outranked keeps its rank"
+            assert by_core is None or by_core <= rank + longest_lag_ns, "a client that was outranked keeps its rank"
             return by_core
         if not seat.may_lag:
             return rank
@@ -277,7 +277,7 @@ class Naive(NaiveShares, MemoryNotes):
         }
         naive_regrowth.check(gpu, real)
         gangs.check_passes(gpu, real)
-        assert all(seat.late is None for seat in gpu.seats.values()), "who claims late is let in or refused"
+        assert all(seat.late is None for seat in gpu.seats.values()), "a client that claims late is admitted or refused"
         if node.is_settling or not self.is_scheduling:
             return
         staying = gpu.named("staying")
@@ -289,7 +289,7 @@ class Naive(NaiveShares, MemoryNotes):
         gangs.check_queue(now, gpu, real, safe, is_alarm_late=node.gpus[uuid].deadline <= now)
         self.check_shares(now, uuid, gpu, node.gpus[uuid])
         for seat in gpu.named("waiting", "staying"):
-            assert not self.is_paused(uuid, seat), "who is paused neither waits in the queue nor keeps its lock"
+            assert not self.is_paused(uuid, seat), "a paused client is not in the queue and has no lock"
         for seat in queue:
             gangs.check_host(now, gpu, seat, node.gpus[uuid])
             assert now - seat.since <= self.bound(gpu) + seat.allowance, "every wait ends"

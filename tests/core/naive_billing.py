@@ -33,14 +33,14 @@ class NaiveBilling(NaiveOrders):
         self.actions: Sequence[ac.Action] = ()
         """Of the present step."""
         self.refused: set[tuple[int, str]] = set()
-        """Whose late claims the present step refuses."""
+        """The clients whose late claims the present step refuses."""
         self.waits: list[tuple[str, int, Change]] = []
         """Which waits the event begins or ends, by GPU and client."""
         self.may_follow = self.had_gangs = False
         """There is a gang in this step; there was one at the end of the last one."""
         self.gang_of: dict[Seat, int] = {}
         self.new_members: set[Seat] = set()
-        """Which gang each member belongs to; who did not belong to it at the end of the last step."""
+        """Which gang each member belongs to; the members that did not belong to it at the end of the last step."""
 
     def note_event(self, now: int, event: ev.Event) -> None:
         self.event, self.waits = event, []
@@ -144,7 +144,7 @@ class NaiveBilling(NaiveOrders):
             bills.waits(now, client, use, undivided, from_rest=change == "from rest")
 
     def _note_blocked(self, now: int, uuid: str, bills: NaiveBills, gpu: NaiveGpu, real: Gpu) -> None:
-        """Who is blocked does not compete, unless it is held back by its weight alone."""
+        """A blocked client does not compete, unless it is held back by its weight alone."""
         turns, uses, undivided = real.turns, self.use(uuid).uses, self._undivided(now, uuid)
         back = sorted(gpu.unblocked, key=lambda client: turns.seats[client].ticket)
         for client in [one for one in turns.blocked if gpu.seats[one].state == "blocked"]:
@@ -162,7 +162,8 @@ class NaiveBilling(NaiveOrders):
         return max(0, now - use.upto * LOOK_NS) if any(one.is_counted for one in use.uses.values()) else 0
 
     def _check_rank(self, seat: NaiveSeat, real: Seat, handicap: int) -> None:
-        """Not of members of gangs, which may have the rank of another one, nor of who was outranked and keeps one."""
+        """Not of members of gangs, which may have the rank of another one, nor of clients that were outranked and keep
+        one."""
         if real.state == "waiting" and not gangs.may_be_member(real) and not seat.is_outranked:
             assert real.rank == seat.arrived + self.handicap(seat) + handicap, (
                 "a rank is arrival, handicap and priority"

@@ -273,7 +273,7 @@ class NaiveBills:
         is_right = one.bill == seat.bill_ns
         assert is_right or "move" not in due, "the time of a move is billed to nobody"
         assert is_right or "idleness" not in due, "an idle holder is billed while others wait, and only then"
-        assert is_right, "who was busy at a look is billed an equal part of it"
+        assert is_right, "a client that was busy at a look is billed an equal part of it"
 
     def check_tag(self, seat: Seat) -> None:
         one = self.accounts[seat.client]
@@ -281,7 +281,7 @@ class NaiveBills:
         assert one.contained == seat.billed_ns, "a tag contains what was billed until the turn ended"
         assert one.tag <= seat.tag or not one.is_rested, "time at rest is not saved up"
         assert one.tag == seat.tag, "a tag grows by bill * 100 / weight"
-        assert one.handicap == seat.handicap, "who is ahead of its share waits until it is not"
+        assert one.handicap == seat.handicap, "a client that is ahead of its share waits until it is not"
 
     def check(self, real: FairShares, *, may_follow: bool) -> None:
         if may_follow:

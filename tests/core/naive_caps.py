@@ -85,15 +85,15 @@ class NaiveCap:
     def check(self, now: int, debt: Debt, *, is_over: bool) -> None:
         low, high = debt
         if is_over:
-            assert self.orders[-1].counts, "only who has a limit is held back by it"
+            assert self.orders[-1].counts, "only a group that has a limit is held back by it"
             repaid = now + (high + BLOCKS_NS) * 100 // self.orders[-1].percent
             self.may_hold_until, self.may_owe_until = max(self.may_hold_until, repaid), 0
-            assert now < self.may_hold_until, "only who owes GPU time is held back"
+            assert now < self.may_hold_until, "only a group that owes GPU time is held back"
         elif self.orders and self.orders[-1].counts:
             free_ns = MOST_AHEAD_NS + BLOCKS_NS - low
             reached = now + free_ns * 100 // (100 - self.orders[-1].percent)
             self.may_hold_until, self.may_owe_until = 0, max(self.may_owe_until, reached)
-            assert free_ns > 0 or now <= self.may_owe_until, "who owes too much is held back"
+            assert free_ns > 0 or now <= self.may_owe_until, "a group that owes too much is held back"
         else:
             self.may_hold_until = self.may_owe_until = 0
 

@@ -53,8 +53,8 @@ class NaiveSeat:
     room_asked: int = 0
     room_due: int = 0
     room_since: int | None = None
-    """Since when there is no room for it on the card, in this wait and since somebody came in. `head_since`: the same,
-    but while it was first in the queue, would fit, and nobody dropped a lock."""
+    """Since when there is no room for it on the card, in this wait and since a client was admitted. `head_since`: the
+    same, but while it was first in the queue, would fit, and nobody dropped a lock."""
     head_since: int | None = None
     held: int = 0
     """What it says it keeps on the host, and in `keep` what it was asked to."""
@@ -188,7 +188,7 @@ class NaiveGpu:
         """A client is sent back because those who run slow each other down."""
         staying = self.named("staying")
         assert len(staying) > 1, "nobody who is alone thrashes"
-        assert factor >= 4 * len(staying), "who work at the same time share the GPU"
+        assert factor >= 4 * len(staying), "clients that work at the same time share the GPU"
         assert self.taken() + sum(self.swappable(other) for other in staying) > self.size, "it may be the memory"
         assert self.need(seat) < self.swappable(seat), "only a working set can be wrong"
         seat.distrusted_until = now + min(64, 1 << seat.distrusts) * 60 * SECOND
@@ -210,7 +210,7 @@ class NaiveGpu:
 
     def block(self, now: int, action: ac.ReportBlocked, rank: int | None) -> None:
         seat, holder = self.seats[action.client], self.seats[action.holder]
-        assert (seat.state, self.must_wait(now, seat)) == ("waiting", True), "who could run is not blocked"
+        assert (seat.state, self.must_wait(now, seat)) == ("waiting", True), "a client that could run is not blocked"
         others = [self.protected(other) for other in self.seats.values() if other is not seat]
         assert action.protected == self.protected(holder) == max(others)
         seat.state, seat.rank = "blocked", rank
@@ -222,7 +222,7 @@ class NaiveGpu:
         self.unblocked = {seat.client for seat in unblocked}
         for order, seat in enumerate(sorted(unblocked, key=lambda seat: real.seats[seat.client].ticket), 1):
             may_run = self.is_on_card(seat) or not self.must_wait(now, seat)
-            assert may_run, "who is blocked waits until the host has room, or runs if it evicts nothing"
+            assert may_run, "a blocked client waits until the host has room, or runs if it evicts nothing"
             seat.state, seat.order = "waiting", last_order + order
             for other in self.seats.values():
                 other.allowance += now - seat.since

@@ -14,11 +14,11 @@ def check_drop(now: int, uuid: str, client: int, node: Node, new_members: Collec
     this step may have taken the lock alone before."""
     its = node.gpus[uuid].turns.seats[client]
     rank = its.outranked_rank
-    assert rank is not None, "who is outranked keeps its rank"
+    assert rank is not None, "a client that is outranked keeps its rank"
     members = _members(its, uuid)
     holding = [seat for seat in members.values() if seat.lock]
     lowest = min(seat.won_rank or 0 if seat.lock else seat.rank or 0 for seat in members.values() if _counts(seat))
-    assert lowest <= rank, "who was outranked has waited"
+    assert lowest <= rank, "a client that was outranked has waited"
     for seat in holding:
         assert seat.won_rank is not None
         assert rank - seat.won_rank <= now - seat.held_since, "only time with a lock does not count as waiting"
@@ -32,14 +32,14 @@ def check_drop(now: int, uuid: str, client: int, node: Node, new_members: Collec
         and first_rank is not None
         and first_rank < rank
         for first, first_rank in firsts
-    ), "only a higher priority takes a lock, and not of who waited long enough"
+    ), "only a higher priority takes a lock, and not of a client that waited long enough"
 
 
 def check_first(gpu: NaiveGpu, first: NaiveSeat, real: Turns, safe: int) -> None:
     """If those whom the first in the queue outranks are enough, some of them have been told to drop their locks."""
     is_made = gpu.taken("staying") + gpu.need(first) <= safe
     assert is_made or not _outranks_enough(gpu, first, real, safe), (
-        "who outranks those who run does not wait for the end of their quantum"
+        "a client that outranks those that run does not wait for the end of their quantum"
     )
 
 
@@ -70,7 +70,7 @@ def _outranks_enough(gpu: NaiveGpu, first: NaiveSeat, real: Turns, safe: int) ->
 
 
 def _is_outranked(seat: Seat, first: Seat, real: Turns) -> bool:
-    """By the rank of who had waited longest of its gang, without the time for which all of it was served."""
+    """By the rank of the member of its gang that waited longest, without the time for which all of it was served."""
     assert first.rank is not None
     members = _members(seat, real.uuid).values()
     if _lowest_priority(first) <= max(member.priority for member in members):

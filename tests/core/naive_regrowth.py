@@ -34,7 +34,9 @@ def note_crowded(gpu: NaiveGpu, safe: int) -> None:
 
 def check(gpu: NaiveGpu, real: Turns) -> None:
     for seat in gpu.seats.values():
-        assert seat.keeps_room == real.seats[seat.client].keeps_room, "room is kept for who frees memory for a moment"
+        assert seat.keeps_room == real.seats[seat.client].keeps_room, (
+            "room is kept for a client that frees memory for a moment"
+        )
 
 
 def note_end(gpu: NaiveGpu, action: EndTurn) -> None:

@@ -65,9 +65,9 @@ def _is_long(gpu: "NaiveGpu", now: int, since: int | None) -> bool:
 
 
 def check_given(gpu: "NaiveGpu", now: int, coming: "NaiveSeat") -> None:
-    """It comes in. The others have time again to make room for the next one."""
+    """It gets its lock. The others have time again to make room for the next one."""
     may_come = is_made(gpu, now, coming) or _is_long(gpu, now, coming.room_since)
-    assert may_come, "nobody comes in while others still make room for it"
+    assert may_come, "nobody is admitted while others still make room for it"
     for seat in gpu.seats.values():
         seat.room_since = seat.head_since = None
 
@@ -100,9 +100,9 @@ def note_asked(naive: "Naive", now: int, action: ac.MoveOut, node: object) -> No
     if action.lock:
         seat.asked_out = action.most
         return
-    assert not _has_lock(seat), "who has a lock moves nothing before it has released it"
+    assert not _has_lock(seat), "a client that has a lock moves nothing before it has released it"
     assert action.most > seat.room_asked, "nobody is asked twice for the same"
-    assert not 0 < seat.room_due <= now, "who did not answer in time is not asked again"
+    assert not 0 < seat.room_due <= now, "a client that did not answer in time is not asked again"
     seat.room_asked, seat.room_due = action.most, seat.room_due or now + naive.settings.grace_ns
     if any(gpu.lacking(other) for other in gpu.seats.values()):  # Otherwise nobody waits for it.
         naive.allow(gpu, naive.settings.grace_ns)

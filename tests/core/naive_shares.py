@@ -1,5 +1,6 @@
 """What the naive account knows of GPU time, core limits and weights: it counts for itself what each client had
-(core.naive_use), what each group owes (core.naive_caps) and who is ahead of its weight (core.naive_weights)."""
+(core.naive_use), what each group owes (core.naive_caps) and which clients are ahead of their weights
+(core.naive_weights)."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -89,7 +90,7 @@ class NaiveShares(NaiveBilling):
     def _check_sums(self, use: NaiveUse, gpu: NaiveGpu, real: Gpu) -> None:
         for seat in gpu.seats.values():
             had, counted = use.sums.get(seat.client, 0), real.turns.seats[seat.client].gpu_ns
-            assert had == counted, "who was busy at a look has an equal part of it"
+            assert had == counted, "a client that was busy at a look has an equal part of it"
         assert use.busy_ns == real.turns.gpu_time.busy_ns, "the GPU is busy while anybody is"
 
     def _note_clients(self, now: int, use: NaiveUse, gpu: NaiveGpu, real: Gpu) -> None:
@@ -108,7 +109,7 @@ class NaiveShares(NaiveBilling):
     def check_shares(self, now: int, uuid: str, gpu: NaiveGpu, real: Gpu) -> None:
         for seat in gpu.named("waiting"):
             assert not real.turns.no_turns.has_had_enough(real.turns.seats[seat.client]), (
-                "who is held back is in no queue"
+                "a client that is held back is in no queue"
             )
         if real.deadline <= now:
             return  # An alarm is late.
@@ -118,7 +119,7 @@ class NaiveShares(NaiveBilling):
         assert real.turns.no_turns.over <= shares.caps.keys(), "only groups of clients are held back"
         for seat in gpu.named("staying") if not gpu.named("waiting") else []:
             assert seat.group not in real.turns.no_turns.over, (
-                "who owes too much drops its lock, unless memory would move"
+                "a client that owes too much drops its lock, unless memory would move"
             )
         self._check_weights(now, shares, gpu, real)
 
@@ -137,9 +138,9 @@ class NaiveShares(NaiveBilling):
         shares.wrong_since = {client: shares.wrong_since.get(client, now) for client in wrong}
         late = [client for client, since in shares.wrong_since.items() if now - since > MOST_STEP_NS]
         assert not [client for client in late if client in turns.no_turns.ahead], (
-            "only who is ahead of its weight is held back"
+            "only a client that is ahead of its weight is held back"
         )
-        assert not late, "who is ahead of its weight is held back while others work"
+        assert not late, "a client that is ahead of its weight is held back while others work"
 
 
 def _counts(shares: GpuShares) -> bool:

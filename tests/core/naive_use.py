@@ -51,7 +51,7 @@ class Use:
     back: list[tuple[int, int]] = field(default_factory=list)
     """Looks at which it was held back by its weight."""
     wakes_from: int | None = None
-    """It was let go, and has not worked since."""
+    """It was released, and has not worked since."""
     is_counted: bool = False
     """It had a lock, reported or was held back, and a look of that is not divided."""
 

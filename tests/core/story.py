@@ -26,7 +26,8 @@ from nvshare.core.snapshots.snapshot import SeatState, snapshot
 NOTHING = "nothing happens"
 _MAX_ALARMS = 1000
 AUTO = QuantumRule(mode="auto")
-"""The stories are about who fits, waits and is told what. Quanta that follow from memory alone keep them readable."""
+"""The stories are about which clients fit and wait, and what they are told. Quanta that follow from memory alone keep
+them readable."""
 
 
 def run(path: Path) -> tuple[str, str]:
@@ -125,7 +126,7 @@ class Stage:
         self.ids[name] = max(self.ids.values(), default=0) + 1
         common: dict[str, str] = {}
         gpus: list[tuple[str, dict[str, str]]] = []
-        flags = {"moves", "holds", "hears", "makes-room"} & set(words)
+        flags = {"moves", "holds", "understands-start", "makes-room"} & set(words)
         for word in (word for word in words if word not in flags):
             key, is_option, value = word.partition("=")
             if is_option and key in ("in", "own", "priority", "weight", "pid", "account"):
@@ -148,7 +149,7 @@ class Stage:
             account=common.get("account", ""),
             moves_memory="moves" in flags,
             holds_memory="holds" in flags,
-            hears_starts="hears" in flags,
+            understands_expected_start="understands-start" in flags,
             makes_room="makes-room" in flags,
         )
         return self.handle(event)

@@ -83,7 +83,7 @@ def test_a_newcomer_waits_less_than_one_that_is_known(switch_s: int, newcomers: 
         (10, 20),  # for all of them: twice as long as its own turn
     ],
 )
-def test_a_client_that_releases_without_work_comes_in_as_soon_as_its_visit_pays(pause_s: int, wanted_s: int) -> None:
+def test_a_client_that_releases_without_work_is_admitted_as_soon_as_its_visit_pays(pause_s: int, wanted_s: int) -> None:
     rules = mode()
     head = veteran(rules, 1, 8, turn_s=10, duty=0.6, releases_without_work=True)
     if pause_s:
@@ -150,7 +150,7 @@ def test_as_long_as_nothing_is_known_a_switch_is_taken_to_be_expensive() -> None
     assert rules.switch_ns(seat(2, 8), 5 * GIB) == pytest.approx(2.5 * SECOND, rel=0.02)
 
 
-def test_who_has_worked_longest_in_its_turn_leaves_first() -> None:
+def test_a_client_that_has_worked_longest_in_its_turn_leaves_first() -> None:
     rules, one, two = mode(), seat(1, 4), seat(2, 4)
     rules.habits.turn_began(0, one, CAPACITY)
     rules.habits.turn_began(SECOND, two, CAPACITY)

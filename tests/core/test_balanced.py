@@ -85,7 +85,9 @@ def test_a_newcomer_waits_12_times_as_long_as_its_switch_takes() -> None:
         (10, 2),  # its pause is longer than both: at once
     ],
 )
-def test_who_releases_without_work_comes_in_the_sooner_the_longer_it_pauses(pause_s: int, wanted_s: float) -> None:
+def test_a_client_that_releases_without_work_is_admitted_the_sooner_the_longer_it_pauses(
+    pause_s: int, wanted_s: float
+) -> None:
     rules = mode()
     head = known(rules, 1, 8, turn_s=1, releases=True)
     running = known(rules, 2, 12)
@@ -94,7 +96,7 @@ def test_who_releases_without_work_comes_in_the_sooner_the_longer_it_pauses(paus
     assert quantum_s(rules, running, head) == pytest.approx(wanted_s)
 
 
-def test_who_works_for_long_does_not_come_in_sooner_than_that() -> None:
+def test_a_client_that_works_for_long_is_not_admitted_sooner_than_that() -> None:
     """Two programs that work for 20 s and pause for 20 s would otherwise interrupt each other all the time."""
     rules = mode()
     head = known(rules, 1, 8, turn_s=20, releases=True)
@@ -127,7 +129,7 @@ def test_a_visitor_that_runs_finishes_its_work_before_another_one_comes(
     assert quantum_s(rules, running, head) == wanted_s
 
 
-def test_who_always_has_work_does_not_wait_longer_for_a_visitor() -> None:
+def test_a_client_that_always_has_work_does_not_wait_longer_for_a_visitor() -> None:
     rules = mode()
     running = known(rules, 2, 1, turn_s=100, releases=True)
     rules.turn_began(200 * SECOND, running)
@@ -187,7 +189,9 @@ def test_long_turns_and_much_work_come_later() -> None:
 
 
 @pytest.mark.parametrize(("held_s", "wanted_s"), [(10, 40), (20, 80), (1000, 300)])
-def test_who_had_little_in_all_comes_soon_although_it_always_computes(held_s: int, wanted_s: float) -> None:
+def test_a_client_that_had_little_in_all_is_admitted_soon_although_it_always_computes(
+    held_s: int, wanted_s: float
+) -> None:
     rules = mode()
     one = known(rules, 1, 8, turn_s=1000, duty=0.95)
     one.held_total = held_s * SECOND

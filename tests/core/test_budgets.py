@@ -187,7 +187,7 @@ class Pod:
             for registered in self.node.clients if is_early else ():
                 self.members[registered].hear_all()
                 self.members[registered].allocate(pick(SIZES))
-            assert self._used() <= most, "what others have who have not registered yet was handed out again"
+            assert self._used() <= most, "the parts of processes that have not registered yet were handed out again"
         if not is_early:
             self.wait(pick)
             self._list()

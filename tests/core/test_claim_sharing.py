@@ -89,7 +89,7 @@ class Pods:
         return sum(CLAIMS[name] for name in {name for pod in pods for name in PODS[pod]})
 
     def check(self) -> None:
-        """At every step: who has a claim in common shares, and limits are what the claims allow."""
+        """At every step: pods with a claim in common share, and limits are what the claims allow."""
         groups = {key.removeprefix("pod/"): group for key, group in self.node.groups.items() if GPU in group.limits}
         known = [pod for pod, group in groups.items() if group.claims.parts_on(GPU)]
         for one, other in combinations(known, 2):

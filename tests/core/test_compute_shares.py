@@ -67,7 +67,7 @@ def test_two_programs_with_core_limits_get_theirs_side_by_side() -> None:
     assert gpu.run(20_000) == pytest.approx([30, 60], rel=0.05)
 
 
-def test_who_has_no_limit_gets_the_rest() -> None:
+def test_a_client_that_has_no_limit_gets_the_rest() -> None:
     gpu = BusyGpu()
     gpu.add(limit=20)
     gpu.add()
@@ -93,7 +93,7 @@ def test_idle_time_is_saved_up_for_a_quarter_of_a_second_only() -> None:
     assert gpu.run(2000) == pytest.approx([20 + 12.5], abs=3)
 
 
-def test_who_is_held_back_is_blocked_and_says_why() -> None:
+def test_a_client_that_is_held_back_is_blocked_and_says_why() -> None:
     gpu = BusyGpu()
     gpu.add(limit=10, queued_ms=5)
     gpu.run(500)
@@ -210,8 +210,8 @@ def test_weights_are_proportions_side_by_side(queued_ms: int, reports: bool) -> 
 
 
 @pytest.mark.parametrize("wake_ms", [50, 200])
-def test_who_is_let_go_does_not_lose_the_time_until_its_first_work(wake_ms: int) -> None:
-    """On a busy machine a program takes long to wake up. Whoever is never held back does not have to."""
+def test_a_client_that_is_released_does_not_lose_the_time_until_its_first_work(wake_ms: int) -> None:
+    """On a busy machine a program takes long to wake up. A client that is never held back does not have to."""
     gpu = BusyGpu(FAIR, tick_ms=10)
     for weight in (100, 200, 500):
         gpu.add(weight=weight, queued_ms=50, wake_ms=wake_ms)
@@ -227,7 +227,7 @@ def test_equal_weights_hold_nobody_back() -> None:
     assert gpu.drops() == []
 
 
-def test_who_has_no_work_holds_nobody_back_and_saves_nothing_up() -> None:
+def test_a_client_that_has_no_work_holds_nobody_back_and_saves_nothing_up() -> None:
     """The heavy one works for 2 s in 10 s: its part of the rest goes to the light one, which it does not pay back."""
     gpu = BusyGpu(FAIR)
     gpu.add(queued_ms=20)
@@ -238,7 +238,7 @@ def test_who_has_no_work_holds_nobody_back_and_saves_nothing_up() -> None:
     assert heavy == pytest.approx(18, abs=2)
 
 
-def test_who_is_ahead_comes_back_as_soon_as_the_others_pause() -> None:
+def test_a_client_that_is_ahead_comes_back_as_soon_as_the_others_pause() -> None:
     gpu = BusyGpu(FAIR)
     gpu.add(queued_ms=5)
     gpu.add(weight=900, queued_ms=5, wants=lambda ms: ms < 1000)
@@ -248,7 +248,7 @@ def test_who_is_ahead_comes_back_as_soon_as_the_others_pause() -> None:
     assert state(gpu, 1) == ("running", None)
 
 
-def test_who_was_ahead_and_wants_nothing_is_let_go() -> None:
+def test_a_client_that_was_ahead_and_wants_nothing_is_released() -> None:
     gpu = BusyGpu(FAIR)
     gpu.add(queued_ms=200, wants=lambda ms: True)
     gpu.add(weight=900, queued_ms=5)
@@ -270,7 +270,7 @@ def test_without_policy_fair_weights_hold_nobody_back() -> None:
     assert not gpu.node.gpus["g0"].turns.no_turns.ahead
 
 
-def test_who_is_ahead_may_leave() -> None:
+def test_a_client_that_is_ahead_may_leave() -> None:
     gpu = BusyGpu(FAIR)
     gpu.add(queued_ms=5)
     gpu.add(weight=900, queued_ms=5)

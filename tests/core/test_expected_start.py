@@ -42,10 +42,10 @@ def test_each_round_lasts_as_long_as_the_mode_says_for_those_who_run_in_it() -> 
     assert starts(node_of(4, 8, 6, 8, settings=auto), 0) == {2: 20, 3: 60, 4: 90}
 
 
-def test_those_leave_first_who_leave_first_by_the_mode() -> None:
+def test_those_clients_leave_first_that_leave_first_by_the_mode() -> None:
     node = node_of(3, 6, 6, 3, settings=Settings(quantum=QuantumRule(mode="adaptive")))
     node.handle(SECOND, ev.WorkFinished(1, "g0"))
-    first, second = starts(node, 9).values()  # 2 has worked longest: 3 comes in beside 1, and 4 has to wait for one
+    first, second = starts(node, 9).values()  # 2 has worked longest: 3 is admitted beside 1, and 4 has to wait for one
     assert first < second
 
 
@@ -81,14 +81,14 @@ def test_no_turn_is_expected_to_be_longer_than_the_quantum() -> None:
     assert starts(node_with_habits(95), 0) == {2: 30, 3: 60}
 
 
-def test_who_leaves_early_makes_room_only_if_the_next_one_fits_then() -> None:
+def test_a_client_that_leaves_early_makes_room_only_if_the_next_one_fits_then() -> None:
     for gib, expected in ((5, 30), (3, 6)):
         node = node_of(2, 6, gib)
         node.gpus["g0"].turns.seats[1].turn_ended(6 * SECOND)
         assert starts(node, 0) == {3: expected}
 
 
-def test_who_was_told_to_stop_leaves_now() -> None:
+def test_a_client_that_was_told_to_stop_leaves_now() -> None:
     node = node_of(8, 8)
     node.handle(10 * SECOND, ev.WorkFinished(1, "g0"))
     while not node.gpus["g0"].turns.dropping:

@@ -1,4 +1,4 @@
-"""The account of GPU time: who was busy at which look, and who is charged for it."""
+"""The account of GPU time: which clients were busy at which look, and which are charged for it."""
 
 from nvshare.core.compute.gpu_time import MOST_LOOKS, REPORT_LOOKS, GpuTime
 from nvshare.core.compute.look_bits import LOOK_NS, MOST_APART
@@ -163,7 +163,7 @@ def test_the_estimate_counts_what_is_not_reported_yet_as_busy_and_shared_with_th
     assert time.estimate_ns(at(1200), a) == (50 + 100) * LOOK_NS
 
 
-def test_who_leaves_is_charged_at_once_and_still_shares_its_last_looks() -> None:
+def test_a_client_that_leaves_is_charged_at_once_and_still_shares_its_last_looks() -> None:
     time, a, b = GpuTime(), seat(1), seat(2)
     time.turn_began(at(1000), a)
     time.turn_began(at(1000), b)

@@ -1,4 +1,5 @@
-"""Mode adaptive's knowledge: who is on the card, how long each works and pauses, what bringing memory in cost."""
+"""Mode adaptive's knowledge: which clients are on the card, how long each works and pauses, what moving memory in
+cost."""
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_a_newcomer_brings_all_its_memory_and_pushes_out_only_what_finds_no_room
     assert habits.evicted_bytes(two, CAPACITY) == 2 * GIB
 
 
-def test_who_ran_since_has_pushed_out_who_ran_before() -> None:
+def test_clients_that_ran_since_have_pushed_out_those_that_ran_before() -> None:
     habits, seats = Habits(), [seat(client, 4) for client in range(4)]
     for now, one in enumerate(seats):
         came(habits, now, one)
@@ -56,7 +57,7 @@ def test_who_ran_since_has_pushed_out_who_ran_before() -> None:
     assert [habits.missing(one, CAPACITY) // GIB for one in seats[:3]] == [2, 0, 0]
 
 
-def test_who_runs_has_its_memory_on_the_card_whoever_ran_later() -> None:
+def test_a_client_that_runs_has_its_memory_on_the_card_no_matter_which_one_ran_later() -> None:
     """The first two fit together. The third ran beside the first one; to let it run again evicts memory of the second,
     which runs although its turn began earlier."""
     habits, seats = Habits(), [seat(client, 4) for client in range(3)]
@@ -137,7 +138,7 @@ def test_the_load_is_told_from_what_others_take_of_the_gpu() -> None:
 @pytest.mark.parametrize(("begins_s", "samples"), [(1, 0), (41, 1)])
 def test_a_stretch_that_begins_while_another_client_loads_teaches_nothing(begins_s: int, samples: int) -> None:
     """The other one brings 8 GiB in, which may take 40 s. Until it has, memory may still be there that it will evict:
-    nobody knows how much comes in."""
+    nobody knows how much moves in."""
     habits, one, two = Habits(compares_first=True), seat(1, 4), seat(2, 8)
     came(habits, 0, two)
     two.lock = 7
@@ -214,7 +215,7 @@ def test_work_of_a_turn_counts_the_stretch_under_way_too() -> None:
     assert habits.busy_in_turn(21 * SECOND, one) == SECOND
 
 
-def test_of_who_is_not_known_nothing_is_noted() -> None:
+def test_of_an_unknown_client_nothing_is_noted() -> None:
     habits, one = Habits(), seat(1, 8)
     habits.pause_began(1, one)
     habits.work_resumed(2, one)
@@ -225,7 +226,7 @@ def test_of_who_is_not_known_nothing_is_noted() -> None:
     assert known(habits, one).last_turn == 3 * SECOND
 
 
-def test_who_leaves_in_the_middle_of_its_work_takes_nothing_from_the_others_any_more() -> None:
+def test_a_client_that_leaves_in_the_middle_of_its_work_takes_nothing_from_the_others_any_more() -> None:
     habits, one, two = Habits(), seat(1, 4), seat(2, 4)
     came(habits, 0, one)
     came(habits, 0, two)

@@ -32,7 +32,7 @@ def test_a_step_asks_a_bounded_number_of_clients_and_the_rest_follows_at_once() 
     assert asked(node.handle(5, ev.AlarmRang())) == {}
 
 
-def test_who_keeps_memory_goes_on_keeping_it_when_another_has_more() -> None:
+def test_a_client_that_keeps_memory_goes_on_keeping_it_when_another_has_more() -> None:
     node = group_of(4 * GIB, 3 * GIB)
     assert asked(node.handle(0, ev.LimitSet("run/1", 6 * GIB))) == {1: GIB}
     assert asked(node.handle(1, ev.MemoryChanged(2, "g", Memory(5 * GIB)))) == {2: 2 * GIB}
@@ -53,13 +53,13 @@ def test_when_all_have_left_nobody_is_asked() -> None:
     assert asked(node.handle(1, ev.ClientLeft(1))) == {}
 
 
-def test_who_moves_no_memory_is_not_asked_and_the_others_are() -> None:
+def test_a_client_that_moves_no_memory_is_not_asked_and_the_others_are() -> None:
     node = group_of(4 * GIB, 3 * GIB)
     node.handle(0, ev.MoverReported(1, "g", "switched off"))
     assert asked(node.handle(0, ev.LimitSet("run/1", 6 * GIB))) == {2: GIB}
 
 
-def test_who_moves_memory_no_more_keeps_what_it_holds_and_the_others_the_rest_until_it_does_again() -> None:
+def test_a_client_that_moves_memory_no_more_keeps_what_it_holds_and_the_others_the_rest_until_it_does_again() -> None:
     node = group_of(4 * GIB, 2 * GIB)
     assert asked(node.handle(0, ev.LimitSet("run/1", 3 * GIB))) == {1: 3 * GIB}
     node.handle(1, ev.MemoryHeld(1, "g", GIB))

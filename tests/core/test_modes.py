@@ -77,7 +77,7 @@ def test_modes_that_do_not_learn_take_the_settings_for_the_first_guess(name: Mod
     assert move_s(node_with_link(name, moves=(True,))) == 1
 
 
-def test_the_guess_follows_who_moves_memory_and_ends_with_the_first_measured_move() -> None:
+def test_the_guess_depends_on_which_clients_move_memory_and_ends_with_the_first_measured_move() -> None:
     node = node_with_link("balanced", moves=(True, False))
     found = [move_s(node)]
     node.handle(1, ev.MoverReported(2, "g", ""))

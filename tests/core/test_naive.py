@@ -68,7 +68,7 @@ def shorten_grace(real: Callable[..., None]) -> Callable[..., None]:
 
 
 def wait_for_each(real: Callable[..., None]) -> Callable[..., None]:
-    """Whoever is asked is waited for, however long the client has waited for others."""
+    """A client that is asked is waited for, however long the client has waited for others."""
 
     def ask(self: CardRoom, now: int, coming: Seat, out: list[ac.Action]) -> None:
         real(self, now, coming, out)
@@ -172,38 +172,63 @@ RARE = {"ask": 27}
         (Preemption, "switch", lambda real: lambda self, now, head, out: None, "the alarm never stops ringing"),
         (Preemption, "shed", lambda real: lambda self, now, out: None, "holds more than the safe limit"),
         (Notices, "tell", stay_silent, "a holder knows whether it has to report its pauses"),
-        (MemoryReports, "crowded", lambda real: lambda self, staying: None, "room is kept for who frees"),
-        (regrowth, "is_expected", lambda real: lambda seat: False, "room is kept for who frees"),
+        (MemoryReports, "crowded", lambda real: lambda self, staying: None, "room is kept for a client that frees"),
+        (regrowth, "is_expected", lambda real: lambda seat: False, "room is kept for a client that frees"),
         (Adaptive, "lag_ns", prefer_the_last, "a client lags by no more than its mode promises"),
         (Turns, "released", lose_the_place, "[seat.client for seat in queue] == "),
         (Admission, "_passer", count_early, "nobody is passed by a client that gets no lock"),
         (CardRoom, "ask", wait_for_each, "nobody waits for room for longer than the grace time"),
         (Gangs, "drop_together", lambda real: lambda self, now, out: None, "locks of a gang are dropped together"),
-        (Gangs, "open", lambda real: lambda self: None, "a gang comes in as soon as there is room at all its GPUs"),
-        (Looks, "reported", lambda real: lambda *report: None, "who was busy at a look has an equal part of it"),
-        (Looks, "rest", lambda real: lambda self, look: None, "who was busy at a look has an equal part of it"),
-        (GpuTime, "_divide", count_twice, "who was busy at a look has an equal part of it"),
+        (Gangs, "open", lambda real: lambda self: None, "a gang is admitted as soon as there is room at all its GPUs"),
+        (
+            Looks,
+            "reported",
+            lambda real: lambda *report: None,
+            "a client that was busy at a look has an equal part of it",
+        ),
+        (
+            Looks,
+            "rest",
+            lambda real: lambda self, look: None,
+            "a client that was busy at a look has an equal part of it",
+        ),
+        (GpuTime, "_divide", count_twice, "a client that was busy at a look has an equal part of it"),
         (
             CoreCap,
             "_repaid",
             lambda real: lambda self, debt_ns, looks, percent: debt_ns,
-            "only who owes GPU time is held back",
+            "only a group that owes GPU time is held back",
         ),
-        (CoreCap, "charge", charge_twice, "only who owes GPU time is held back"),
-        (CoreCap, "look", hold_for_ever, "only who owes GPU time is held back"),
-        (CoreCap, "look", lambda real: lambda self, now, debt_ns: False, "who owes too much is held back"),
-        (ComputeShares, "_look_at_caps", hold_another, "only who owes GPU time is held back"),
-        (ComputeShares, "preempt", lambda real: lambda self, now, out: None, "who owes too much drops its lock"),
-        (CoreCap, "set_percent", lambda real: lambda self, upto, look, percent: None, "who owes too much is held back"),
-        (ComputeShares, "_let_go", lambda real: lambda self, now, seat: None, "only who is ahead of its weight"),
+        (CoreCap, "charge", charge_twice, "only a group that owes GPU time is held back"),
+        (CoreCap, "look", hold_for_ever, "only a group that owes GPU time is held back"),
+        (CoreCap, "look", lambda real: lambda self, now, debt_ns: False, "a group that owes too much is held back"),
+        (ComputeShares, "_look_at_caps", hold_another, "only a group that owes GPU time is held back"),
+        (
+            ComputeShares,
+            "preempt",
+            lambda real: lambda self, now, out: None,
+            "a client that owes too much drops its lock",
+        ),
+        (
+            CoreCap,
+            "set_percent",
+            lambda real: lambda self, upto, look, percent: None,
+            "a group that owes too much is held back",
+        ),
+        (
+            ComputeShares,
+            "_release",
+            lambda real: lambda self, now, seat: None,
+            "only a client that is ahead of its weight",
+        ),
         (
             ComputeShares,
             "_hold_back",
             lambda real: lambda self, now, seat, out: None,
-            "who is ahead of its weight is held",
+            "a client that is ahead of its weight is held",
         ),
-        (Looks, "competes", compete_only_when_busy, "only who is ahead of its weight is held back"),
-        (weighted_time, "dues", weigh_equally, "who is ahead of its weight is held back while others work"),
+        (Looks, "competes", compete_only_when_busy, "only a client that is ahead of its weight is held back"),
+        (weighted_time, "dues", weigh_equally, "a client that is ahead of its weight is held back while others work"),
     ],
 )
 def test_a_core_that_breaks_a_rule_is_found(

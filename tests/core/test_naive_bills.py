@@ -63,7 +63,7 @@ TWO_TURNS: list[tuple[int, ev.Event]] = [
 FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any], str, int]] = {
     "turns are billed twice": (
         TurnBills, "_add", lambda real: lambda self, entry, part: real(self, entry, 2 * part),
-        "who was busy at a look is billed an equal part of it", 2,
+        "a client that was busy at a look is billed an equal part of it", 2,
     ),
     "moves are billed": (
         TurnBills, "_credit", lambda real: lambda self, seat, credit: None,

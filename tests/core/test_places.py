@@ -24,7 +24,7 @@ class Machine:
         self.node.handle(0, ev.GpuFound("g", 16 * GIB))
         self.now = 0
         self.given: list[tuple[int, int]] = []
-        """When who got a lock."""
+        """When which client got a lock."""
 
     def add(self, client: int, account: str) -> None:
         claims = (Claim("g", 16 * GIB),)
@@ -37,7 +37,7 @@ class Machine:
         self._handle(ev.LockRequested(client, "g", MOST))
 
     def ring(self) -> int:
-        """Go on to the next lock that is given; to whom."""
+        """Go on to the next lock that is given; the client that gets it."""
         before = len(self.given)
         while len(self.given) == before:
             deadline = self.node.next_deadline()
@@ -93,7 +93,7 @@ def test_each_account_that_waits_costs_a_few_turns() -> None:
     assert max(machine.waits_of(SINGLE, 10)) <= (3 * PLACES + 1) * TURN_NS + 1000
 
 
-def test_who_is_passed_by_single_clients_waits_for_a_bounded_time() -> None:
+def test_a_client_that_is_passed_by_single_clients_waits_for_a_bounded_time() -> None:
     """Nine accounts of one client each, and one of 100: each round of the first ones takes eight of its turns."""
     machine = Machine()
     for client in range(100):

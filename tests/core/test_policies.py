@@ -176,7 +176,9 @@ def test_fair_does_not_let_a_client_save_up_while_it_wants_nothing() -> None:
 
 
 @pytest.mark.parametrize("weights", [(100, 300), (100, 150, 350)])
-def test_who_is_between_two_kernels_when_its_turn_ends_keeps_what_it_is_owed(weights: tuple[int, ...]) -> None:
+def test_a_client_that_is_between_two_kernels_when_its_turn_ends_keeps_what_it_is_owed(
+    weights: tuple[int, ...],
+) -> None:
     busy = Busy("fair", 1, **{str(weight): {"weight": weight} for weight in weights})
     busy.has_gaps = True
     busy.run_until(1000 * SECOND)
@@ -184,7 +186,7 @@ def test_who_is_between_two_kernels_when_its_turn_ends_keeps_what_it_is_owed(wei
         assert shares(busy)[str(weight)] == pytest.approx(weight / sum(weights), rel=0.03)
 
 
-def test_who_rests_for_longer_than_it_is_owed_is_owed_nothing() -> None:
+def test_a_client_that_rests_for_longer_than_it_is_owed_is_owed_nothing() -> None:
     """It has waited for 300 s, and then only works for a moment."""
     busy = Busy("fair", 300, a={})
     busy.run_until(SECOND)
@@ -223,7 +225,7 @@ def test_an_equal_or_lower_priority_waits_for_the_end_of_the_quantum() -> None:
     assert busy.turns["equal"] == 0
 
 
-def test_who_is_outranked_again_and_again_gets_a_whole_quantum_at_last() -> None:
+def test_a_client_that_is_outranked_again_and_again_gets_a_whole_quantum_at_last() -> None:
     """The interactive client works for 1 s and rests for 1 s, for ever."""
     busy = Busy("priority", 60, batch={}, interactive={"priority": 10})
     longest_s = since = 0
@@ -271,7 +273,7 @@ def test_a_gang_with_a_claimed_lock_is_outranked_when_its_turn_with_that_lock_en
     assert states == ["staying", "staying", "dropping"]
 
 
-def test_who_leaves_the_queue_or_falls_silent_competes_no_more_until_it_speaks() -> None:
+def test_a_client_that_leaves_the_queue_or_falls_silent_competes_no_more_until_it_speaks() -> None:
     busy = Busy("fair", 60, a={}, b={}, c={}, d={})
     busy.leave("d")
     busy.silence("c")

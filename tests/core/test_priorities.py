@@ -90,7 +90,7 @@ def test_it_takes_the_lock_of_a_lower_priority_although_an_equal_would_leave_fir
 
 
 def test_the_others_finish_their_quantum_if_the_first_one_leaves_meanwhile() -> None:
-    """The next one outranks nobody, so it waits, and who was preempted gets its lock back."""
+    """The next one outranks nobody, so it waits, and the preempted client gets its lock back."""
     gpu = BusyGpu(settings(), tick_ms=25)
     gpu.add(need=5 * GIB, priority=3, queued_ms=DRAIN_MS // 2)
     gpu.add(need=5 * GIB, queued_ms=DRAIN_MS // 2)
@@ -107,7 +107,7 @@ def test_the_others_finish_their_quantum_if_the_first_one_leaves_meanwhile() -> 
 
 
 def test_two_of_higher_priority_both_have_it_after_their_drains() -> None:
-    """The second one becomes first when the first one comes in."""
+    """The second one becomes first when the first one is admitted."""
     gpu = BusyGpu(settings(), tick_ms=25)
     for _ in range(2):
         gpu.add(need=6 * GIB, queued_ms=DRAIN_MS // 2)
@@ -133,7 +133,7 @@ def test_bursts_are_answered_for_as_long_as_the_batch_job_waits_little() -> None
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_who_waits_for_as_long_as_the_priority_is_worth_gets_a_whole_quantum(mode: ModeName) -> None:
+def test_a_client_that_waits_for_as_long_as_the_priority_is_worth_gets_a_whole_quantum(mode: ModeName) -> None:
     """The other one rests for a moment only, so that it comes back again and again. In mode balanced it is a visitor,
     and moves cost nothing here, so the quantum before its visits is as short as they are."""
     gpu = batch_gpu(mode, tick_ms=125)
@@ -157,7 +157,7 @@ def test_long_turns_of_its_past_do_not_outweigh_its_priority() -> None:
     assert holders(gpu) == {2}
 
 
-def test_an_order_raises_who_waits_and_lowers_who_runs() -> None:
+def test_an_order_raises_a_client_that_waits_and_lowers_one_that_runs() -> None:
     for group, priority in (("run/2", 5), ("run/1", -5)):
         gpu = batch_gpu()
         gpu.run(1000)
@@ -168,7 +168,7 @@ def test_an_order_raises_who_waits_and_lowers_who_runs() -> None:
         assert answer_ms(gpu, client) <= ANSWER_MS
 
 
-def test_an_order_for_who_waits_with_a_lag_counts_at_once() -> None:
+def test_an_order_for_a_client_that_waits_with_a_lag_counts_at_once() -> None:
     gpu = batch_gpu("balanced", tick_ms=125)
     gpu.add(need=BIG, queued_ms=DRAIN_MS)
     turns = gpu.node.gpus["g0"].turns
@@ -187,7 +187,7 @@ def test_an_order_for_who_waits_with_a_lag_counts_at_once() -> None:
     assert holders(gpu) != set()
 
 
-def test_an_order_during_a_drain_moves_the_rank_of_who_is_preempted() -> None:
+def test_an_order_during_a_drain_moves_the_rank_of_a_client_that_is_preempted() -> None:
     gpu = batch_gpu()
     gpu.run(1000)
     gpu.add(need=BIG, priority=10)

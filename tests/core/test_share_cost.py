@@ -77,7 +77,7 @@ def test_the_end_of_many_groups_with_core_limits_costs_no_more_for_each() -> Non
         return sum(sorted(ends)[:-1])
 
     few, many = end_of(100), end_of(400)
-    assert many < 400 / 100 * few / 1.5, "only who else is in the group is looked for among all"
+    assert many < 400 / 100 * few / 1.5, "only the other clients of the group are looked for among all"
 
 
 def test_a_pause_of_many_groups_with_core_limits_costs_no_more() -> None:

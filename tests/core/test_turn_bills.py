@@ -76,7 +76,7 @@ def test_idleness_while_nobody_waits_costs_nothing() -> None:
     assert gpu.run(40_000) == pytest.approx([50, 50], abs=4)
 
 
-def test_idleness_that_is_not_divided_yet_does_not_count_as_a_share_of_who_comes() -> None:
+def test_idleness_that_is_not_divided_yet_does_not_count_as_a_share_of_a_client_that_comes() -> None:
     """It worked for 1 s, and then nobody said anything for 600 s. Only looks whose reports are due count as busy."""
     node = Node(turns(), epoch=1, is_paranoid=True)
     for client in (1, 2):

@@ -1,6 +1,6 @@
 """A node, its clients and everything that may happen to them. Each step is checked against the naive account.
 
-What happens next is up to whoever drives it, through `pick`: Hypothesis, which is good at small cruel stories, or a
+The caller decides what happens next, through `pick`: Hypothesis, which is good at small cruel stories, or a
 seeded random walk, which is good at long ones."""
 
 from collections.abc import Sequence
@@ -161,7 +161,7 @@ class World(WorldOrders, WorldWork):
             peer.drain(gpu)
 
     def drain_all(self, pick: Pick) -> None:
-        """Everybody who was told to stop stops."""
+        """Every client that was told to stop stops."""
         self.catch_up(pick)
         for peer in self.peers.values():
             if not peer.is_stopped:
@@ -259,7 +259,7 @@ class World(WorldOrders, WorldWork):
             assert gpu.available_memory >= 0
 
     def end(self) -> None:
-        """From any state whatever, by alarms alone and with everybody silent, whoever waits now is let in in time."""
+        """From any state whatever, by alarms alone and with all clients silent, those that wait are admitted in time."""
         self._ring_until(self.now)
         waits = [
             (seat, seat.order, seat.since + self.naive.bound(gpu) + seat.allowance)

@@ -116,7 +116,7 @@ def test_the_api_servers_restart_keeps_limits_and_the_watch_goes_on() -> None:
         assert execute("outage", "workload", "ask", "alloc", "2Gi") == "Success (0)\n"
 
 
-def test_a_killed_scheduler_is_not_noticed_by_who_computes() -> None:
+def test_a_killed_scheduler_is_not_noticed_by_a_program_that_computes() -> None:
     with pods(pod("goes-on", annotations={LIMIT: "2Gi"})):
         with background("goes-on", "workload", "run", "1000", "0", "1Gi") as stream:
             stream.until(lambda lines: len(lines) > 2)

@@ -172,7 +172,7 @@ bool nvs_gate_is_taken(const struct nvs_gpu *gpu, uint32_t offer) { return of(gp
 void nvs_drain_begin(struct nvs_gpu *gpu) { world_require(!of(gpu)->is_inside, "a drain begins when all threads are out"); }
 bool nvs_drain_step(struct nvs_gpu *gpu, bool is_urgent)
 {
-    world_require(is_urgent == gpu->is_draining, "only who gives a lock back is in a hurry");
+    world_require(is_urgent == gpu->is_draining, "only a drain before a release is urgent");
     return !of(gpu)->is_busy;
 }
 bool nvs_drain_finish(struct nvs_gpu *gpu, bool was_closed)
@@ -196,7 +196,7 @@ static const struct nvs_gpu *moving;
 
 void nvs_mover_start(struct nvs_gpu *gpu, bool to_host, uint64_t bytes)
 {
-    world_require(of(gpu)->is_open != to_host, "memory comes in while the gate is open, and goes out while it is closed");
+    world_require(of(gpu)->is_open != to_host, "memory moves in while the gate is open, and out while it is closed");
     move = (struct nvs_moved){.to_host = to_host, .bytes = bytes, .ns = 1};
     moving = gpu;
 }

@@ -74,12 +74,12 @@ void world_check(void)
         const struct nvs_account *account = &gpu->account;
         const struct nvs_turn *turn = turn_of(i);
         bool is_scheduled = turn->state == NVS_TURN_NONE || turn->state == NVS_TURN_WAITING || turn->state == NVS_TURN_FREE;
-        world_require(!is_scheduled || is_registered(), "only who is registered waits for a scheduler");
+        world_require(!is_scheduled || is_registered(), "only a registered client waits for a scheduler");
         world_require(world.gpus[i].is_open == nvs_turn_is_open(turn), "the gate is open in a turn, and only then");
-        world_require(gpu->is_draining == (turn->state == NVS_TURN_DRAINING), "who gives a lock back drains, and nobody else");
+        world_require(gpu->is_draining == (turn->state == NVS_TURN_DRAINING), "only a client that releases its lock drains");
         world_require(account->unswappable <= account->used, "a part is not more than the whole");
         world_require(nvs_account_total(account) <= account->card, "nobody is promised more than the card");
-        world_require(turn->state != NVS_TURN_UNATTENDED || nvs_helper_client.is_hung, "only who waits for a scheduler that hangs runs without a turn");
+        world_require(turn->state != NVS_TURN_UNATTENDED || nvs_helper_client.is_hung, "a client runs without a turn only if the scheduler hangs");
         world_require(!(nvs_helper_client.is_hung && turn->state == NVS_TURN_WAITING), "nobody waits for a scheduler that hangs");
         uint64_t total = nvs_account_total(account), taken = account->used < total ? account->used : total;
         world_require(nvs_account_free(account) <= total - taken, "what is used is not free");

@@ -59,7 +59,7 @@ def run(*args: str) -> Result:
     return CliRunner().invoke(cli, args)
 
 
-def test_status_shows_all_nodes_and_who_did_not_answer(kubectl: Path) -> None:
+def test_status_shows_all_nodes_and_those_that_did_not_answer(kubectl: Path) -> None:
     result = run("status")
     assert result.exit_code == 1
     assert "node-1  0    A100   GPU-1  16.00Gi  2.00Gi   12.00Gi  1    1" in result.output

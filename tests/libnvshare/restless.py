@@ -9,7 +9,8 @@ from nvshare.wire.messages import Contended, DropLock, LockOk, LockReleased, Req
 
 
 class Restless:
-    """Gives a lock to who asks and takes it back after a moment, over and over; says that somebody waits, or nobody."""
+    """Gives a lock to a client that asks and takes it back after a moment, over and over; says that somebody waits, or
+    nobody."""
 
     def __init__(self, scheduler: FakeScheduler, seed: int) -> None:
         self.scheduler, self.random = scheduler, random.Random(seed)

@@ -24,7 +24,7 @@ def card(tmp_path: Path) -> Iterator[Looked]:
 
 @pytest.fixture
 def slow_card(tmp_path: Path) -> Iterator[Looked]:
-    """A checkpoint or restore of 9 GiB takes 2 s. The card's speed is that of who uses it first: the scheduler."""
+    """A checkpoint or restore of 9 GiB takes 2 s. The scheduler uses the card first, so it sets its speed."""
     with Looked(tmp_path, *OPTIONS, scale=0.01, copy_bandwidth="48M") as machine:
         yield machine
 

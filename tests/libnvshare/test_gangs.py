@@ -1,6 +1,6 @@
 """Programs on several simulated GPUs under the real scheduler: their locks are given and taken together.
 
-The scheduler's journal judges: who held which GPU from when to when."""
+The scheduler's journal judges: which client held which GPU from when to when."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ def shortfalls(machine: Machine) -> list[int]:
     return [client["host_shortfall_bytes"] for client in machine.clients()]
 
 
-def test_who_would_evict_what_the_host_cannot_take_waits_and_can_read_why(tmp_path: Path) -> None:
+def test_a_client_that_would_evict_what_the_host_cannot_take_waits_and_can_read_why(tmp_path: Path) -> None:
     host = HostLimit(tmp_path / "cgroup")
     host.set(600 * MIB)
     with machine_with(tmp_path, host) as machine:

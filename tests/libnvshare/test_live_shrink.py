@@ -83,7 +83,7 @@ def test_memory_that_was_never_used_stays_on_the_host_without_being_moved(tmp_pa
         assert card.used() == 2 * GIB, "the rest is used from the host"
 
 
-def test_who_waited_for_the_card_runs_when_a_limit_frees_it(tmp_path: Path) -> None:
+def test_a_client_that_waited_for_the_card_runs_when_a_limit_frees_it(tmp_path: Path) -> None:
     with Card(tmp_path, "--switch-time-mode=fixed", "--switch-time-fixed=600") as card:
         big, small = card.program(), card.program()
         memory = allocated(big, 5 * GIB)
@@ -123,7 +123,7 @@ def test_flags_that_are_not_understood_are_said_once_each_and_change_nothing(tmp
         ]
 
 
-def test_who_moves_no_memory_is_not_asked_and_another_of_the_same_limit_is(tmp_path: Path) -> None:
+def test_a_client_that_moves_no_memory_is_not_asked_and_another_of_the_same_limit_is(tmp_path: Path) -> None:
     with Card(tmp_path, touch="stream") as card:
         run = {"NVSHARE_RUN_ID": "0123456789abcdef" * 2}
         big = card.program(NVSHARE_PREFETCH="0", **run)

@@ -77,7 +77,7 @@ def test_a_waiter_goes_on_in_bounded_time_when_the_daemon_dies(programs: Program
     program.do("spin 1 1")
 
 
-def test_who_gave_its_lock_back_before_the_daemon_died_claims_none_and_asks_again(
+def test_a_client_that_released_its_lock_before_the_daemon_died_claims_none_and_asks_again(
     programs: Programs, scheduler: FakeScheduler
 ) -> None:
     program = programs.start()

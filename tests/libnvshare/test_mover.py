@@ -94,7 +94,7 @@ def test_a_program_that_pauses_moves_out_at_once_although_no_message_wakes_it(tm
         assert moves[0].begin_ns - work[0].begin_ns < 4e9, "before the helper's safety net of 5 s wakes it"
 
 
-def test_who_remains_when_the_other_one_has_ended_comes_in_in_bulk(tmp_path: Path) -> None:
+def test_a_program_that_remains_when_the_other_one_has_ended_moves_in_in_bulk(tmp_path: Path) -> None:
     with machine_of(tmp_path) as machine:
         one, address, other = one_that_pauses(machine)
         wait_until(lambda: pids_that_move_out(machine) == [one.process.pid], "it moves out", 60)

@@ -83,7 +83,7 @@ def check_that_all_share(site: Site, programs: dict[str, Program]) -> None:
     for gpus, program in programs.items():
         for _ in range(3 * len(gpus.split(","))):
             assert program.answer(JOIN_S)[0] == "0"
-    wait_until(lambda: max(site.running()) <= 1, "who ran unshared and does not fit has stopped")
+    wait_until(lambda: max(site.running()) <= 1, "a client that ran unshared and does not fit has stopped")
     all_share = time.monotonic_ns()
     for gpus, program in programs.items():
         program.say("alternate 100000 2000" if "," in gpus else "loop 100000 2000 4")

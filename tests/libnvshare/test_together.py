@@ -155,7 +155,7 @@ def test_a_forked_child_shares_too(tmp_path: Path) -> None:
         wait_until(lambda: len(machine.traces()) == 2, what="two processes on the card")
 
 
-def test_an_idle_holders_card_goes_to_who_waits_at_once(tmp_path: Path) -> None:
+def test_an_idle_holders_card_goes_to_a_waiting_program_at_once(tmp_path: Path) -> None:
     with Machine(tmp_path, "--switch-time-mode=fixed", "--switch-time-fixed=60", memory="2Gi") as machine:
         holder, waiter = machine.client(900 * MIB), machine.client(900 * MIB)
         holder.do("spin 1000 1")
@@ -165,7 +165,7 @@ def test_an_idle_holders_card_goes_to_who_waits_at_once(tmp_path: Path) -> None:
         assert machine.overlaps() == []
 
 
-def test_a_long_wait_is_explained_to_who_waits(tmp_path: Path) -> None:
+def test_a_long_wait_is_explained_to_the_program_that_waits(tmp_path: Path) -> None:
     with Machine(tmp_path, "--switch-time-mode=fixed", "--switch-time-fixed=60", "--long-wait-seconds=1") as machine:
         holder, waiter = machine.client(10 * GIB), machine.client(10 * GIB)
         holder.say(f"{ENDLESS} 4")

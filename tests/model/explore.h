@@ -1,6 +1,6 @@
 /* Explores how threads may interleave, and when their stores may become visible to the others.
  *
- * Each thread is a coroutine. Before every atomic operation the explorer chooses who goes on: the same thread, another one, or a
+ * Each thread is a coroutine. Before every atomic operation the explorer chooses which one goes on: the same thread, another one, or a
  * store that leaves its thread's buffer. Choices other than "the same thread goes on" are counted, and all runs with at most
  * `most` of them are tried.
  *

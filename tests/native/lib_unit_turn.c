@@ -38,7 +38,7 @@ static void a_revoked_client_that_still_drains_takes_its_new_lock(void)
     EQUAL(turn.lock, 9);
 }
 
-static void who_lost_patience_after_registering_as_idle_must_ask_like_everybody(void)
+static void a_client_that_lost_patience_after_registering_as_idle_must_ask_like_everybody(void)
 {
     struct nvs_turn turn = {.state = NVS_TURN_JOINING, .claimed_nothing = true};
     EQUAL(nvs_turn_input(&turn, NVS_TURN_IN_EXPIRED), NVS_DO_OPEN); /* the answer is late */
@@ -126,7 +126,7 @@ static void every_transition_says_what_its_states_imply(void)
             CHECK((state == NVS_TURN_DRAINING && next != state && !has_drained) == !!(todo & NVS_DO_STOP_DRAIN));
             CHECK((state == NVS_TURN_DRAINING && has_drained) == !!(todo & NVS_DO_RELEASE));
             CHECK(!(todo & NVS_DO_REQUEST) || next == NVS_TURN_WAITING);
-            /* Nobody waits for ever: who waits is let in by a lock, by scheduling switched off, or by the loss of the scheduler. */
+            /* Nobody waits for ever: a wait ends with a lock, with scheduling switched off, or with the loss of the scheduler. */
             CHECK(state != NVS_TURN_WAITING || input != NVS_TURN_IN_LOST || next == NVS_TURN_ORPHANED);
         }
 }
@@ -138,7 +138,7 @@ int main(void)
     a_thread_asks_waits_and_gets_the_lock();
     a_drop_drains_and_releases_the_number_it_named();
     a_revoked_client_that_still_drains_takes_its_new_lock();
-    who_lost_patience_after_registering_as_idle_must_ask_like_everybody();
+    a_client_that_lost_patience_after_registering_as_idle_must_ask_like_everybody();
     scheduling_off_opens_and_on_again_voids_the_lock();
     a_lost_scheduler_leaves_holders_and_bounds_waiters();
     the_last_context_gives_the_lock_back();

@@ -1,5 +1,5 @@
-/* The card's clock decides when work has ended, whoever has a processor: this program shares one processor with the
- * card's execution thread and never leaves it to that thread while kernels run. */
+/* The card's clock decides when work has ended, no matter which thread has a processor: this program shares one
+ * processor with the card's execution thread and never leaves it to that thread while kernels run. */
 #include "simgpu_check.h"
 
 #include <dirent.h>

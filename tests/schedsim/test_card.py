@@ -72,7 +72,7 @@ def test_pages_that_come_back_and_pages_that_are_created_are_told_apart() -> Non
     assert card.moved_bytes == pytest.approx(40)
 
 
-def test_memory_that_is_pushed_out_is_host_memory_of_its_owner_and_not_of_who_pushed_it() -> None:
+def test_memory_that_is_pushed_out_is_host_memory_of_its_owner_and_not_of_the_program_that_pushed_it() -> None:
     card = Card(MODEL)
     card.add(0, 80, host=59)
     card.begin(0, 0, 1.0)
@@ -86,7 +86,7 @@ def test_memory_that_is_pushed_out_is_host_memory_of_its_owner_and_not_of_who_pu
     assert card.beyond_host() == []
 
 
-def test_who_was_quiet_longest_loses_its_pages_first() -> None:
+def test_the_program_that_was_quiet_longest_loses_its_pages_first() -> None:
     card = loaded(40, 40)
     card.begin(0, 0, 1.0)
     card.advance(SECOND)
@@ -105,7 +105,7 @@ def test_two_that_do_not_fit_move_every_page_of_every_sweep() -> None:
     assert finish(card)[1] == pytest.approx(2 / 1.2 + sweeps * 80 / 10)
 
 
-def test_whoever_stays_after_a_crowd_loads_what_it_lost() -> None:
+def test_a_program_that_stays_after_a_crowd_loads_what_it_lost() -> None:
     card = loaded(80, 80)
     card.begin(0, 0, 5.0)
     card.begin(0, 1, 5.0)
@@ -117,7 +117,7 @@ def test_whoever_stays_after_a_crowd_loads_what_it_lost() -> None:
 BULK = replace(MODEL, first_touch=5.0, link=40.0)
 
 
-def test_who_was_told_to_move_its_memory_out_makes_the_room_and_not_who_was_quiet_longest() -> None:
+def test_a_program_that_was_told_to_move_its_memory_out_makes_the_room_and_not_the_one_that_was_quiet_longest() -> None:
     card = Card(BULK)
     for key in range(2):
         card.add(key, 40, is_loaded=True)

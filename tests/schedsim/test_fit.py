@@ -34,7 +34,7 @@ def ends(outcome: Outcome) -> list[str]:
 SMALL_HOST = (job("small", 12 * GIB, 4 * GIB), job("other", 9 * GIB, arrives_s=1.0))
 
 
-def test_who_would_evict_what_the_host_cannot_take_waits_until_the_other_has_ended() -> None:
+def test_a_client_that_would_evict_what_the_host_cannot_take_waits_until_the_other_has_ended() -> None:
     small, other = run(*SMALL_HOST).jobs
     assert (small.end, other.end) == ("finished", "finished")
     assert (small.turns, other.blocked_by) == (1, "small")

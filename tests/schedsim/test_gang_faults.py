@@ -134,7 +134,7 @@ def longest_ns(world: JobWorld, graces: int) -> int:
 
 
 def nobody_waits_longer(world: JobWorld, processes: list[Process], within_ns: int) -> None:
-    """For twice that time. Whoever waits at its end has had a turn meanwhile, or waits only since then."""
+    """For twice that time. A client that waits at its end has had a turn meanwhile, or waits only since then."""
     uses = [(process, use) for process in processes for use in process.uses.values()]
     end = world.now + 2 * within_ns
     while world.now < end:

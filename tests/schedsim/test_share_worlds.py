@@ -36,7 +36,7 @@ def found(seeds: range, steps: int = 600) -> str:
 
 
 def charge_all(counts: list[int]) -> list[int]:
-    """Whoever was busy is charged for all of the time, however many were."""
+    """Each client that was busy is charged for all of the time, however many were."""
     return [count.bit_count() * LOOK_NS for count in counts]
 
 

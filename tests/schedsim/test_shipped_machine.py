@@ -86,7 +86,7 @@ def test_the_machine_as_it_is_keeps_nothing_that_it_never_claimed(broken_machine
 
 
 def test_a_machine_that_takes_silence_for_death_is_found_out(broken_machine: BrokenMachine) -> None:
-    """As libnvshare once did after eleven minutes: whoever waited longer lost its place."""
+    """As libnvshare once did after eleven minutes: a client that waited longer lost its place."""
     no_verdict = ("return !client->pinged_ns ?", "return client ?")
     silence = (
         "nvs_frames_bare(client, NVS_PING, 0);",

@@ -175,7 +175,8 @@ def test_hours_with_many_clients_end_with_all_agreed_and_nothing_left() -> None:
 
 
 def test_a_wait_of_an_hour_keeps_its_place() -> None:
-    """Four programs of 60 GiB on a card of 80 GiB, turns of 1200 s: who waits is let in by the core's own bound."""
+    """Four programs of 60 GiB on a card of 80 GiB, turns of 1200 s: a client that waits is admitted within the core's
+    own bound."""
 
     class Big(World):
         card = 80 * GIB

@@ -110,7 +110,7 @@ def test_on_a_kernel_that_does_not_show_kernel_memory_it_is_estimated_and_said_o
     assert [text.endswith("it is estimated") for text in said] == [True]
 
 
-def test_who_never_ran_or_has_ended_is_not_measured(tmp_path: Path) -> None:
+def test_a_client_that_never_ran_or_has_ended_is_not_measured(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.join(1, limit=GIB)
     bench.engine.post(ev.MemoryChanged(1, "g", Memory(12 * GIB)))
@@ -218,7 +218,7 @@ def test_nothing_is_read_while_the_card_holds_the_memory_of_all(
     assert looks == [bench.now]
 
 
-def test_only_who_comes_or_waits_causes_a_measurement_and_not_more_than_ten_in_a_second(
+def test_only_a_client_that_comes_or_waits_causes_a_measurement_and_not_more_than_ten_in_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path)

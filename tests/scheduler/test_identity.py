@@ -193,7 +193,7 @@ def peer(*, pod: str | None = None, container: str | None = None, slice_uid: int
     )
 
 
-def test_only_who_may_give_orders_may_raise_its_own_priority() -> None:
+def test_only_a_user_who_may_give_orders_may_raise_its_own_priority() -> None:
     mine = os.geteuid()
     somebody = {"its user": mine, "root": 0, "another user": mine + 1000}
     outside = {name: may_raise(Peer(7, uid, -1, None, None, "python")) for name, uid in somebody.items()}
@@ -219,7 +219,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize(("who", "run", "key"), GROUPS.values(), ids=GROUPS.keys())
-def test_who_shares_a_limit(who: Peer, run: bytes, key: str) -> None:
+def test_which_processes_share_a_limit(who: Peer, run: bytes, key: str) -> None:
     assert group_of(who, run)[0] == key
 
 

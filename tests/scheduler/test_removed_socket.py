@@ -1,4 +1,4 @@
-"""A cleared directory: whoever is connected stays, newcomers find the scheduler again."""
+"""A cleared directory: connected clients stay, new ones find the scheduler again."""
 
 import os
 import shutil

@@ -39,7 +39,7 @@ def test_other_work_is_done_while_the_status_is_made(monkeypatch: pytest.MonkeyP
         answer = admin.decode_answer(status.result())
         assert isinstance(answer, admin.Status)
         ids = [client.id for client in answer.node.clients]
-        assert ids == list(range(1, CLIENTS)), "who left meanwhile is not shown"
+        assert ids == list(range(1, CLIENTS)), "a client that left meanwhile is not shown"
 
     asyncio.run(run())
     assert account is None or account._owes_until > 0

@@ -24,7 +24,7 @@ from support.client import WireClient, entry
 from support.fixtures import StartDaemon
 
 
-def test_with_few_descriptors_fewer_clients_are_let_in_and_those_work(start_daemon: StartDaemon) -> None:
+def test_with_few_descriptors_fewer_clients_are_accepted_and_those_work(start_daemon: StartDaemon) -> None:
     few = ("bash", "-c", 'ulimit -n 256; exec "$0" "$@"')
     daemon = start_daemon("--http", "127.0.0.1:0", wrapper=few)
     with contextlib.ExitStack() as stack:

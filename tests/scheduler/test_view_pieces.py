@@ -165,7 +165,7 @@ def test_a_report_of_many_programs_leaves_time_to_clients_and_says_what_it_leave
     assert [row.held_seconds for row in answer.rows] == held[:MOST_REPORTED]
 
 
-def test_one_piece_is_made_in_each_iteration_for_whoever_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_piece_is_made_in_each_iteration_for_the_viewer_that_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "PIECE_NS", 0)
     made: list[tuple[int, str]] = []
     iteration = 0

@@ -28,7 +28,9 @@ def ending(worker: Worker) -> tuple[int, str]:
     return worker.process.returncode, worker.process.stderr.read()
 
 
-def test_who_has_more_evicted_memory_than_host_memory_is_killed_whoever_evicted_it(card: Node, checks: Path) -> None:
+def test_a_process_with_more_evicted_memory_than_host_memory_is_killed_no_matter_which_one_evicted_it(
+    card: Node, checks: Path
+) -> None:
     with Worker(card, checks, NVSHARE_SIM_HOST_MEMORY="1Gi") as victim, Worker(card, checks) as other:
         touched(victim, 3 * GIB)
         touched(other, 2 * GIB - 2 * CONTEXT)

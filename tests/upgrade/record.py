@@ -4,7 +4,7 @@
     python tests/upgrade/record.py             this checkout, into conversations/vN.txt
     python tests/upgrade/record.py CHECKOUT    another one, for example a worktree of a released version
 
-Whoever raises PROTOCOL_VERSION records it. The conversation of a released version is never recorded again.
+A developer who raises PROTOCOL_VERSION records it. The conversation of a released version is never recorded again.
 
 Two programs of one run share a limit of 70 GiB on a card of 64 GiB: they ask for budget, are refused, and take turns.
 The operator changes the limit. Then the scheduler is killed while A has the lock and B has waited long for it, and the

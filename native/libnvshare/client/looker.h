@@ -30,7 +30,7 @@ struct nvs_look_facts {
     bool can_look;          /* streams can be asked: there is a context, and the driver may be called */
     bool can_report;        /* the scheduler reads what it is sent; else nothing is reported, and the time that the lock is held counts */
     bool may_be_unfinished; /* work has passed that the turn does not show: the gate drains, or one submission was let through */
-    bool is_idle;           /* nothing was submitted since all work had finished; whoever submits makes the caller call nvs_looker_tick */
+    bool is_idle;           /* nothing was submitted since all work had finished; at the next submission the caller calls nvs_looker_tick */
 };
 
 struct nvs_looker {

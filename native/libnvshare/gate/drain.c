@@ -215,7 +215,7 @@ bool nvs_drain_waits_for(const struct nvs_stream_use *use)
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu) { return gpu->noted_streams > 0 || count_kept(gpu) > 0; }
 
 /* Several threads may do this at the same time: each begins a drain, and all ask about the last one. A drain that has begun says
- * nothing about work that comes in after the gate opens again, so it ends when open_count changes.
+ * nothing about work that is submitted after the gate opens again, so it ends when open_count changes.
  *
  * threads_drain pairs with nvs_drains_stop, which clears it: a stale value costs one more step, which is harmless while the gate is
  * closed. open_count pairs with nvs_gate_open, which opens the gate before it raises the count; if only the gate is seen open,

@@ -18,8 +18,8 @@ void nvs_drain_forked(void);
 void nvs_drain_begin(struct nvs_gpu *gpu);
 /* True when everything noted has finished, at the end of the step. Waits for the driver only. `may_delay_captures`: new captures may be delayed for it. */
 bool nvs_drain_step(struct nvs_gpu *gpu, bool may_delay_captures);
-/* Then: clears the list. False if work may have come in meanwhile. `was_closed`: the gate was closed when the drain began, else it was
- * watched. While an offer is open (gate/gate.h) the list is not cleared. */
+/* Then: clears the list. False if work may have been submitted meanwhile. `was_closed`: the gate was closed when the drain began,
+ * else it was watched. While an offer is open (gate/gate.h) the list is not cleared. */
 bool nvs_drain_finish(struct nvs_gpu *gpu, bool was_closed);
 /* True if something is to be drained, so that the driver must be asked. */
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu);

@@ -98,7 +98,7 @@ bool nvs_gate_withdraw(struct nvs_gpu *gpu, uint32_t offer) { return atomic_comp
  * delays this by one look; before a drain ends, every offer is withdrawn in any case. */
 bool nvs_gate_is_taken(const struct nvs_gpu *gpu, uint32_t offer) { return atomic_load(&gpu->let_one) != offer; }
 
-/* The swap is a release: whoever finds the offer taken sees the thread inside, or its work in the stream if it has left again.
+/* The swap is a release: a thread that finds the offer taken sees the thread inside, or its work in the stream if it has left again.
  * Otherwise the drain could end without that work. */
 bool nvs_gate_take(struct nvs_gpu *gpu, uint32_t offer) { return atomic_compare_exchange_strong(&gpu->let_one, &offer, 0); }
 
@@ -166,7 +166,7 @@ static uint32_t wait_for_turn(struct nvs_gpu *gpu, const struct nvs_stream_use *
             nvs_drain_in_thread(gpu, seen);
         offer = offer_for(gpu, use);
         if (!offer) {
-            nvs_passage_step_out(); /* who sleeps here is not in the driver */
+            nvs_passage_step_out(); /* a thread that sleeps here is not in the driver */
             nvs_futex_wait(&gpu->open_count, seen, 1000 * NVS_MS);
             nvs_passage_step_in();
         }

@@ -38,7 +38,7 @@ void nvs_work_forked(void)
     nvs_gpu_time_forked();
 }
 
-/* It is to be found out whether the process is idle: the scheduler wants to know, or there is no need to look at its streams then. */
+/* The scheduler wants to know when the process is idle, or the looker does: an idle process needs no looks. */
 static bool is_watched_for(const struct nvs_gpu *gpu)
 {
     return nvs_client_watches(&nvs_helper_client, gpu->index) || nvs_gpu_time_wants_watch(gpu);

@@ -59,8 +59,8 @@ static enum form form_after(CUresult result, struct nvs_gpu *gpu, uint64_t bytes
     return CONVERTED;
 }
 
-/* Advised before it is noted, because the helper may hold it on the host from then on; and otherwise after it: whoever makes the advice
- * wanted meanwhile may look at what is noted before this is (nvs_advice_peers). */
+/* Advised before it is noted, because the helper may hold it on the host from then on; and otherwise after it: a thread that makes
+ * the advice wanted meanwhile may look at what is noted before this is (nvs_advice_peers). */
 static CUresult convert(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr *d, size_t n)
 {
     CUresult result = nvs_real.cuMemAllocManaged(d, n, CU_MEM_ATTACH_GLOBAL);

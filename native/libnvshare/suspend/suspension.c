@@ -203,7 +203,7 @@ static void answer_question(struct nvs_gpu *gpu)
         return;
     bool is_granted = nvs_client_yield(&nvs_helper_client, gpu->index);
     if (is_granted) {
-        nvs_passage_close(); /* who comes in from here on waits for the next turn */
+        nvs_passage_close(); /* a thread that calls the driver from here on waits for the next turn */
         nvs_wake_helper();
     }
     nvs_passage_yielded(is_granted);

@@ -1,6 +1,6 @@
 /* Finding the driver, the way NVIDIA's runtime does from CUDA 12 on: dlopen of libcuda.so.1, dlsym of one function,
- * cuGetProcAddress_v2, and everything else through that function with a version and the default-stream flag. Whoever
- * stands between a program and the driver (libnvshare does) is therefore met exactly as in real programs.
+ * cuGetProcAddress_v2, and everything else through that function with a version and the default-stream flag. A library
+ * between a program and the driver (libnvshare is one) is therefore called exactly as in real programs.
  */
 #include <dlfcn.h>
 #include <pthread.h>

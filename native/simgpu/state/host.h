@@ -1,5 +1,5 @@
 /* Host memory: chunks with content that are not on the card. Like the pages that a real driver evicts, they count against the process
- * that owns them, whoever evicted them. A process has NVSHARE_SIM_HOST_MEMORY for those of one card. */
+ * that owns them, no matter which process evicted them. A process has NVSHARE_SIM_HOST_MEMORY for those of one card. */
 #ifndef SIM_HOST_H
 #define SIM_HOST_H
 

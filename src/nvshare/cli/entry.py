@@ -18,7 +18,7 @@ def kubectl_nvshare() -> None:
 
 def _start(module: str) -> None:
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # not if whoever started us ignores the signal
+    if before is signal.default_int_handler:  # not if the parent process ignores the signal
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     main = importlib.import_module(module).main
     signal.signal(signal.SIGINT, before)

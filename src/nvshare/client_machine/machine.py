@@ -72,11 +72,11 @@ class ClientMachine:
         return TurnState(self.turns[gpu].state)
 
     def watches(self, gpu: int) -> bool:
-        """Idleness is to be told: others wait for what this process holds."""
+        """The scheduler wants to know when the process is idle, because the GPU is contended."""
         return bool(LIBRARY.nvs_client_watches(self._at, gpu))
 
     def looker_wants_watch(self, gpu: int, facts: LookFacts) -> bool:
-        """Idleness is to be found: no look is made while nothing is submitted."""
+        """The looker wants to know when the process is idle: no look is made while nothing is submitted."""
         return bool(LIBRARY.nvs_looker_wants_watch(self._at, gpu, facts))
 
     def next_deadline(self) -> int | None:

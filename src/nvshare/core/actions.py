@@ -135,7 +135,7 @@ class LetOne(Action, frozen=True):
 
 
 class MoveIn(Action, frozen=True):
-    """The client has a lock, and memory of its may be on the host: it should bring at most `most` bytes to the GPU."""
+    """The client has a lock, and some of its memory may be on the host: it should move in at most `most` bytes."""
 
     client: int
     gpu: str

@@ -10,9 +10,9 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "account", "core_limit", "group", "hears_starts", "holds_memory", "id", "makes_room", "may_be_in_gang",
-        "memory_mode", "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "uses_collectives",
-        "weight",
+        "account", "core_limit", "group", "holds_memory", "id", "makes_room", "may_be_in_gang", "memory_mode",
+        "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "understands_expected_start",
+        "uses_collectives", "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
@@ -28,7 +28,7 @@ class Client:
         self.moves_memory = event.moves_memory
         self.holds_memory = event.holds_memory
         self.makes_room = event.makes_room
-        self.hears_starts = event.hears_starts
+        self.understands_expected_start = event.understands_expected_start
         self.uses_collectives = False
         """Its kernels wait for those of other processes of its group."""
         self.may_be_in_gang = len(event.claims) > 1
@@ -51,5 +51,5 @@ class Client:
         seat.moves_memory = self.moves_memory
         seat.holds_memory = self.holds_memory
         seat.makes_room = self.makes_room
-        seat.hears_starts = self.hears_starts
+        seat.understands_expected_start = self.understands_expected_start
         return seat

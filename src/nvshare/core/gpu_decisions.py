@@ -113,7 +113,7 @@ class GpuDecisions:
                 if self._is_paranoid:
                     gpu.check()
             empty += [gpu for gpu in touched if not gpu.turns.seats]
-            if is_changed:  # A client that came in may have been before a gang.
+            if is_changed:  # A client that was admitted may have been before a gang.
                 self.gangs.even_out_quanta(now)
                 self.gangs.decide(now, out)
                 self.gangs.open()

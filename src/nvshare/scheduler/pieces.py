@@ -56,7 +56,7 @@ class Pieces:
             finally:
                 if account is not None:
                     account.charge(began, time.monotonic_ns())
-                await asyncio.sleep(0)  # The next piece is made in the next iteration, whoever makes it.
+                await asyncio.sleep(0)  # The next piece is made in the next iteration, for any viewer.
         finally:
             self._pass_on(owner.name)
 

@@ -42,7 +42,7 @@ JOBS_SINCE = 5
 MEMORY_MODES_SINCE = 6
 """The first version whose clients say what their memory is (MEMORY_MODE)."""
 STARTS_SINCE = 5
-"""The first version whose clients hear by when they will start (EXPECTED_START)."""
+"""The first version whose clients understand by when they will start (EXPECTED_START)."""
 GPU_TIME_SINCE = 6
 """The first version whose clients say how busy their work kept a GPU (GPU_TIME) and how much of it they want at most
 (CORE_LIMIT)."""

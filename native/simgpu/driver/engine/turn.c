@@ -9,8 +9,8 @@
  * A holder may die or be stopped. Waiting processes look again every LOOK_NS: a dead holder is removed,
  * one that has not moved for STUCK_NS is passed over, as a real card preempts.
  *
- * Others are woken after the card's lock is released: a process that is stopped while it holds the lock stops the card, and whoever is
- * woken may be the one that stops it. */
+ * Others are woken after the card's lock is released: a process that is stopped while it holds the lock stops the card, and a process
+ * that is woken may be the one that stops it. */
 #include "driver/engine/engine.h"
 
 #define LOOK_NS 20000000ull
@@ -69,7 +69,7 @@ bool sim_turn_try(struct sim_engine *engine, uint64_t now)
     return granted;
 }
 
-/* The holder's work stopped at `at`. The lock is held. Returns who is to be woken, or NULL. */
+/* The holder's work stopped at `at`. The lock is held. Returns what is to be woken, or NULL. */
 static struct sim_slot *hand_over(struct sim_card *card, uint64_t at)
 {
     struct sim_slot *next = NULL;

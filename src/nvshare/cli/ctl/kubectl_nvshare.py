@@ -1,7 +1,7 @@
 """kubectl nvshare: the nodes' schedulers seen together, under the user's own rights.
 
-It adds no service and no rights: everything goes through `kubectl`, so whoever may exec into the scheduler's pods may
-look, and whoever may annotate a pod may limit it."""
+It adds no service and no rights: everything goes through `kubectl`, so a user who may exec into the scheduler's pods
+may look, and a user who may annotate a pod may limit it."""
 
 import json
 import os

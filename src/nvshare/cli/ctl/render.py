@@ -108,7 +108,7 @@ WIDE = [
 
 
 def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None) -> str:
-    """The clients, by GPU; of each GPU who runs, then who waits by place, then the others."""
+    """The clients, by GPU; of each GPU those that run, then those that wait, by place, then the others."""
     head = ["CLIENT", "USER", "WHO", "NAME", "GPU", "STATE", "SINCE", "STARTS", "MEMORY", "LIMIT", "TURNS"]
     shares = ShareCells(node)
     gpus = {gpu.uuid: gpu for gpu in node.gpus}

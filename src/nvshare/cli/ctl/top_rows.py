@@ -37,7 +37,7 @@ class Row(Record, frozen=True):
     client: ClientSnapshot
     seat: SeatSnapshot
     number: int
-    """Its place in the order of `nvsharectl status`: by GPU, then who runs, then who waits."""
+    """Its place in the order of `nvsharectl status`: by GPU, then those that run, then those that wait."""
     gpu: GpuSnapshot
     core: str = "-"
     """What its group got of the GPU's time, and may have."""

@@ -1,4 +1,4 @@
-"""The picture of who used the GPU when: panels of lanes on one time axis. Pure: numbers in, shapes out."""
+"""The picture of which program used the GPU when: panels of lanes on one time axis. Pure: numbers in, shapes out."""
 
 from nvshare.cli.demo.drawing import Box, Drawing, Line, Shape, Words
 from nvshare.record import Record

@@ -215,7 +215,7 @@ class ComputeShares:
     def _look_at_weights(self, now: int, pending: Chunk, out: list[Action]) -> None:
         turns = self._turns
         for client in [one for one in turns.no_turns.ahead if turns.seats[one].state in ("rest", "silent", "staying")]:
-            self._let_go(now, turns.seats[client])  # It wants nothing, or came in although it was ahead.
+            self._release(now, turns.seats[client])  # It wants nothing, or got a lock although it was ahead.
         beside = [seat for seat in turns.staying.values() if seat.gang is None and not turns.no_turns.is_over(seat)]
         beside += [turns.seats[client] for client in turns.no_turns.ahead]
         weighs = turns.ranking.fair_shares.are_kept and len({seat.weight for seat in beside}) > 1
@@ -225,7 +225,7 @@ class ComputeShares:
             self._note_activity()
         if self._weighted is None:
             for seat in beside:
-                self._let_go(now, seat)
+                self._release(now, seat)
             return
         leads, total = self._weighted.leads(pending)
         working = {
@@ -245,7 +245,7 @@ class ComputeShares:
         is_held = seat.client in turns.no_turns.ahead
         others_work = len(working) > (seat.client in working)
         if is_held and (lead <= 0 or not others_work):
-            self._let_go(now, seat)
+            self._release(now, seat)
         elif not is_held and lead > most and others_work and seat.idle_since is None:
             self._hold_back(now, seat, out)
         if seat.client in turns.no_turns.ahead:
@@ -261,10 +261,10 @@ class ComputeShares:
             self._turns.no_turns.hold_client(seat.client)
             self._turns.gpu_time.hold_back(now, seat)
 
-    def _let_go(self, now: int, seat: Seat) -> None:
+    def _release(self, now: int, seat: Seat) -> None:
         if seat.client in self._turns.no_turns.ahead:
             self._turns.no_turns.release_client(seat.client)
-            self._turns.gpu_time.let_go(now, seat)
+            self._turns.gpu_time.release(now, seat)
 
     # Both.
 

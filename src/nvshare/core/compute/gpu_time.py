@@ -119,7 +119,7 @@ class GpuTime:
         looks = seat.looks or self._new(seat)
         looks.back_since = now // LOOK_NS + 1
 
-    def let_go(self, now: int, seat: Seat) -> None:
+    def release(self, now: int, seat: Seat) -> None:
         """If the client waits, it competes until its first work, for at most WAKE_LOOKS: it must wake up first."""
         looks, end = seat.looks, max(0, now // LOOK_NS + 1 - self.upto)
         assert looks is not None, "looks of a client that is held back are counted"

@@ -37,7 +37,7 @@ class Looks:
         turns; `starting`: those of them that were the first START_LOOKS of a turn."""
         self.back_since: int | None = None
         """The look since which it is held back by its weight. `back`: earlier looks at which it was held back. `wake`:
-        the looks after it was let go in which it may still wake up."""
+        the looks after it was released in which it may still wake up."""
         self.rests: int | None = None
         """The look from which on it has nothing to do, until it reports again; None if it has. `rested`: earlier looks
         of which it said so. A report of such a look counts nevertheless."""
@@ -77,7 +77,7 @@ class Looks:
         self.rests = None
 
     def competes(self, upto: int, looks: int) -> int:
-        """The looks at which it was busy, was held back, or had been let go and had not begun its work yet."""
+        """The looks at which it was busy, was held back, or had been released and had not begun its work yet."""
         counts = self.counts(upto, looks)
         back = self.back | ones_from(self.back_since, upto, looks) | self._wakes(counts)
         return counts | (back & ones(looks))

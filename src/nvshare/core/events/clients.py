@@ -22,7 +22,7 @@ class ClientRegistered(Event, frozen=True):
     """It does what MoveIn and MoveOut say."""
     holds_memory: bool = False
     """It does what KeepOnHost says."""
-    hears_starts: bool = False
+    understands_expected_start: bool = False
     """It understands TellExpectedStart."""
     makes_room: bool = False
     """It does what MoveOut says also if it has no lock, and answers with RoomMade."""

@@ -82,7 +82,7 @@ class Gang:
         )
 
     def is_away(self, is_held_back: Callable[[str, Seat], bool]) -> bool:
-        """A member still drains, or (of a job) has had enough of its GPU's time: none comes in."""
+        """A member still drains, or (of a job) has had enough of its GPU's time: none is admitted."""
         return any(
             seat.state == "dropping" or (self.is_job and seat.state == "blocked" and is_held_back(uuid, seat))
             for uuid, seat in self.seats.items()

@@ -11,7 +11,7 @@ While a member waits:
                 get its GPUs
     ready       the gang is first at all GPUs at which it waits. It is admitted when each of them is available: the
                 quantum is over, or idle or outranked holders leave. That is at the latest `due`, the end of the quanta
-                that ran when it became ready. Until then its GPUs make no switch for others, but admit who fits
+                that ran when it became ready. Until then its GPUs make no switch for others, but admit clients that fit
     entering    clients leave at all its GPUs; once there is room at each, it gets all locks in one step, by UUID
 
 A member that fits without a switch is admitted at once, as every client. When a member must drop its lock, all members
@@ -280,7 +280,7 @@ class Gangs:
                     self.unlink(now, uuid, seat)
 
     def even_out_quanta(self, now: int) -> None:
-        """The quantum of a gang that came in is the longest of those of its GPUs."""
+        """The quantum of a gang that was admitted is the longest of those of its GPUs."""
         for gang in self.all.values():
             if gang.may_enter:
                 began = [self._gpus[uuid].turns for uuid, seat in gang.seats.items() if seat.lock]

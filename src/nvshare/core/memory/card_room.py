@@ -234,8 +234,8 @@ class CardRoom:
             seat.resident, seat.room_due = min(seat.resident, left), 0
 
     def expire(self, now: int) -> None:
-        """Clients that have not answered in time are not waited for, and are not asked for more before they answer. Who
-        has waited long enough comes in."""
+        """Clients that have not answered in time are not waited for, and are not asked for more before they answer. A
+        client that has waited long enough is admitted."""
         for seat in self._seats.values():
             _note_late(now, seat)
             if 0 < seat.room_until <= now:

@@ -75,7 +75,7 @@ class Moves:
                 out.append(MoveOut(seat.client, self._uuid, seat.lock, seat.asked_out))
 
     def look(self) -> None:
-        """In each step, before clients are told that they were let in."""
+        """In each step, before clients are told that they got their locks."""
         if self._memory.away:
             self._crowded_steps += 1
 
@@ -91,7 +91,7 @@ class Moves:
         seat.asked_out = 0
 
     def ask_admitted(self, seat: Seat, out: list[Action]) -> None:
-        """A client was let in and has its lock."""
+        """A client was admitted and has its lock."""
         memory = self._memory
         can_be_away = memory.away or (seat.turns > 1 and seat.crowded_when_left != self._crowded_steps)
         if not seat.moves_memory or not can_be_away:

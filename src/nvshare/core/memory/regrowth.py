@@ -1,8 +1,8 @@
 """Running clients that free memory and allocate it again in the same turn.
 
 What a running client frees is available to waiting clients at once. If it then allocates the memory again, the clients
-that came in have to leave, and both have moved their memory for nothing. Where their work does not finish within the
-grace time, locks are revoked too. So room is kept for a client of which this is known:
+that were admitted have to leave, and both have moved their memory for nothing. Where their work does not finish within
+the grace time, locks are revoked too. So room is kept for a client of which this is known:
 
     fallen      highest need in this turn - lowest need since then
     regrown     the need has risen again by at least half of `fallen`; or by less, when the running clients no longer

@@ -55,7 +55,7 @@ class Habit:
         self.is_counted = False
         """The beginning of the present stretch is known."""
         self.begins_in_load = False
-        """A turn of the present stretch began while memory of another client came in."""
+        """A turn of the present stretch began while memory of another client moved in."""
         self.usual_service: int | None = None
         self.unjudged: tuple[int, int, int] | None = None
         """Time, service and bytes of a stretch in which memory was moved in, while `usual_service` is not known."""
@@ -167,7 +167,7 @@ class Habits:
         self._recent[habit.seat.client] = habit
 
     def _is_loading(self, now: int, seat: Seat) -> bool:
-        """Another client's memory still comes in: its turn is younger than that can take."""
+        """Another client's memory still moves in: its turn is younger than that can take."""
         move_ns = self.cost.most_ns_per_gib
         others = (one for one in self._recent.values() if one.seat.lock and one.seat is not seat)
         return any(one.turn_loaded * move_ns // GIB > now - one.seat.held_since for one in others)

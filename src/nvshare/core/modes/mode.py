@@ -128,7 +128,7 @@ class Mode(TurnObserver, ABC):
         return list(staying)
 
     def idle_preempt_times(self, now: int, head: Seat, idle: Iterable[Seat], left: Left) -> list[int]:
-        """For each idle holder the time from which taking its lock pays, if the first in the queue then comes in.
+        """For each idle holder the time from which taking its lock pays, if the first in the queue is then admitted.
 
         With `cost` the time that this switch takes to move memory:
 

@@ -10,7 +10,7 @@ varies, so a sample counts more if more bytes were moved in per second of usual 
     cost = Σ w·moved·extra / Σ w·moved²        w = 1 / work², older samples * 0.98
 
 This is weighted least squares through zero. The first sample needs work with and without moves. Until then, the time of
-work in which bytes came in says what a GiB costs at most, because the move is a part of it:
+work in which bytes moved in says what a GiB costs at most, because the move is a part of it:
 
     most = min(5 s, time / moved)"""
 
@@ -78,7 +78,7 @@ class MoveCost:
         self._products = 0.0
 
     def note(self, moved_bytes: int, extra_ns: int, work_ns: int) -> None:
-        """Work that usually takes `work_ns` took `extra_ns` more (or less) because, or although, bytes came in."""
+        """Work that usually takes `work_ns` took `extra_ns` more (or less) because, or although, bytes moved in."""
         moved, extra = moved_bytes / GIB, extra_ns / SECOND
         weight = 1 / max(MIN_WORK_S, work_ns / SECOND) ** 2
         self.samples += 1

@@ -13,7 +13,7 @@ Clients may block each other if the room on the host shrinks after their turns. 
 is on the card: the first of them that waits may run, because its turn evicts nothing. So blocked clients cannot block
 each other without end. The others wait even if the clients that ran last need no turn: their memory cannot move.
 
-The driver chooses what it evicts. So a client that may run does not come in before there is room for it, and nothing
+The driver chooses what it evicts. So a client that may run is not admitted before there is room for it, and nothing
 has to be evicted (memory.card_room). Memory of others that does not go, because they do not move it, counts here too.
 
 The room may also shrink while a client drops its lock. The amount that it was asked to move out is then reduced to what

@@ -83,8 +83,8 @@ class Notices:
         """When the next wait will have been long."""
         waits = self._turns.waits
         long = waits.take_long(now, self._long_wait_ns)
-        hears_starts = any(seat.hears_starts for seat in long)
-        starts = expected_starts(self._turns, self._memory, now) if hears_starts else {}
+        are_some_told = any(seat.understands_expected_start for seat in long)
+        starts = expected_starts(self._turns, self._memory, now) if are_some_told else {}
         for seat in long:
             self._tell_start(seat, starts.get(seat.client), out)
             self._report_long_wait(now, seat, out)
@@ -110,7 +110,7 @@ class Notices:
 
     def _tell_start(self, seat: Seat, within_ns: int | None, out: list[Action]) -> None:
         """Not to a gang: when the other GPUs are available too is not known."""
-        if within_ns is not None and seat.hears_starts and seat.gang is None:
+        if within_ns is not None and seat.understands_expected_start and seat.gang is None:
             out.append(TellExpectedStart(seat.client, self._turns.uuid, within_ns))
 
     def _report_long_wait(self, now: int, seat: Seat, out: list[Action]) -> None:

@@ -60,7 +60,7 @@ POLICIES: dict[str, Policy] = {
 
 
 def weights_ignored(policy: str) -> str:
-    """Why weights have no effect, for who has set one; empty if they count."""
+    """Why weights have no effect, for a user who has set one; empty if they count."""
     return (
         "" if POLICIES[policy].shares.are_kept else f"weights count only with policy fair, and the policy is {policy}"
     )

@@ -28,7 +28,7 @@ class Waits:
         self.late_claims: list[tuple[Seat, int]] = []
         """The clients that claimed a lock in this step when the time for claims was over, and which."""
         self.unreported: dict[int, Seat] = {}
-        """Whose wait has not been reported as long, in the order of arrival."""
+        """The clients whose wait has not been reported as long, in the order of arrival."""
 
     def begin(self, seat: Seat, rank: int) -> None:
         self.queue.push(seat, rank)
@@ -52,7 +52,7 @@ class Waits:
 
     def resume(self, seat: Seat) -> None:
         """Back into the queue, with the rank it had."""
-        assert seat.kept_rank is not None, "who is to wait again keeps its rank"
+        assert seat.kept_rank is not None, "a client that waits again keeps its rank"
         self.blocked.pop(seat.client, None)
         self.queue.push(seat, seat.kept_rank)
 
@@ -70,7 +70,7 @@ class Waits:
         self.is_switching, self.is_early = True, is_early
 
     def end_switch(self) -> None:
-        """The first in the queue comes in, or nobody leaves for it any more."""
+        """The first in the queue is admitted, or nobody leaves for it any more."""
         self.is_switching = self.is_early = False
 
     def withhold(self, *, on: bool) -> None:

@@ -42,7 +42,7 @@ class SeatSnapshot(Record, frozen=True):
     held_ns: int
     waited_ns: int
     last_scheduled_ns: int | None
-    """How long ago the client last came in; None: never."""
+    """How long ago the client last got a lock; None: never."""
     is_idle: bool
     host_shortfall: int = 0
     """How much of its swappable memory the host cannot take; it counts as unswappable."""

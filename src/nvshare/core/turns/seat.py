@@ -70,8 +70,8 @@ class Seat:
     pauses: tuple[int, ...]
     last_turns: tuple[int, ...]
     working_set: int | None
-    hears_starts: bool
-    """It understands by when it will start."""
+    understands_expected_start: bool
+    """It understands TellExpectedStart."""
     is_suspended: bool
     """Memory mode checkpoint: it suspends itself before it releases a lock, and has nothing on the card then."""
     crowded_when_left: int | None
@@ -123,18 +123,18 @@ class Seat:
     unbacked: int
     """Of its unswappable memory that counts: what is measured or pinned, and what only it says."""
     account: str
-    """Whose it is: a pod, container or user (queue.wait_queue)."""
+    """The account that its connection belongs to: a pod, container or user (queue.wait_queue)."""
 
     __slots__ = (
         "account", "asked_out", "backed", "bill_ns", "billed_ns", "client", "credit_ns", "crowded_when_left",
         "distrusts", "drop_deadline", "first_passed", "fixed", "follows", "gang", "gpu_ns", "group", "handicap",
-        "has_regrown", "hears_starts", "held_bytes", "held_since", "held_total", "holds_memory", "host_room",
-        "idle_since", "is_suspended", "is_trusted", "keep_asked", "keeps_room", "kept_rank", "lacking", "lag_ns",
-        "last_ran", "last_scheduled", "last_turns", "least_needed", "lent_from", "lent_ns", "lent_until", "limit",
-        "lock", "looks", "makes_room", "measured", "memory", "most_needed", "moved", "moves_memory", "need",
-        "not_moving", "outranked_rank", "owed_until", "passes", "pauses", "pid", "pinned", "priority", "protected",
-        "rank", "recent", "reported", "resident", "revoked", "room_asked", "room_due", "room_until", "siblings",
-        "state", "tag", "ticket", "told_capacity", "told_wait", "turn_bill_ns", "turns", "unbacked", "waited_since",
+        "has_regrown", "held_bytes", "held_since", "held_total", "holds_memory", "host_room", "idle_since",
+        "is_suspended", "is_trusted", "keep_asked", "keeps_room", "kept_rank", "lacking", "lag_ns", "last_ran",
+        "last_scheduled", "last_turns", "least_needed", "lent_from", "lent_ns", "lent_until", "limit", "lock", "looks",
+        "makes_room", "measured", "memory", "most_needed", "moved", "moves_memory", "need", "not_moving",
+        "outranked_rank", "owed_until", "passes", "pauses", "pid", "pinned", "priority", "protected", "rank", "recent",
+        "reported", "resident", "revoked", "room_asked", "room_due", "room_until", "siblings", "state", "tag", "ticket",
+        "told_capacity", "told_wait", "turn_bill_ns", "turns", "unbacked", "understands_expected_start", "waited_since",
         "waited_total", "weight", "won_rank", "working_set",
     )  # fmt: skip
 
@@ -172,7 +172,8 @@ class Seat:
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held_bytes = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
-        self.hears_starts = self.is_suspended = self.makes_room = self.has_regrown = self.keeps_room = False
+        self.understands_expected_start = self.makes_room = False
+        self.is_suspended = self.has_regrown = self.keeps_room = False
         self.resident = self.room_asked = self.room_due = self.room_until = self.credit_ns = self.lent_ns = 0
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
         """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (compute.fair_shares)."""

@@ -123,7 +123,7 @@ def _stop_moving_or_try_again(world: World) -> None:
 
 
 def _restart_between_the_halves_of_a_switch(world: World) -> None:
-    """The scheduler is killed while one moves out and the other comes in."""
+    """The scheduler is killed while one moves out and the other moves in."""
     if _while_it_moves(world, to_host=True):
         _restart_daemon(world)
 

@@ -91,13 +91,13 @@ def check_agreement(node: Node, processes: list[Process]) -> None:
 
 
 def has_progressed(processes: list[Process], before: dict[tuple[int, str], int]) -> bool:
-    """Everybody who stood at a gate has been let through."""
+    """Every thread that stood at a gate has passed it."""
     uses = {(process.pid, gpu): use for process in processes for gpu, use in process.uses.items()}
     return all(uses[key].worked > worked for key, worked in before.items())
 
 
 def check_progress(processes: list[Process], before: dict[tuple[int, str], int]) -> None:
-    """Whoever stood at a gate when the failures ended has been let through since."""
+    """Every thread that stood at a gate when the failures ended has passed it since."""
     for process in processes:
         for gpu, use in process.uses.items():
             if (process.pid, gpu) in before:
@@ -106,7 +106,7 @@ def check_progress(processes: list[Process], before: dict[tuple[int, str], int])
 
 
 def check_nobody_waits_for_the_hung(processes: list[Process], since: int) -> None:
-    """Whoever could notice that the scheduler does not answer runs meanwhile, and has kept its connection."""
+    """A process that could notice that the scheduler does not answer runs meanwhile, and has kept its connection."""
     for process in processes:
         connection = process.connection
         if process.is_stopped or process.went_on_at > since or connection is None or not process.machine.is_registered:
@@ -118,7 +118,7 @@ def check_nobody_waits_for_the_hung(processes: list[Process], since: int) -> Non
 
 
 def check_nobody_waits_for_the_absent(processes: list[Process], away_since: int, then: int) -> None:
-    """Whoever came to a gate before `then`, when the scheduler was away already, runs without it."""
+    """A thread that came to a gate before `then`, when the scheduler was away already, runs without it."""
     for process in processes:
         if process.is_stopped or max(process.went_on_at, away_since) > then:
             continue
@@ -148,8 +148,8 @@ def check_rest(processes: list[Process], before: dict[tuple[int, str], int], aft
 
 
 def check_gangs(node: Node, actions: list[ac.Action]) -> None:
-    """A job gets all its locks or none, in the order of the UUIDs, and drops all. A process alone may come in at one
-    GPU before the others: where it fits without a switch."""
+    """A job gets all its locks or none, in the order of the UUIDs, and drops all. A process alone may get one
+    lock before the others: where it fits without a switch."""
     given = [(one.client, one.gpu) for one in actions if isinstance(one, ac.GiveLock)]
     dropped = {(one.client, one.gpu) for one in actions if isinstance(one, ac.DropLock) and one.cause != "claim"}
     for gang in node.gangs.all.values():

@@ -190,7 +190,7 @@ def _check_priority(uuid: str, gpu: Gpu) -> None:
 
 def _is_outranked(seat: Seat, first: Seat) -> bool:
     """Even if the time in which it or its gang was served counts as waiting."""
-    assert first.rank is not None, "who waits has a rank"
+    assert first.rank is not None, "a client that waits has a rank"
     members = [seat] if seat.gang is None else seat.gang.seats.values()
     ranks = [one.won_rank if one.lock else one.rank for one in members if one.lock or one.rank is not None]
     is_later = all(rank is not None and first.rank < rank for rank in ranks)

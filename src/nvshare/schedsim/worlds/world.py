@@ -169,7 +169,7 @@ class World:
     # The end.
 
     def calm_down(self) -> None:
-        """Nothing fails any more: everybody who waits is let in, all agree, and nothing is left behind."""
+        """Nothing fails any more: every client that waits is admitted, all agree, and nothing is left behind."""
         self.chance.is_calm = True
         self.daemon.go_on()
         self.daemon.start()

@@ -163,7 +163,7 @@ class HostMemoryPoll:
         self._took = 0
         """The time of the last measurement."""
         self._limited: set[Key] = set()
-        """Whose room did not suffice."""
+        """The clients whose room did not suffice."""
         self._told: dict[int, str] = {}
         self._told_estimate = False
         self._own_parts: dict[Path, list[str]] = {}

@@ -1,5 +1,5 @@
-// The details of one GPU: its memory, the lanes of its programs, and a table. What is shown has the same height whoever
-// runs or waits, so that nothing moves on the page when a turn ends.
+// The details of one GPU: its memory, the lanes of its programs, and a table. What is shown has the same height no
+// matter which program runs or waits, so that nothing moves on the page when a turn ends.
 
 import { element, setClass, setLine, setText } from "./dom.js";
 import { draw } from "./lanes.js";
