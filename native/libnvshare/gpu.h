@@ -23,7 +23,7 @@ struct nvs_gpu {
     uint64_t bytes;
 
     /* Shared by the helper and the program's threads. gate/gate.c says what the first five pair with. */
-    _Atomic uint32_t open_count; /* raised when the gate opens or waiters are called; they sleep on this futex */
+    _Atomic uint32_t wake_count; /* raised to wake the threads at the gate: it opens, there is an offer, or they are to drain; a futex */
     _Atomic bool threads_drain;  /* the program exits: threads that wait at the gate drain the GPU */
     _Atomic uint32_t let_one;    /* not 0: a thread may pass the closed gate once and makes it 0; each offer has its own number */
     _Atomic uint32_t waiters;    /* threads that wait at the gate; the helper requests the lock for them */

@@ -157,8 +157,8 @@ BROKEN = {
     ),
     "the count read when it is slept on": (
         "gate.c",
-        "nvs_futex_wait(&gpu->open_count, seen,",
-        "nvs_futex_wait(&gpu->open_count, atomic_load(&gpu->open_count),",
+        "nvs_futex_wait(&gpu->wake_count, seen,",
+        "nvs_futex_wait(&gpu->wake_count, atomic_load(&gpu->wake_count),",
         "close 1 2 3",
     ),
     "an offer that two may take": (
@@ -193,8 +193,8 @@ BROKEN = {
     ),
     "the count read after the offer": (
         "gate.c",
-        "nvs_futex_wait(&gpu->open_count, seen,",
-        "nvs_futex_wait(&gpu->open_count, atomic_load(&gpu->open_count),",
+        "nvs_futex_wait(&gpu->wake_count, seen,",
+        "nvs_futex_wait(&gpu->wake_count, atomic_load(&gpu->wake_count),",
         "let 1 2 3",
     ),
     "an offer taken while another gate is watched": (

@@ -1,6 +1,5 @@
 /* What each message from the scheduler means. */
-#include <string.h>
-
+#include "client/as.h"
 #include "client/parts.h"
 
 static const uint16_t least_bytes[] = {
@@ -14,11 +13,6 @@ static const uint16_t least_bytes[] = {
     [NVS_MOVE_OUT] = sizeof(struct nvs_msg_move_out),         [NVS_KEEP_ON_HOST] = sizeof(struct nvs_msg_keep_on_host),
     [NVS_LET_ONE] = sizeof(struct nvs_msg_let_one),           [NVS_EXPECTED_START] = sizeof(struct nvs_msg_expected_start),
 };
-
-/* A frame as a struct of its own: its bytes are not aligned. */
-#define AS(type, name) \
-    struct type name; \
-    memcpy(&name, frame, sizeof name)
 
 /* Of memory, as the scheduler states it. What a frame may state is more than a scheduler accepts of us, and sums of it could overflow. */
 static uint64_t amount(uint64_t stated) { return stated < NVS_MAX_BYTES ? stated : NVS_MAX_BYTES; }

@@ -215,17 +215,17 @@ bool nvs_drain_waits_for(const struct nvs_stream_use *use)
 bool nvs_drain_needs_driver(const struct nvs_gpu *gpu) { return gpu->noted_streams > 0 || count_kept(gpu) > 0; }
 
 /* Several threads may do this at the same time: each begins a drain, and all ask about the last one. A drain that has begun says
- * nothing about work that is submitted after the gate opens again, so it ends when open_count changes.
+ * nothing about work that is submitted after the gate opens again, so it ends when wake_count changes.
  *
  * threads_drain pairs with nvs_drains_stop, which clears it: a stale value costs one more step, which is harmless while the gate is
- * closed. open_count pairs with nvs_gate_open, which opens the gate before it raises the count; if only the gate is seen open,
+ * closed. wake_count pairs with nvs_gate_open, which opens the gate before it raises the count; if only the gate is seen open,
  * nvs_gate_new_generation refuses. Without the count a gate that was opened and closed again would look as if it had stayed closed. */
-void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t open_count)
+void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t wake_count)
 {
     bool has_begun = false, done = false;
     while (!done && atomic_load(&gpu->threads_drain)) {
         nvs_lock_take(&nvs_streams_lock);
-        if (atomic_load(&gpu->open_count) != open_count) {
+        if (atomic_load(&gpu->wake_count) != wake_count) {
             nvs_lock_give(&nvs_streams_lock);
             return;
         }

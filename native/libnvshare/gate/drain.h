@@ -26,8 +26,8 @@ bool nvs_drain_needs_driver(const struct nvs_gpu *gpu);
 /* True if the stream may have unfinished work. For a thread that may use the stream; takes the lock itself. */
 bool nvs_drain_waits_for(const struct nvs_stream_use *use);
 /* Drains while the gate stays closed, for a helper that must not call the driver any more. In a thread of the program that waits at
- * the gate, with no lock held. `open_count` as read when the gate was found closed. */
-void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t open_count);
+ * the gate, with no lock held. `wake_count` as read when the gate was found closed. */
+void nvs_drain_in_thread(struct nvs_gpu *gpu, uint32_t wake_count);
 /* True if work of a stream that was destroyed, or began to capture, is unfinished. Asks about `most` of them at most; gives the lock back
  * while it does. */
 bool nvs_drain_has_kept(const struct nvs_gpu *gpu, int most);

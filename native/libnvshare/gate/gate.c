@@ -33,7 +33,7 @@ static void barrier_all_threads(void)
         change_to_fences();
 }
 
-/* Open before open_count: a thread that reads the new count in wait_for_turn finds the gate open. */
+/* Open before wake_count: a thread that reads the new count in wait_for_turn finds the gate open. */
 void nvs_gate_open(struct nvs_gpu *gpu)
 {
     atomic_fetch_and(&gpu->gate->word, ~NVS_WORD_WATCH);
@@ -43,8 +43,8 @@ void nvs_gate_open(struct nvs_gpu *gpu)
 
 void nvs_gate_call_waiters(struct nvs_gpu *gpu)
 {
-    atomic_fetch_add(&gpu->open_count, 1);
-    nvs_futex_wake_all(&gpu->open_count);
+    atomic_fetch_add(&gpu->wake_count, 1);
+    nvs_futex_wake_all(&gpu->wake_count);
 }
 
 void nvs_gate_close(struct nvs_gpu *gpu)
@@ -83,7 +83,7 @@ bool nvs_gate_is_open(const struct nvs_gpu *gpu)
  * program it only says where to wait. */
 bool nvs_gate_is_closed(const struct nvs_gpu *gpu) { return !(atomic_load(&gpu->gate->word) & NVS_WORD_OPEN); }
 
-/* let_one before open_count: pairs with wait_for_turn, which reads them in the other order. A thread that misses the offer finds the
+/* let_one before wake_count: pairs with wait_for_turn, which reads them in the other order. A thread that misses the offer finds the
  * count changed and does not sleep. */
 void nvs_gate_offer(struct nvs_gpu *gpu, uint32_t offer)
 {
@@ -139,7 +139,7 @@ void nvs_gate_end_watch(struct nvs_gpu *gpu)
         clear_watch(gpu, word);
 }
 
-/* What may be taken now: to a stream with unfinished work one submission more would help nobody. let_one is read after open_count: pairs
+/* What may be taken now: to a stream with unfinished work one submission more would help nobody. let_one is read after wake_count: pairs
  * with nvs_gate_offer, see wait_for_turn. Whether the offer is still there is decided by the swap in nvs_gate_take. */
 static uint32_t offer_for(const struct nvs_gpu *gpu, const struct nvs_stream_use *use)
 {
@@ -148,17 +148,17 @@ static uint32_t offer_for(const struct nvs_gpu *gpu, const struct nvs_stream_use
 }
 
 /* Four pairs:
- * - open_count is read before the word; nvs_gate_open changes them in the other order. If the gate opens in between, the
+ * - wake_count is read before the word; nvs_gate_open changes them in the other order. If the gate opens in between, the
  *   count differs and the futex does not sleep. Otherwise the wake-up could be lost and the thread sleep for a second.
  * - waiters is raised before the helper is woken; the helper clears the wake-up (nvs_wake_clear) before it reads waiters in
  *   the same step. Otherwise it could miss the waiter and not request the lock.
- * - open_count is read before let_one; nvs_gate_offer changes them in the other order.
- * - open_count is read before threads_drain; poll_again in helper/drains.c changes them in the other order. Otherwise the thread
+ * - wake_count is read before let_one; nvs_gate_offer changes them in the other order.
+ * - wake_count is read before threads_drain; poll_again in helper/drains.c changes them in the other order. Otherwise the thread
  *   could sleep for a second before it drains. */
 static uint32_t wait_for_turn(struct nvs_gpu *gpu, const struct nvs_stream_use *use)
 {
     uint32_t offer = 0;
-    uint32_t seen = atomic_load(&gpu->open_count);
+    uint32_t seen = atomic_load(&gpu->wake_count);
     atomic_fetch_add(&gpu->waiters, 1);
     if (!(atomic_load(&gpu->gate->word) & NVS_WORD_OPEN)) {
         nvs_wake_helper();
@@ -167,7 +167,7 @@ static uint32_t wait_for_turn(struct nvs_gpu *gpu, const struct nvs_stream_use *
         offer = offer_for(gpu, use);
         if (!offer) {
             nvs_passage_step_out(); /* a thread that sleeps here is not in the driver */
-            nvs_futex_wait(&gpu->open_count, seen, 1000 * NVS_MS);
+            nvs_futex_wait(&gpu->wake_count, seen, 1000 * NVS_MS);
             nvs_passage_step_in();
         }
     }

@@ -37,10 +37,11 @@
  *               event on each of them and polls. When all have finished, it starts a new generation and then clears the
  *               list. A thread that noted its stream before that finds a changed word and notes it again.
  *
- * Watching      While other clients wait, the scheduler wants to know when the holder is idle. The helper sets the watch
- *               bit: the word changes, so the next submission takes the slow path and clears the bit. If the bit is still
- *               set after a drain, no work was submitted since: the process is idle. While the process is busy this costs
- *               almost nothing: a submission finds the bit once per look, at most every 10 ms.
+ * Watching      The scheduler wants to know when the holder of a contended GPU is idle. So does the helper: it looks at no streams
+ *               of an idle process (client/looker.h). It sets the watch bit: the word changes, so the next submission takes the
+ *               slow path and clears the bit. If the bit is still set after a drain, no work was submitted since: the process is
+ *               idle. While the process is busy this costs almost nothing: a submission finds the bit once per look, at most
+ *               every 10 ms.
  *
  * Letting one   Work that is drained may wait for work that a thread at the closed gate has yet to submit (helper/drains.c). The
  * through       helper then offers one submission: it stores a new number in let_one. A thread that waits stores "inside g",

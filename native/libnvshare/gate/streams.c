@@ -166,12 +166,12 @@ static struct nvs_stream *lock_unless_capturing(uintptr_t handle)
     return is_capturing ? NULL : stream;
 }
 
-/* Nothing is ordered by the two atomics. open_count only tells one turn from the next; a stale one spoils one sample. `slowness` carries
+/* Nothing is ordered by the two atomics. wake_count only tells one turn from the next; a stale one spoils one sample. `slowness` carries
  * its own value: pairs with the exchange in nvs_reports_tick (helper/reports.c), which takes each value once. Of two streams that store at
  * the same time one is reported, the other with its next sample. */
 static void note_slowness(struct nvs_stream *stream, uint32_t spent)
 {
-    uint32_t slowness = nvs_slowness_note(&stream->slowness, nvs_now_ns(), atomic_load(&stream->gpu->open_count), spent);
+    uint32_t slowness = nvs_slowness_note(&stream->slowness, nvs_now_ns(), atomic_load(&stream->gpu->wake_count), spent);
     if (slowness)
         atomic_store(&stream->gpu->slowness, slowness);
 }

@@ -226,7 +226,7 @@ static bool end_all(int64_t now)
     return all;
 }
 
-/* threads_drain is stored before open_count is raised: pairs with wait_for_turn, which reads them in the other order. A thread that
+/* threads_drain is stored before wake_count is raised: pairs with wait_for_turn, which reads them in the other order. A thread that
  * misses the flag finds the count changed and does not sleep. */
 static int64_t poll_again(struct nvs_gpu *gpu, int64_t now)
 {

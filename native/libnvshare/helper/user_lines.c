@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "client/as.h"
 #include "gpu.h"
 #include "helper/helper.h"
 
@@ -83,10 +84,6 @@ static void say_long_wait(const struct nvs_gpu *gpu, const struct nvs_msg_long_w
              wanted(nvs_helper_client.gpus[gpu->index].wait), gpu->label, (unsigned long long)wait->waited_ms / 1000, wait->place,
              *holder ? holder : "another process", wait->holders > 1 ? " and others" : "", (unsigned long long)wait->held_ms / 1000, start);
 }
-
-#define AS(type, name) \
-    struct type name; \
-    memcpy(&name, frame, sizeof name)
 
 void nvs_user_lines_of_frame(const uint8_t *frame)
 {

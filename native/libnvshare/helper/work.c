@@ -53,7 +53,7 @@ static void end_watch(struct nvs_gpu *gpu)
     nvs_gate_unwatch(gpu);
 }
 
-/* The GPU has become contended, or is no longer. */
+/* The answer of is_watched_for may have changed. */
 static void look_at_watch(struct nvs_gpu *gpu)
 {
     gpu->next_idle_poll_ns = 0;
