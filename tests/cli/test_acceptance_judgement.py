@@ -9,8 +9,8 @@ from nvshare.cli.doctor.acceptance.framework_scripts import SCRIPTS, script_of
 from nvshare.cli.doctor.acceptance.judgement import works
 from nvshare.cli.doctor.acceptance.kit import checks
 from nvshare.cli.doctor.acceptance.results import Card, Outcome, Report, Row
+from nvshare.core.model import CONTEXT_BYTES, GIB
 
-GIB = 1 << 30
 A100 = Card("GPU-1", "NVIDIA A100-SXM4-40GB", 40 * GIB, 39 * GIB)
 STRANGE = Card("GPU-2", "NVIDIA GeForce RTX 9090", 24 * GIB, 23 * GIB)
 LARGE = Card("GPU-3", "NVIDIA B200", 180 * GIB, 179 * GIB)
@@ -100,7 +100,7 @@ def test_a_switch_in_bulk_is_bounded_by_the_link_and_one_by_faults_from_both_sid
     each = 24 * GIB
     turns = {"first_turns": 2.0, "second_turns": 3.0, "switches": 3.0, "bytes": float(each)}
     away = prediction.bytes_away(A100, each)
-    assert away == 2 * (each + prediction.CONTEXT_BYTES) - 40 * GIB
+    assert away == 2 * (each + CONTEXT_BYTES) - 40 * GIB
     bulk = turns | {"in_bulk": 1.0}
     assert verdicts(bulk | {"switch_s": 0.5}, judgement.switch) == ["ok", "ok"]
     assert verdicts(bulk | {"switch_s": 1.5}, judgement.switch) == ["ok", "differs"]

@@ -8,6 +8,8 @@ SECOND = 1_000_000_000
 MILLISECOND = 1_000_000
 GIB = 1 << 30
 MIB = 1 << 20
+CONTEXT_BYTES = 400 * MIB
+"""What a CUDA context takes of a GPU, until NVML has measured it."""
 NEVER = 1 << 63
 """Later than any deadline."""
 DEFAULT_WEIGHT = 100
@@ -45,7 +47,7 @@ class Settings(Record, frozen=True):
     settle_ns: int = 2 * SECOND
     recall_ns: int = 200 * MILLISECOND
     long_wait_ns: int = 30 * SECOND
-    context_bytes: int = 400 * MIB
+    context_bytes: int = CONTEXT_BYTES
     most_passes: int = 3
     move_ns_per_gib: int = SECOND
     """What moving 1 GiB between host and GPU costs; weighs an idle holder's lock against a switch."""

@@ -10,9 +10,10 @@ what the pod tells them; `preallocate` leaves it out."""
 import json
 
 from nvshare.claim_file import PreparedClaim
+from nvshare.config import RUN_DIRECTORY
 from nvshare.framework_settings import ALLOCATE_AS_NEEDED
 from nvshare.native_directory import CONTAINER_DIRECTORY, LIBRARY
-from nvshare.plugin.container import CONTAINER_RUN_DIR, PRELOAD_FILE, Injection
+from nvshare.plugin.container import PRELOAD_FILE, Injection
 from nvshare.record import Record
 
 KIND = "nvshare.com/claim"
@@ -24,7 +25,7 @@ _SUFFIX = ".json"
 class CdiOptions(Record, frozen=True):
     """The driver's settings for containers."""
 
-    host_run_dir: str = "/var/run/nvshare"
+    host_run_dir: str = RUN_DIRECTORY
     injection: Injection = Injection.LD_SO_PRELOAD
     gpu_kind: str = "nvidia.com/gpu"
     preallocate: bool = False
@@ -51,7 +52,7 @@ def content(claim: PreparedClaim, options: CdiOptions) -> bytes:
     """The file."""
     environment = {"NVIDIA_VISIBLE_DEVICES": "void"}  # a legacy runtime would add every GPU that an image names
     library_dir = f"{options.host_run_dir}/lib"
-    mounts = [(options.host_run_dir, CONTAINER_RUN_DIR), (library_dir, str(CONTAINER_DIRECTORY))]
+    mounts = [(options.host_run_dir, RUN_DIRECTORY), (library_dir, str(CONTAINER_DIRECTORY))]
     if options.injection is Injection.ENV:
         environment["LD_PRELOAD"] = f"{CONTAINER_DIRECTORY}/{LIBRARY}"
     else:

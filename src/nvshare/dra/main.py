@@ -12,6 +12,7 @@ import click
 
 from nvshare import __version__
 from nvshare.claim_file import DIRECTORY
+from nvshare.config import RUN_DIRECTORY
 from nvshare.dra.cdi import CdiOptions
 from nvshare.dra.devices import DRIVER, ORDERS, SharedGpu, device, ordered, slice_specs
 from nvshare.dra.ended_slots import forget_ended_slots
@@ -191,7 +192,7 @@ def _directory(flag: str, default: str, text: str) -> Callable[[Any], Any]:
 @option("--cdi-kind", "nvidia.com/gpu", "Vendor and class of the GPUs' CDI devices.")
 @option("--preallocate", False, "Let TensorFlow and JAX allocate most of a GPU when they start.", type=bool)
 @option("--library", NATIVE / LIBRARY, "Library that is installed on the host.", type=click.Path(path_type=Path))
-@_directory("--run-dir", "/var/run/nvshare", "Directory that is mounted into pods.")
+@_directory("--run-dir", RUN_DIRECTORY, "Directory that is mounted into pods.")
 @option("--host-run-dir", "", "Path of this directory on the host, if different.")
 @_directory("--operator-dir", "/run/nvshare-operator", "Directory of the operator, where the scheduler reads claims.")
 @_directory("--cdi-dir", "/var/run/cdi", "Directory of CDI files.")

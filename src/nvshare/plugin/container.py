@@ -7,12 +7,12 @@ a container runtime makes a directory for a missing source. ld.so.preload must b
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from nvshare.config import RUN_DIRECTORY
 from nvshare.framework_settings import ALLOCATE_AS_NEEDED
 from nvshare.native_directory import CONTAINER_DIRECTORY, LIBRARY
 from nvshare.record import Record
 
 PRELOAD_FILE = "ld.so.preload"
-CONTAINER_RUN_DIR = "/var/run/nvshare"
 _VOLUME_MOUNTS_ROOT = "/var/run/nvidia-container-devices"
 
 
@@ -34,7 +34,7 @@ class Injection(StrEnum):
 class Options(Record, frozen=True):
     """The plugin's settings for containers."""
 
-    host_run_dir: str = "/var/run/nvshare"
+    host_run_dir: str = RUN_DIRECTORY
     strategy: Strategy = Strategy.ENVVAR
     injection: Injection = Injection.ENV
     cdi_kind: str = "nvidia.com/gpu"
@@ -66,7 +66,7 @@ def container(gpus: Sequence[str], options: Options) -> Container:
     """What a container with these GPUs (UUIDs, each once) gets."""
     envs, mounts, cdi_devices = _devices_for(gpus, options)
     mounts += [
-        Mount(host=options.host_run_dir, container=CONTAINER_RUN_DIR),
+        Mount(host=options.host_run_dir, container=RUN_DIRECTORY),
         Mount(host=options.host_library_dir, container=str(CONTAINER_DIRECTORY)),
     ]
     if options.injection is Injection.ENV:

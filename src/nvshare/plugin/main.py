@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from nvshare import __version__
+from nvshare.config import RUN_DIRECTORY
 from nvshare.inventory.gpus import Gpu, SelectionError, select
 from nvshare.inventory.nvml import Nvml, NvmlUnavailableError
 from nvshare.native_directory import LIBRARY, NATIVE
@@ -135,7 +136,7 @@ def _default_library() -> Path:
 @option("--preallocate", False, "Let TensorFlow and JAX allocate most of a GPU when they start.", type=bool)
 @option("--resource-name", "nvshare.com/gpu", "Name of the resource.")
 @option("--library", _default_library(), "Library that is installed on the host.", type=click.Path(path_type=Path))
-@option("--run-dir", "/var/run/nvshare", "Directory that is mounted into pods.", type=click.Path(path_type=Path))
+@option("--run-dir", RUN_DIRECTORY, "Directory that is mounted into pods.", type=click.Path(path_type=Path))
 @option("--host-run-dir", "", "Path of this directory on the host, if different.")
 @option(
     "--kubelet-dir", "/var/lib/kubelet/device-plugins", "Plugin directory of kubelet.", type=click.Path(path_type=Path)

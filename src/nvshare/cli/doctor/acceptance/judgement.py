@@ -11,7 +11,6 @@ from nvshare.quantity import amount
 from nvshare.record import Record
 
 GB = 1e9
-GIB = 1 << 30
 Values = dict[str, float]
 SLOW_LINK = "compare `nvidia-smi -q -d PCIE` with what the slot should give; a riser or a full bus halves it"
 NEW_CARD = "add the figures of this card: docs/hardware.md says how"

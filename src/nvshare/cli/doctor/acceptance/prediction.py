@@ -4,11 +4,11 @@ The formulas are those of the simulated card (docs/simulated-gpu.md), with the f
 are known. A measured value is `ok` within a factor of the prediction: 2 for a card with published figures, else 4."""
 
 from nvshare.cli.doctor.acceptance.results import Card
+from nvshare.core.model import CONTEXT_BYTES
 from nvshare.record import Record
 
 KNOWN_FACTOR = 2.0
 UNKNOWN_FACTOR = 4.0
-CONTEXT_BYTES = 400 << 20
 MARGIN = 128
 """The scheduler asks for a 128th of the card more than must go (decision 12)."""
 LIVE_CHANGE_S = 0.1
