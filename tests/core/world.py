@@ -259,7 +259,7 @@ class World(WorldOrders, WorldWork):
             assert gpu.available_memory >= 0
 
     def end(self) -> None:
-        """From any state whatever, by alarms alone and with all clients silent, those that wait are admitted in time."""
+        """From any state whatever, by alarms alone, with all clients silent, those that wait are admitted in time."""
         self._ring_until(self.now)
         waits = [
             (seat, seat.order, seat.since + self.naive.bound(gpu) + seat.allowance)

@@ -10,9 +10,8 @@ class Client:
     """A process, the group whose limit it shares, and its seats by GPU."""
 
     __slots__ = (
-        "account", "core_limit", "group", "holds_memory", "id", "makes_room", "may_be_in_gang", "memory_mode",
-        "moves_memory", "name", "own_limit", "pid", "priority", "seats", "uid", "understands_expected_start",
-        "uses_collectives", "weight",
+        "account", "core_limit", "group", "id", "may_be_in_gang", "memory_mode", "name", "own_limit", "pid", "priority",
+        "seats", "uid", "uses_collectives", "weight",
     )  # fmt: skip
 
     def __init__(self, event: ClientRegistered, group: Group) -> None:
@@ -25,10 +24,6 @@ class Client:
         self.own_limit = event.own_limit
         self.priority = event.priority
         self.weight = event.weight
-        self.moves_memory = event.moves_memory
-        self.holds_memory = event.holds_memory
-        self.makes_room = event.makes_room
-        self.understands_expected_start = event.understands_expected_start
         self.uses_collectives = False
         """Its kernels wait for those of other processes of its group."""
         self.may_be_in_gang = len(event.claims) > 1
@@ -44,12 +39,13 @@ class Client:
         wishes[percent] += 1
         self.core_limit = percent
 
-    def new_seat(self) -> Seat:
+    def new_seat(self, event: ClientRegistered) -> Seat:
+        """A seat of this client, which is registering: what it can do is known of each of its seats."""
         seat = Seat(self.id, self.priority, self.weight, group=self.group)
         seat.account, seat.pid = self.account, self.pid
         seat.siblings = self.seats
-        seat.moves_memory = self.moves_memory
-        seat.holds_memory = self.holds_memory
-        seat.makes_room = self.makes_room
-        seat.understands_expected_start = self.understands_expected_start
+        seat.moves_memory = event.moves_memory
+        seat.holds_memory = event.holds_memory
+        seat.makes_room = event.makes_room
+        seat.understands_expected_start = event.understands_expected_start
         return seat

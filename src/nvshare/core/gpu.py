@@ -284,7 +284,7 @@ class Gpu:
             return now
         return min(due, self._preemption.idle_deadline(now, seat))
 
-    def make_way(self, now: int, seat: Seat, out: list[Action], *, is_due: bool) -> None:
+    def make_way_for_gang(self, now: int, seat: Seat, out: list[Action], *, is_due: bool) -> None:
         """Preempt idle holders if they are enough, otherwise begin a switch: of outranked holders, unless it is due."""
         turns = self.turns
         turns.moves.card_room.ask(now, seat, out)

@@ -59,7 +59,8 @@ class Node:
         self._live_shrink = LiveShrink(self._limits, self.clients, self.gpus, self._touch)
         self.orders = Orders(settings, self.gpus, self.clients, self._limits, self.gangs, self._touch)
         self._registering: Client | None = None
-        """The clients that registered in this step and have not been answered."""
+        """The client that registered in this step and has not been answered."""
+        to_change = self._seat_to_change
         self._notes: dict[type[ev.Event], Callable[[int, Any, list[Action]], None]] = {
             ev.ClientRegistered: self._note_registered,
             ev.ClientLeft: self._note_left,
@@ -67,17 +68,17 @@ class Node:
             ev.ClientHeard: lambda now, event, out: None,
             ev.LockRequested: self._note_requested,
             ev.LockReleased: self._note_released,
-            ev.MemoryChanged: lambda now, event, out: self._note_used(*self._at(event.client, event.gpu), event, out),
-            **dict.fromkeys(REPORTS, lambda now, event, out: self._at(event.client, event.gpu)[0].note(now, event)),
+            ev.MemoryChanged: lambda now, event, out: self._note_used(*to_change(event.client, event.gpu), event, out),
+            **dict.fromkeys(REPORTS, lambda now, event, out: to_change(event.client, event.gpu)[0].note(now, event)),
             ev.MoverReported: self._note_mover,
             ev.GpuTimeAsked: lambda now, event, out: self._decisions.divide_gpu_time(now),
             ev.GpuTimeReported: lambda now, event, out: self.gpus[event.gpu].note_gpu_time(now, event),
             ev.MemoryHeld: lambda now, event, out: self._live_shrink.note_held(event),
             ev.MemoryModeReported: lambda now, event, out: self._decisions.note_memory_mode(event.client, event.mode),
             ev.CollectivesUsed: lambda now, event, out: self._decisions.note_collectives(event.client),
-            ev.LetFinished: lambda now, event, out: self.gangs.let_finished(now, *self._at(event.client, event.gpu)),
+            ev.LetFinished: lambda now, event, out: self.gangs.let_finished(now, *to_change(event.client, event.gpu)),
             ev.WorkFinished: self._note_finished,
-            ev.WorkResumed: lambda now, event, out: self._at(event.client, event.gpu)[0].work_resumed(now, event),
+            ev.WorkResumed: lambda now, event, out: to_change(event.client, event.gpu)[0].work_resumed(now, event),
             ev.BudgetAsked: self._note_asked,
             ev.BudgetReturned: lambda now, event, out: self._limits.budget_returned(now, event),
             ev.SchedulingSwitched: self._note_switched,
@@ -164,7 +165,7 @@ class Node:
             self.orders.found(gpu)
         return gpu
 
-    def _at(self, client: int, uuid: str) -> tuple[Gpu, Seat]:
+    def _seat_to_change(self, client: int, uuid: str) -> tuple[Gpu, Seat]:
         """A client's seat, to be changed: the step ends with a decision on the GPU."""
         gpu = self._decisions.touched[uuid] = self.gpus[uuid]
         return gpu, self.clients[client].seats[uuid]
@@ -176,7 +177,7 @@ class Node:
         group = self._limits.groups.registered(event, is_settling=self.is_settling)
         client = self.clients[event.client] = Client(event, group)
         for claim in event.claims:
-            self._note_joined(client, claim)
+            self._note_joined(event, client, claim)
         self._limits.registered(client)
         for claim in event.claims if self.is_scheduling else ():
             if claim.lock or claim.unshared:  # With the weight and the priority of its group.
@@ -185,11 +186,11 @@ class Node:
         self.orders.registered(now, client)
         self._registering = client
 
-    def _note_joined(self, client: Client, claim: Claim) -> None:
+    def _note_joined(self, event: ev.ClientRegistered, client: Client, claim: Claim) -> None:
         assert claim.gpu not in client.seats, "a client names a GPU once"
         gpu = self._gpu(claim.gpu)
         gpu.joined(client.id, claim.size)
-        seat = client.seats[claim.gpu] = client.new_seat()
+        seat = client.seats[claim.gpu] = client.new_seat(event)
         gpu.turns.joined(seat, claim.memory)
         self._touch(gpu)
         self._limits.joined(client, claim)
@@ -209,14 +210,14 @@ class Node:
         self._limits.left(client, out)
 
     def _note_mover(self, now: int, event: ev.MoverReported, out: list[Action]) -> None:
-        self._at(event.client, event.gpu)[0].note_mover(event)
+        self._seat_to_change(event.client, event.gpu)[0].note_mover(event)
         self._live_shrink.note_mover(event)
 
     # Turns.
 
     def _note_silent(self, now: int, event: ev.ClientSilent, out: list[Action]) -> None:
         for uuid, seat in self.clients[event.client].seats.items():
-            self._at(event.client, uuid)[0].turns.fell_silent(now, seat, out)
+            self._seat_to_change(event.client, uuid)[0].turns.fell_silent(now, seat, out)
 
     def _hear(self, now: int, event: ev.Event) -> None:
         """Whatever a client says, its process runs: it is no longer silent, on any GPU."""
@@ -226,10 +227,10 @@ class Node:
         self.unheard.discard(client)
         for uuid, seat in self.clients[client].seats.items():
             if seat.state == "silent":
-                self._at(client, uuid)[0].turns.heard(now, seat)
+                self._seat_to_change(client, uuid)[0].turns.heard(now, seat)
 
     def _note_requested(self, now: int, event: ev.LockRequested, out: list[Action]) -> None:
-        gpu, seat = self._at(event.client, event.gpu)
+        gpu, seat = self._seat_to_change(event.client, event.gpu)
         self._note_used(gpu, seat, event, out)
         if self.is_scheduling:
             gpu.turns.requested(now, seat)
@@ -239,13 +240,13 @@ class Node:
 
     def _note_released(self, now: int, event: ev.LockReleased, out: list[Action]) -> None:
         client = self.clients[event.client]
-        gpu = self._decisions.touched[event.gpu] = self.gpus[event.gpu]
+        gpu = self._decisions.touched[event.gpu] = self.gpus[event.gpu]  # As _seat_to_change, without a call.
         gpu.turns.released(now, client.seats[event.gpu], event.lock, event.again, out)
         if client.may_be_in_gang:
             self._decisions.note_request(client)
 
     def _note_finished(self, now: int, event: ev.WorkFinished, out: list[Action]) -> None:
-        gpu, seat = self._at(event.client, event.gpu)
+        gpu, seat = self._seat_to_change(event.client, event.gpu)
         gpu.turns.work_finished(now, seat)
         self.gangs.member_paused(seat)
 
@@ -288,7 +289,7 @@ class Node:
 
     def _note_host_measured(self, now: int, event: ev.HostMemoryMeasured, out: list[Action]) -> None:
         for host in (host for host in event.rooms if host.client in self.clients):
-            gpu, seat = self._at(host.client, host.gpu)
+            gpu, seat = self._seat_to_change(host.client, host.gpu)
             gpu.host_measured(seat, host.room)
 
     def _note_alarm(self, now: int, event: ev.AlarmRang, out: list[Action]) -> None:

@@ -253,7 +253,7 @@ class Gangs:
             return
         gang.stage = "entering"
         for gpu, seat in at:
-            gpu.make_way(now, seat, out, is_due=gang.due <= now)
+            gpu.make_way_for_gang(now, seat, out, is_due=gang.due <= now)
 
     def drop_together(self, now: int, out: list[Action]) -> None:
         """If a member of a gang must drop its lock, the others must too if a client waits for their GPUs."""

@@ -25,8 +25,8 @@ class MemoryLimits:
     ) -> None:
         self.groups = Groups(expects_pods=expects_pods, is_claim_binding=settings.is_claim_binding)
         self._sharing = ClaimSharing(self.groups.by_key, self._merged, self._capped)
-        self.note_merged: Callable[[SharedLimit, SharedLimit], None]
-        """Is told which shared limit has taken over which; memory.live_shrink sets it."""
+        self.note_merged: Callable[[SharedLimit, SharedLimit], None] = lambda stays, ends: None
+        """Called when the first of two shared limits has taken over the other one; memory.live_shrink replaces it."""
         self._clients = clients
         self._recall_ns = settings.recall_ns
         self._is_paranoid = is_paranoid

@@ -116,7 +116,8 @@ class CardRoom:
         self.is_waited_for = False
         """A client may have a time until which it waits for room."""
         self.ran: dict[int, Seat] = {}
-        """Clients by the end of their last turns. One with a lock, or with nothing on the card, is removed when met."""
+        """Clients by the end of their last turns. One with a lock, or with nothing on the card, is removed when met.
+        Moves.turn_ended adds them; a method for this would be one more call in each hand-over."""
 
     @property
     def deadline(self) -> int:
@@ -241,11 +242,14 @@ class CardRoom:
             if 0 < seat.room_until <= now:
                 seat.room_until = LATE
 
-    def came_in(self) -> None:
+    def note_admitted(self) -> None:
         """A client got its lock: its memory is on the card too, so the time of the waiting clients begins again."""
         self.is_waited_for = False
         for seat in self._seats.values():
             seat.room_until = 0
+
+    def note_left(self, client: int) -> None:
+        self.ran.pop(client, None)
 
     def lock_free(self) -> None:
         """Scheduling was switched on or off: clients may run, or have run, without locks."""

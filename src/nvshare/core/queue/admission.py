@@ -72,7 +72,7 @@ class Admission:
             starts_timer = starts_timer or is_empty
             turns.admit(now, seat)
             if turns.moves.card_room.is_waited_for:
-                turns.moves.card_room.came_in()
+                turns.moves.card_room.note_admitted()
             admitted.append(seat)
         if starts_timer:
             turns.timer.start(now)

@@ -102,6 +102,10 @@ class Seat:
     covered by divided looks yet. These begin with look `lent_from`, and the last ones end at `lent_until`."""
     owed_until: int
     """Policy fair: when it ceased to compete, plus by how much it had had less than its share then (negative: more)."""
+    tag: int
+    """Policy fair: bill * 100 / weight (compute.fair_shares)."""
+    handicap: int
+    """Policy fair: by how much this wait counts as begun later; negative: earlier."""
     lag_ns: int
     """What the mode added to its rank when it began to wait."""
     most_needed: int
@@ -172,11 +176,10 @@ class Seat:
         """It moves memory when asked; why not; what it was asked for with the lock that it drops; what it has moved."""
         self.holds_memory, self.keep_asked, self.held_bytes = False, 0, 0
         """It keeps memory on the host when asked; how much it was asked to; how much it says it does."""
-        self.understands_expected_start = self.makes_room = False
-        self.is_suspended = self.has_regrown = self.keeps_room = False
+        self.understands_expected_start = self.makes_room = self.is_suspended = False
+        self.has_regrown = self.keeps_room = False
         self.resident = self.room_asked = self.room_due = self.room_until = self.credit_ns = self.lent_ns = 0
         self.bill_ns = self.billed_ns = self.turn_bill_ns = self.lag_ns = self.gpu_ns = self.tag = self.handicap = 0
-        """Policy fair: bill * 100 / weight; by how much this wait counts as begun later (compute.fair_shares)."""
         self.last_scheduled: int | None = None
         self.looks, self.recent, self.lent_from, self.lent_until, self.owed_until = None, RecentUse(), 0, 0, 0
 

@@ -71,7 +71,7 @@ class Turns:
         self.gpu_time.left(now, seat)
         self.mode.client_left(now, seat)
         self.no_turns.resume(seat.client)
-        self.moves.card_room.ran.pop(seat.client, None)
+        self.moves.card_room.note_left(seat.client)
         del self.seats[seat.client]
 
     def claimed(self, now: int, seat: Seat, lock: int, out: list[Action], *, is_settling: bool) -> None:
