@@ -47,6 +47,11 @@ from e2e.kit import (
 )
 from nvshare.simgpu.events import RECOVERED, inject_xid
 
+WIPED_AFTER_S = 30
+"""After this time without a driver kubelet removes its slices."""
+OUTAGE_S = WIPED_AFTER_S + 10
+"""Longer, so that the ended claim is still there when nothing offers its device any more."""
+
 pytestmark = [needs_shared_claims, pytest.mark.usefixtures("dra_driver")]
 
 
@@ -91,7 +96,7 @@ def test_a_driver_that_is_away_for_40_seconds_leaves_running_pods_alone_and_noth
             kubectl("delete", "pod", "ends", "--force", "--grace-period=0")
             kubectl("delete", "resourceclaim", "ended", "--wait=false")
             assert execute("computes", "workload", "ask", "alloc", "1Gi") == "Success (0)\n"
-            time.sleep(max(0.0, 40 - (time.monotonic() - began)))  # the outage
+            time.sleep(max(0.0, OUTAGE_S - (time.monotonic() - began)))
             assert left_of([ended])
         finally:
             kubectl("apply", "-f", str(MANIFESTS / "dra"))

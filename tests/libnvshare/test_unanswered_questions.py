@@ -12,6 +12,8 @@ from nvshare.wire.messages import Budget, BudgetAsk, Ping, Pong, UpdateLimit
 
 REFUSED = str(OUT_OF_MEMORY)
 ASK_MS = 500
+LONGER_S = 0.2
+"""By how much a pause is longer than the time that a question may wait: if the pause counted, none would be left."""
 NO_OTHER_PINGS = {"NVSHARE_SILENCE_MS": "3600000"}
 
 
@@ -71,13 +73,14 @@ def test_no_question_waits_once_a_scheduler_hangs_that_spoke_after_the_first(
 
 def test_an_answer_that_comes_while_the_process_is_stopped_counts(programs: Programs, scheduler: FakeScheduler) -> None:
     """Some processes, as the thread and the helper run at the same time afterwards: one process may be lucky."""
-    started = [with_budget(programs, scheduler, NVSHARE_ASK_MS="3000") for _ in range(6)]
+    ask_s = 3
+    started = [with_budget(programs, scheduler, NVSHARE_ASK_MS=str(ask_s * 1000)) for _ in range(6)]
     for program, peer in started:
         program.say(f"alloc {2 * GIB}")
         ask = peer.expect(BudgetAsk)
         os.kill(program.process.pid, signal.SIGSTOP)
         peer.send(Budget(0, 3, ask.ask, 2 * GIB, GIB))
-    time.sleep(3.2)
+    time.sleep(ask_s + LONGER_S)
     for program, _ in started:
         os.kill(program.process.pid, signal.SIGCONT)
     assert [program.answer()[0] for program, _ in started] == ["0"] * len(started)
@@ -86,12 +89,13 @@ def test_an_answer_that_comes_while_the_process_is_stopped_counts(programs: Prog
 def test_time_in_which_the_process_is_stopped_is_no_time_of_waiting(
     programs: Programs, scheduler: FakeScheduler
 ) -> None:
-    program, peer = with_budget(programs, scheduler, NVSHARE_ASK_MS="5000")
+    ask_s = 5
+    program, peer = with_budget(programs, scheduler, NVSHARE_ASK_MS=str(ask_s * 1000))
     program.say(f"alloc {2 * GIB}")
     ask = peer.expect(BudgetAsk)
     os.kill(program.process.pid, signal.SIGSTOP)
     peer.send(Budget(0, 0, ask.ask, 4 * GIB, 0))  # a yes that changes nothing: it is asked again
-    time.sleep(5.2)
+    time.sleep(ask_s + LONGER_S)
     os.kill(program.process.pid, signal.SIGCONT)
     peer.send(Budget(0, 3, peer.expect(BudgetAsk).ask, 2 * GIB, GIB))
     assert program.answer()[0] == "0"
