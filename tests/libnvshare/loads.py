@@ -15,14 +15,40 @@ from support.waiting import wait_until
 INVALID_IMAGE = 200
 
 
-class Load:
+class Pipe:
+    """A named pipe: who reads it waits until the test lets it go on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pipe = -1
+        os.mkfifo(path)
+
+    def is_read(self) -> bool:
+        try:
+            self.pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        return self.pipe >= 0
+
+    def let_end(self) -> None:
+        os.close(self.pipe)
+        self.pipe = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.pipe >= 0:
+            self.let_end()
+
+
+class Load(Pipe):
     """The load of a module in a thread of the program: from `begin` to `end` it has the lock of the first context."""
 
     def __init__(self, directory: Path, *, has_looks: bool) -> None:
-        self.path = directory / "module"
+        super().__init__(directory / "module")
         self.has_looks = has_looks
-        self.pipe = -1
-        os.mkfifo(self.path)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -31,32 +57,13 @@ class Load:
         looks = str(int(self.has_looks))
         return {"LIB_CLIENT_MODULE": str(self.path), "NVSHARE_SIM_MODULE_LOAD": "1us", "NVSHARE_GPU_TIME": looks}
 
-    def _is_read(self) -> bool:
-        try:
-            self.pipe = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-        return self.pipe >= 0
-
     def begin(self, program: Program) -> None:
         program.say("aside-load 0")
-        wait_until(self._is_read, "the driver loads the module")
-
-    def let_end(self) -> None:
-        os.close(self.pipe)
-        self.pipe = -1
+        wait_until(self.is_read, "the driver loads the module")
 
     def end(self, program: Program) -> None:
         self.let_end()
         assert program.answer() == [str(INVALID_IMAGE)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.pipe >= 0:
-            self.let_end()
 
 
 def helper_waits(program: Program) -> bool:

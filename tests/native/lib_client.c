@@ -275,8 +275,10 @@ static void fill(int threads, size_t bytes)
     printf("0 %ld\n", filled);
 }
 
-/* An allocation, or the load of the module in the file LIB_CLIENT_MODULE, in a thread of its own. Its answer is a line like any other,
- * whenever it comes. */
+static CUresult end_green(void);
+
+/* An allocation, the load of the module in the file LIB_CLIENT_MODULE, or the end of a context, in a thread of its own. Its answer is a
+ * line like any other, whenever it comes. */
 struct aside { char how[64]; size_t bytes; };
 
 static void *allocating_aside(void *argument)
@@ -286,6 +288,12 @@ static void *allocating_aside(void *argument)
     CUmodule module;
     if (!strcmp(aside->how, "load"))
         printf("%d\n", cu.ModuleLoad(&module, getenv("LIB_CLIENT_MODULE")));
+    else if (!strcmp(aside->how, "destroy"))
+        printf("%d\n", cu.CtxDestroy(contexts[aside->bytes]));
+    else if (!strcmp(aside->how, "releaseprimary"))
+        printf("%d\n", cu.DevicePrimaryCtxRelease((CUdevice)aside->bytes));
+    else if (!strcmp(aside->how, "greendestroy"))
+        printf("%d\n", end_green());
     else
         allocate(aside->how, aside->bytes, 1);
     fflush(stdout);

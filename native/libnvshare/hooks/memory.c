@@ -100,13 +100,13 @@ CUresult cuMemAllocManaged(CUdeviceptr *d, size_t n, unsigned flags)
     return note_or_return(nvs_real.cuMemAllocManaged(d, n, flags), gpu, context, d, n, MANAGED);
 }
 
-/* Only the driver knows the pitch of native memory: an estimate was charged, and is corrected after the call. */
-static void correct_pitch(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr address, uint64_t estimate, uint64_t bytes, enum form form)
+/* Only the driver knows the pitch of native memory: an estimate was charged, and is corrected after the call. The note returns the charge
+ * of the one before. */
+static void correct_pitch(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr address, uint64_t estimate, uint64_t bytes)
 {
     if (bytes <= estimate)
         return;
     nvs_memory_add(gpu, bytes, false);
-    return_charge(gpu, estimate, form);
     note(gpu, context, address, bytes, NATIVE);
 }
 
@@ -130,7 +130,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *d, size_t *pitch, size_t width, size_t 
     if (result == CUDA_SUCCESS && form == CONVERTED)
         *pitch = row;
     else if (result == CUDA_SUCCESS)
-        correct_pitch(gpu, context, *d, bytes, *pitch * height, form);
+        correct_pitch(gpu, context, *d, bytes, *pitch * height);
     return result;
 }
 

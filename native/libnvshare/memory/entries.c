@@ -26,29 +26,36 @@ static void say_if_lost(bool is_kept)
         nvs_warn("no memory to note an allocation; it stays counted");
 }
 
-void nvs_entries_note(const struct nvs_ledger_entry *entry)
+/* What the entry notes is in the account of its GPU. Pools are charged for what they reserve, handles and mappings for their block. */
+static bool is_charged(const struct nvs_ledger_entry *entry)
 {
-    if (can_move(entry))
-        nvs_usage_allocated(&nvs_evidence, entry->key, entry->bytes);
-    uint64_t hash = nvs_ledger_hash(entry->kind, entry->key);
-    struct shard *shard = shard_of(hash);
-    nvs_lock_take(&shard->lock);
-    bool kept = nvs_ledger_put(&shard->table, hash, entry);
-    nvs_lock_give(&shard->lock);
-    say_if_lost(kept);
+    return entry->kind != NVS_KIND_POOLED && entry->kind != NVS_KIND_HANDLE && entry->kind != NVS_KIND_MAPPING && entry->kind != NVS_KIND_KERNEL;
 }
 
-/* Not for memory that can move: what the program uses of it is not followed here. */
+/* The marks of what is replaced end under the lock, before those of the new allocation begin: they may be the same marks, and a thread
+ * that ends a context (nvs_entries_context_gone) could otherwise clear them in between. */
 bool nvs_entries_replace(const struct nvs_ledger_entry *entry, struct nvs_ledger_entry *replaced)
 {
     uint64_t hash = nvs_ledger_hash(entry->kind, entry->key);
     struct shard *shard = shard_of(hash);
     nvs_lock_take(&shard->lock);
-    bool found = nvs_ledger_take(&shard->table, hash, entry->kind, entry->key, replaced);
-    bool kept = nvs_ledger_put(&shard->table, hash, entry);
+    bool kept = nvs_ledger_replace(&shard->table, hash, entry, replaced);
+    if (NVS_UNLIKELY(replaced->key) && can_move(replaced))
+        nvs_usage_freed(&nvs_evidence, replaced->key, replaced->bytes);
+    if (can_move(entry))
+        nvs_usage_allocated(&nvs_evidence, entry->key, entry->bytes);
     nvs_lock_give(&shard->lock);
     say_if_lost(kept);
-    return found;
+    return replaced->key != 0;
+}
+
+/* An entry that is replaced is stale: its context is being destroyed in another thread, and the driver has freed the memory and given its
+ * address away before that thread takes the entry out. */
+void nvs_entries_note(const struct nvs_ledger_entry *entry)
+{
+    struct nvs_ledger_entry stale;
+    if (NVS_UNLIKELY(nvs_entries_replace(entry, &stale)) && is_charged(&stale))
+        nvs_memory_return_entry(&stale);
 }
 
 bool nvs_entries_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken)

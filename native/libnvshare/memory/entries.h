@@ -12,8 +12,10 @@
 struct nvs_block;
 struct nvs_gpu;
 
+/* If there is an entry of its kind and key, that has ended, and its charge is returned. */
 void nvs_entries_note(const struct nvs_ledger_entry *entry);
-/* Notes the entry in place of the one with its kind and key; false if there was none. One thread gets each entry that was noted. */
+/* Notes the entry in place of the one with its kind and key; false if there was none. One thread gets each entry that was noted, and
+ * returns its charge. */
 bool nvs_entries_replace(const struct nvs_ledger_entry *entry, struct nvs_ledger_entry *replaced);
 bool nvs_entries_take(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);
 bool nvs_entries_find(enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *found);

@@ -38,8 +38,9 @@ static bool grow(struct nvs_ledger *ledger)
     return true;
 }
 
-bool nvs_ledger_put(struct nvs_ledger *ledger, uint64_t hash, const struct nvs_ledger_entry *entry)
+bool nvs_ledger_replace(struct nvs_ledger *ledger, uint64_t hash, const struct nvs_ledger_entry *entry, struct nvs_ledger_entry *replaced)
 {
+    replaced->key = 0;
     bool has_room = ledger->count < ledger->capacity / 2 + ledger->capacity / 8;
     if (!entry->key)
         return false;
@@ -50,6 +51,7 @@ bool nvs_ledger_put(struct nvs_ledger *ledger, uint64_t hash, const struct nvs_l
         place = place_of(ledger, hash, entry->kind, entry->key);
     }
     ledger->count += !place->key;
+    *replaced = *place;
     *place = *entry;
     return true;
 }

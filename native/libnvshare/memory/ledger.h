@@ -50,8 +50,13 @@ static inline uint64_t nvs_ledger_hash(enum nvs_kind kind, uint64_t key)
 
 /* `hash` is nvs_ledger_hash of kind and key. The caller has computed it already, to choose the ledger. */
 
-/* Puts an entry in, over one of the same kind and key. False if there is no memory. */
-bool nvs_ledger_put(struct nvs_ledger *ledger, uint64_t hash, const struct nvs_ledger_entry *entry);
+/* Puts an entry in, over one of the same kind and key: *replaced, whose key is 0 if there was none. False if there is no memory. */
+bool nvs_ledger_replace(struct nvs_ledger *ledger, uint64_t hash, const struct nvs_ledger_entry *entry, struct nvs_ledger_entry *replaced);
+static inline bool nvs_ledger_put(struct nvs_ledger *ledger, uint64_t hash, const struct nvs_ledger_entry *entry)
+{
+    struct nvs_ledger_entry replaced;
+    return nvs_ledger_replace(ledger, hash, entry, &replaced);
+}
 struct nvs_ledger_entry *nvs_ledger_find(struct nvs_ledger *ledger, uint64_t hash, enum nvs_kind kind, uint64_t key);
 /* Takes an entry out into *taken; false if it is not there. */
 bool nvs_ledger_take(struct nvs_ledger *ledger, uint64_t hash, enum nvs_kind kind, uint64_t key, struct nvs_ledger_entry *taken);

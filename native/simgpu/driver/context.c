@@ -81,6 +81,7 @@ void sim_context_destroy(CUcontext context)
     atomic_store(&context->legacy->dying, true);
     sim_pool_forget(context);
     sim_memory_free_of(context);
+    sim_wait_for_pipe("NVSHARE_SIM_CONTEXT_END"); /* meanwhile other threads may be given this memory */
     sim_context_uncharge_limits(context);
     sim_code_context_gone(context);
     change_contexts(context->card, -1);

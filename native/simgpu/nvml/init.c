@@ -100,26 +100,13 @@ nvmlReturn_t nvml_copy(const char *text, char *buffer, unsigned length)
     return NVML_SUCCESS;
 }
 
-/* NVSHARE_SIM_NVML_INIT names a pipe: NVML starts when a process has opened it for writing and closed it. */
-static void wait_for_pipe(void)
-{
-    char byte;
-    const char *path = getenv("NVSHARE_SIM_NVML_INIT");
-    int fd = path != NULL && path[0] != '\0' ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0)
-        return;
-    while (read(fd, &byte, 1) > 0)
-        ;
-    close(fd);
-}
-
 NVML_API nvmlReturn_t nvmlInitWithFlags(unsigned flags);
 NVML_API nvmlReturn_t nvmlInitWithFlags(unsigned flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     nvmlReturn_t result = NVML_SUCCESS;
     (void)flags;
-    wait_for_pipe();
+    sim_wait_for_pipe("NVSHARE_SIM_NVML_INIT");
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&guard);
     if (users == 0 && sim_view_open(&view) != 0)

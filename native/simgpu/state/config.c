@@ -3,6 +3,7 @@
 #include "state/config.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,4 +172,16 @@ void sim_config_directory(char *buffer, size_t size)
         snprintf(buffer, size, "/dev/shm/nvshare-sim-%u", (unsigned)getuid());
     else
         snprintf(buffer, size, "/tmp/nvshare-sim-%u", (unsigned)getuid());
+}
+
+void sim_wait_for_pipe(const char *variable)
+{
+    char byte;
+    const char *path = getenv(variable);
+    int fd = path != NULL && path[0] != '\0' ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    while (read(fd, &byte, 1) > 0)
+        ;
+    close(fd);
 }

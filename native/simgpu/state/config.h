@@ -40,5 +40,7 @@ void sim_config_directory(char *buffer, size_t size);
 bool sim_parse_bytes(const char *text, uint64_t *bytes);
 /* "5ms", "10us", "2s", "100ns", plain digits = microseconds. */
 bool sim_parse_duration_ns(const char *text, uint64_t *ns);
+/* If the variable names a pipe: waits until a process has opened it for writing and closed it. */
+void sim_wait_for_pipe(const char *variable);
 
 #endif

@@ -132,6 +132,13 @@ SETTINGS: dict[str, Setting] = {
         "`refused`",
         "`crash`: a program that uses a destroyed stream, event or context ends, as it may with a real driver",
     ),
+    "context_end": Setting(
+        "NVSHARE_SIM_CONTEXT_END",
+        str,
+        "",
+        "path of a named pipe: a context that is destroyed has freed its memory, but is there until a process has opened "
+        "the pipe for writing and closed it",
+    ),
     "most_events": Setting(
         "NVSHARE_SIM_MOST_EVENTS", str, "any number", "a program that has more events than this at a time ends"
     ),
