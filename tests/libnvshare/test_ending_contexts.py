@@ -8,6 +8,8 @@ from libnvshare.fake_scheduler import FakeScheduler
 from libnvshare.loads import Pipe
 from libnvshare.programs import MIB, Program, Programs
 from libnvshare.test_memory import used
+from libnvshare.test_moves_in_contexts import each_order, moves, uses_memory
+from nvshare.wire.messages import Message
 from support.waiting import wait_until
 
 WAYS = {"destroy 0": [], "greendestroy 0": ["green 0", "usegreen"], "releaseprimary 0": ["retain 0"]}
@@ -39,4 +41,21 @@ def test_memory_that_has_the_address_of_a_dying_contexts_is_counted_once(
         assert used(program) == 64 * MIB
         program.do(f"free {address}")
         assert used(program) == 0
+        program.finish()
+
+
+@each_order
+def test_memory_moves_in_another_context_while_one_is_being_destroyed(
+    on_card: Programs, scheduler: FakeScheduler, tmp_path: Path, order: Message
+) -> None:
+    with Pipe(tmp_path / "end") as pipe:
+        program = on_card.start(NVSHARE_SIM_CONTEXT_END=str(pipe.path))
+        peer = scheduler.join(program)
+        program.do("init 0")
+        uses_memory(program, peer, 1)
+        program.say("aside-destroy 0")
+        wait_until(pipe.is_read, "the driver destroys a context")
+        moves(peer, order)
+        pipe.let_end()
+        assert program.answer() == ["0"]
         program.finish()

@@ -223,15 +223,27 @@ static enum nvs_context_use begin_use_again(struct nvs_context_id *id)
     return known && known->number == id->number ? begin_use(known, id) : NVS_CONTEXT_NONE;
 }
 
-enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, struct nvs_context_id *id)
+/* The first one of the GPU that can be used; BUSY if there is only one that may be destroyed. */
+static enum nvs_context_use begin_use_of_another(const struct nvs_gpu *gpu, struct nvs_context_id *id)
 {
     uint64_t before = id->number;
+    enum nvs_context_use use = NVS_CONTEXT_NONE;
+    for (int i = 0; use != NVS_CONTEXT_USED && i < context_count; i++) {
+        bool is_candidate = contexts[i].gpu == gpu && contexts[i].number != before;
+        enum nvs_context_use one = is_candidate ? begin_use(&contexts[i], id) : NVS_CONTEXT_NONE;
+        if (one != NVS_CONTEXT_NONE)
+            use = one;
+    }
+    return use;
+}
+
+enum nvs_context_use nvs_context_use(const struct nvs_gpu *gpu, struct nvs_context_id *id)
+{
     if (!nvs_lock_try(&nvs_streams_lock))
         return NVS_CONTEXT_BUSY;
     enum nvs_context_use use = begin_use_again(id);
-    for (int i = 0; use == NVS_CONTEXT_NONE && i < context_count; i++)
-        if (contexts[i].gpu == gpu && contexts[i].number != before)
-            use = begin_use(&contexts[i], id);
+    if (use == NVS_CONTEXT_NONE)
+        use = begin_use_of_another(gpu, id);
     if (use != NVS_CONTEXT_USED)
         nvs_lock_give(&nvs_streams_lock);
     return use;
