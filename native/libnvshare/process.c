@@ -167,8 +167,10 @@ static bool begin_life(void)
 static __attribute__((noinline)) bool set_up_once(void)
 {
     NVS_NO_CANCELLATION;
-    if (!begin_life())
+    if (!begin_life()) {
+        nvs_real_load(); /* the caller forwards its call */
         return false;
+    }
     nvs_lock_take(&setup_lock);
     if (atomic_load(&state) == UNSET)
         atomic_store_explicit(&state, set_up(), memory_order_release);

@@ -181,6 +181,11 @@ def simulated(programs: Programs) -> dict[str, Any]:
     return {**card.environment({}), "PYTHONPATH": source, "NVSHARE_SOCKET": NOT_INSTALLED}
 
 
+def test_the_driver_answers_while_the_library_gets_no_memory_to_set_itself_up(programs: Programs) -> None:
+    done = programs.run(CHECKS / "lib_no_memory", NVSHARE_SOCKET=NOT_INSTALLED)
+    assert done.returncode == 0, done.stderr
+
+
 NVML = """
 import ctypes, pynvml
 from ctypes import byref, c_size_t, c_void_p
