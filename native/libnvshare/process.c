@@ -198,10 +198,14 @@ bool nvs_process_ready(void)
 /* As nvs_process_ready. */
 bool nvs_process_is_set_up(void) { return atomic_load_explicit(&state, memory_order_acquire) == READY && is_alive(); }
 
-/* The child's only thread: there is nobody to wait for. */
+/* The child's only thread: there is nobody to wait for. A handler of the program may have run before this one and have used the driver:
+ * then the child is set up. Both are asked: the kernel may be too old to clear is_alive, and the child of another PID namespace may have
+ * its parent's number. */
 void nvs_process_forked(void)
 {
     struct wiped *own = atomic_load(&wiped);
+    if (own && atomic_load(&own->is_alive) && owner == getpid())
+        return;
     reset();
     if (own)
         atomic_store(&own->life, BEGUN);

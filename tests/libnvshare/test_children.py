@@ -71,10 +71,11 @@ def test_a_child_that_is_forked_while_the_library_is_being_set_up_sets_itself_up
     assert program.answer() == ["1"], program.said()
 
 
-def test_of_two_threads_that_find_themselves_in_a_child_one_sets_it_up(
-    programs: Programs, scheduler: FakeScheduler
+@pytest.mark.parametrize("moment", ["clone", "handler"])
+def test_a_child_that_uses_the_driver_twice_at_once_or_in_a_handler_and_after_it_is_set_up_once(
+    programs: Programs, scheduler: FakeScheduler, moment: str
 ) -> None:
-    program = programs.start(CHECKS / "lib_fork", "clone")
+    program = programs.start(CHECKS / "lib_fork", moment)
     scheduler.welcome()
     child, _ = scheduler.welcome()
     assert program.answer() == ["used"]

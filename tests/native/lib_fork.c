@@ -1,8 +1,9 @@
-/* Children that are made while the library is being set up, and threads that find themselves in a child: lib_fork options|setup|clone.
+/* Children that are made while the library is being set up, and threads that find themselves in a child: lib_fork options|setup|clone|handler.
  *
  *   options   fork() while another thread reads the environment
  *   setup     fork() while another thread sets the library up
  *   clone     a bare clone of a process that is set up; in the child two threads call the driver at the same time
+ *   handler   fork() of a process that is set up and has its own handler, which runs before the library's and calls the driver
  *
  * The functions of the C library that the library calls at these moments are this program's, which stops there. The child says "used".
  * When a line of input has come, the number of the child's helper threads is printed. */
@@ -154,6 +155,34 @@ static int clone_with_two_threads(void)
     return wait_for(child);
 }
 
+static CUresult used_in_handler;
+static void use_in_handler(void)
+{
+    alarm(20);
+    used_in_handler = use();
+}
+
+static int fork_with_handler(void)
+{
+    pthread_atfork(NULL, NULL, use_in_handler);
+    EQUAL(use(), CUDA_SUCCESS);
+    pid_t child = fork();
+    if (child == 0) {
+        CUresult own = use();
+        end_child(own != CUDA_SUCCESS ? own : used_in_handler);
+    }
+    return wait_for(child);
+}
+
+static int helpers_of_child(const char *how)
+{
+    if (!strcmp(how, "clone"))
+        return clone_with_two_threads();
+    if (!strcmp(how, "handler"))
+        return fork_with_handler();
+    return fork_while_stopped(!strcmp(how, "setup") ? "pthread_key_create" : "getenv");
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -161,6 +190,6 @@ int main(int argc, char **argv)
     const char *how = argv[1];
     if (!strcmp(how, "setup") && lib_driver_find("dlsym") != 0)
         return 3; /* it reads the environment */
-    printf("%d\n", !strcmp(how, "clone") ? clone_with_two_threads() : fork_while_stopped(!strcmp(how, "setup") ? "pthread_key_create" : "getenv"));
+    printf("%d\n", helpers_of_child(how));
     return 0;
 }
