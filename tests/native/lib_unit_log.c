@@ -10,12 +10,25 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "lib_check.h"
 
 static int own_stderr;
 static int reader = -1; /* to be closed after stderr was asked whether it takes a line */
+static int writer = -1; /* to be filled then, as by another process that has the same stderr */
+
+static void fill(int fd)
+{
+    char block[1024] = {0};
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    while (write(fd, block, sizeof block) > 0)
+        ;
+    while (write(fd, block, 1) > 0)
+        ;
+    fcntl(fd, F_SETFL, 0);
+}
 
 long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
@@ -26,6 +39,10 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
     if (number == SYS_ppoll && reader >= 0) {
         close(reader);
         reader = -1;
+    }
+    if (number == SYS_ppoll && writer >= 0) {
+        fill(writer);
+        writer = -1;
     }
     errno = saved;
     return result;
@@ -70,22 +87,20 @@ static void a_line_arrives(int domain)
 }
 
 /* The descriptor's flags are as before: the program's own writes still wait. */
-static void nobody_waits_for_a_full(int domain)
+static void nobody_waits_for_a_full(int domain, bool is_filled_late)
 {
-    char block[1024] = {0};
     int ends[2];
     EQUAL(domain ? socketpair(domain, SOCK_STREAM, 0, ends) : pipe(ends), 0);
-    fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    while (write(ends[1], block, sizeof block) > 0)
-        ;
-    while (write(ends[1], block, 1) > 0)
-        ;
-    fcntl(ends[1], F_SETFL, 0);
     int flags = fcntl(ends[1], F_GETFL);
     int kept = dup(ends[1]);
+    if (is_filled_late)
+        writer = kept;
+    else
+        fill(ends[1]);
     use_as_stderr(ends[1]);
     say();
     EQUAL(fcntl(kept, F_GETFL), flags);
+    EQUAL(writer, -1);
     close(kept);
     close(ends[0]);
 }
@@ -119,6 +134,18 @@ static void a_signal_of_the_program_stays(void)
     CHECK(is_sigpipe_pending());
 }
 
+/* Whether the kernel writes to a pipe only if it can at once (RWF_NOWAIT). Older kernels do not. */
+static bool nothing_waits_in_the_kernel(void)
+{
+    char byte = 0;
+    int ends[2];
+    EQUAL(pipe(ends), 0);
+    bool is_known = __real_syscall(SYS_pwritev2, ends[1], (long)&(struct iovec){&byte, 1}, 1, -1, -1, RWF_NOWAIT) == 1;
+    close(ends[0]);
+    close(ends[1]);
+    return is_known;
+}
+
 int main(void)
 {
     own_stderr = dup(STDERR_FILENO);
@@ -126,10 +153,12 @@ int main(void)
     for (int i = 0; i < 2; i++) {
         int domain = i ? AF_UNIX : 0;
         a_line_arrives(domain);
-        nobody_waits_for_a_full(domain);
+        nobody_waits_for_a_full(domain, false);
         nobody_is_killed_without_a_reader(domain, false);
     }
     nobody_is_killed_without_a_reader(0, true);
+    if (nothing_waits_in_the_kernel())
+        nobody_waits_for_a_full(0, true);
     a_signal_of_the_program_stays();
     return DONE();
 }
