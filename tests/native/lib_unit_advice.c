@@ -10,6 +10,7 @@ enum point { BEFORE_THE_DRIVER, BEFORE_THE_NOTE, AFTER_THE_NOTE, POINTS };
 static struct nvs_block noted;
 static enum point peers_at;
 static unsigned advised; /* how often */
+static bool is_held_then;
 
 /* The other thread. */
 static void arrive_at(enum point point)
@@ -43,6 +44,10 @@ void nvs_entries_note(const struct nvs_ledger_entry *entry)
     arrive_at(BEFORE_THE_NOTE);
     noted = (struct nvs_block){.base = entry->key, .bytes = entry->bytes};
     arrive_at(AFTER_THE_NOTE);
+    if (!is_held_then)
+        return;
+    nvs_usage_held(&nvs_evidence, noted.base, noted.bytes, true); /* the helper has told the driver so */
+    advised = 0;
 }
 
 size_t nvs_entries_blocks(const struct nvs_gpu *gpu, struct nvs_block *blocks, size_t most)
@@ -96,6 +101,20 @@ static void memory_is_advised_whenever_peer_access_is_enabled(void)
     }
 }
 
+static void memory_that_is_held_meanwhile_stays_held(void)
+{
+    CUdeviceptr address;
+    nvs_advice_forked();
+    nvs_usage_allocated(&nvs_evidence, NVS_CHUNK_BYTES, NVS_CHUNK_BYTES);
+    peers_at = AFTER_THE_NOTE;
+    is_held_then = true;
+    EQUAL(cuMemAlloc_v2(&address, NVS_CHUNK_BYTES), CUDA_SUCCESS);
+    EQUAL(advised, 0);
+    is_held_then = false;
+    peers_at = POINTS;
+    nvs_usage_freed(&nvs_evidence, NVS_CHUNK_BYTES, NVS_CHUNK_BYTES);
+}
+
 static void without_peer_access_no_advice_is_given(void)
 {
     CUdeviceptr address;
@@ -107,7 +126,9 @@ static void without_peer_access_no_advice_is_given(void)
 
 int main(void)
 {
+    CHECK(nvs_usage_setup(&nvs_evidence));
     memory_is_advised_whenever_peer_access_is_enabled();
+    memory_that_is_held_meanwhile_stays_held();
     without_peer_access_no_advice_is_given();
     return DONE();
 }

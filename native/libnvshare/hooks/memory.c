@@ -67,7 +67,7 @@ static CUresult convert(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr *d, 
     bool is_advised = result == CUDA_SUCCESS && nvs_advice_allocated(gpu, *d, n);
     note_or_return(result, gpu, context, d, n, CONVERTED);
     if (result == CUDA_SUCCESS && !is_advised)
-        nvs_advice_allocated(gpu, *d, n);
+        nvs_advice_noted(gpu, *d, n);
     return result;
 }
 

@@ -41,6 +41,17 @@ static bool is_to_be_advised(const struct nvs_block *block)
         && !nvs_plan_look(&nvs_evidence, block).is_left_alone && !nvs_plan_held(&nvs_evidence, block, 1);
 }
 
+/* What is held is advised when it is let go. The fence is as in nvs_advice_peers, whose store of has_peers this thread has read. */
+void nvs_advice_noted(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes)
+{
+    struct nvs_block block = {.base = address, .bytes = bytes};
+    if (!nvs_advice_is_wanted())
+        return;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (is_to_be_advised(&block))
+        nvs_advice_allocated(gpu, address, bytes);
+}
+
 /* A block that is freed meanwhile is refused by the driver. */
 static void advise_existing(const struct nvs_gpu *gpu)
 {

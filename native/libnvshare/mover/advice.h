@@ -18,6 +18,8 @@ void nvs_advice_peers(void);
 bool nvs_advice_is_wanted(void);
 /* Memory that was converted just now. False if no advice is wanted. */
 bool nvs_advice_allocated(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes);
+/* The same after it was noted, for memory that is not advised yet: the helper may hold it on the host already. */
+void nvs_advice_noted(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes);
 /* Memory that was held on the host, and does not count as held any more: where it would be if it had never been held. */
 CUresult nvs_advice_not_held(const struct nvs_gpu *gpu, uint64_t address, uint64_t bytes);
 void nvs_advice_forked(void);

@@ -136,8 +136,8 @@ SETTINGS: dict[str, Setting] = {
         "NVSHARE_SIM_CONTEXT_END",
         str,
         "",
-        "path of a named pipe: a context that is destroyed has freed its memory, but is there until a process has opened "
-        "the pipe for writing and closed it",
+        "path of a named pipe: a context that is destroyed has freed its memory, but is there until a process has "
+        "opened the pipe for writing and closed it",
     ),
     "most_events": Setting(
         "NVSHARE_SIM_MOST_EVENTS", str, "any number", "a program that has more events than this at a time ends"
