@@ -55,6 +55,7 @@ UNDER_THREAD_ONLY = [
     "test_charged_memory.py",
     "test_peers.py",
     "test_broken_contexts.py",
+    "test_ending_contexts.py",
     "test_moves_in_contexts.py",
     "test_thread_shortage.py",
     "test_collectives.py",
