@@ -116,9 +116,10 @@ def _shortest_first(self: mode.Mode, now: int, staying: Iterable[Seat]) -> list[
 
 class Variant(Record, frozen=True):
     name: str
-    changes: tuple[Change, ...]
-    multiplier: int | None = None
-    """Seconds per GiB of a turn."""
+    changes: tuple[Change, ...] = ()
+    rule: tuple[tuple[str, int], ...] = ()
+    """Settings of the quantum, and those of the scheduler."""
+    settings: tuple[tuple[str, int], ...] = ()
 
 
 def _of(what: str, where: object, name: str, *values: Any) -> Iterator[Variant]:
@@ -134,6 +135,12 @@ def _seconds(what: str, where: object, name: str, *values_s: float) -> Iterator[
         yield Variant(f"{what} {shown:g} s → {value:g} s", ((where, name, round(value * SECOND)),))
 
 
+def _longest_turn(seconds: int) -> Variant:
+    """The longest lag stays, although the same setting bounds it."""
+    lag = (Balanced, "longest_lag_ns", _longest_lag(300))
+    return Variant(f"longest turn 300 s → {seconds} s", (lag,), rule=(("most_ns", seconds * SECOND),))
+
+
 def _off(what: str, where: object, name: str, value: Any) -> Variant:
     return Variant(what, ((where, name, value),))
 
@@ -141,9 +148,11 @@ def _off(what: str, where: object, name: str, value: Any) -> Variant:
 VARIANTS: tuple[Variant, ...] = (
     # 1. The turn.
     *_of("turn to move", balanced, "TURN_TO_MOVE", 0, 12, 50),
-    Variant("seconds per GiB 5 → 1", (), 1),
-    Variant("seconds per GiB 5 → 10", (), 10),
+    Variant("seconds per GiB 5 → 1", rule=(("multiplier", 1),)),
+    Variant("seconds per GiB 5 → 10", rule=(("multiplier", 10),)),
     *_seconds("least turn", balanced, "LEAST_NS", 1, 4, 10),
+    _longest_turn(150),
+    _longest_turn(600),
     # 2. Newcomers and visitors.
     *_of("visit to cost", balanced, "VISIT_TO_COST", 6, 24),
     _off("newcomers: no rule", Balanced, "_visit_ns", _visitors_only),
@@ -158,6 +167,8 @@ VARIANTS: tuple[Variant, ...] = (
     _off("idle: stay to the end of the turn", Balanced, "_idle_preempt_time", _until_the_end),
     _off("idle: half the switch", Balanced, "_idle_preempt_time", _idle_costs(0.5)),
     _off("idle: twice the switch", Balanced, "_idle_preempt_time", _idle_costs(2)),
+    Variant("idle: cheap switch 50 ms → 0", settings=(("cheap_switch_ns", 0),)),
+    Variant("idle: cheap switch 50 ms → 200 ms", settings=(("cheap_switch_ns", SECOND // 5),)),
     # 4. The lag.
     *_of("lag", balanced, "LAG_FACTOR", 0, 10, 40),
     *_of("lag to all turns", balanced, "LAG_TO_HELD", 1, 1000),
@@ -177,6 +188,7 @@ VARIANTS: tuple[Variant, ...] = (
     _off("samples of the cost count alike", MoveCost, "note", _unweighted),
     *_of("kept of samples", move_cost, "KEPT", 0.9, 1),
     *_of("first guess", move_cost, "FIRST_GUESS_S_PER_GIB", 0.05, 1),
+    *_of("most that a GiB can cost, in seconds:", move_cost, "MAX_S_PER_GIB", 2.0, 10.0),
     *_of("kept of measured moves", move_cost, "KEPT_MEASURED", 0.5, 0.95),
     *_of("kept of habits", habits, "KEPT", 0.8, 0.95),
     *_seconds("guess of duty counts", habits, "GUESS_NS", 0.1, 20),
@@ -195,14 +207,12 @@ def run(task: Task) -> tuple[Outcome, ...]:
     if task.variant is None:
         return tuple(_run(mix, contender) for contender in (mixes.FCFS_30, mixes.AUTO, mixes.BALANCED))
     variant = VARIANTS[task.variant]
-    ours = mixes.BALANCED
+    rule = replace(mixes.BALANCED.settings.quantum, **dict(variant.rule))
+    settings = replace(mixes.BALANCED.settings, quantum=rule, **dict(variant.settings))
     with ExitStack() as stack:
         for change in variant.changes:
             stack.enter_context(_changed(*change))
-        if variant.multiplier is not None:
-            rule = replace(ours.settings.quantum, multiplier=variant.multiplier)
-            ours = replace(ours, settings=replace(ours.settings, quantum=rule))
-        return (_run(mix, ours),)
+        return (_run(mix, replace(mixes.BALANCED, settings=settings)),)
 
 
 def _run(mix: mixes.Mix, contender: mixes.Contender) -> Outcome:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ablation
+from nvshare.core.model import QuantumRule, Settings
 from nvshare.core.modes import balanced
 from nvshare.schedsim.distributions import Scene
 
@@ -25,8 +26,10 @@ def test_a_variant_differs_and_leaves_the_mode_as_it_was() -> None:
 
 @pytest.mark.parametrize("variant", ablation.VARIANTS, ids=lambda variant: variant.name)
 def test_every_variant_changes_what_exists(variant: ablation.Variant) -> None:
-    assert variant.changes or variant.multiplier
+    assert variant.changes or variant.rule or variant.settings
     assert all(hasattr(where, name) for where, name, _ in variant.changes)
+    assert all(hasattr(QuantumRule(), name) for name, _ in variant.rule)
+    assert all(hasattr(Settings(), name) for name, _ in variant.settings)
 
 
 def test_each_variant_is_a_row() -> None:

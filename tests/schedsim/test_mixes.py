@@ -1,8 +1,12 @@
-"""Random mixes: the seeds are what they were, and adaptive keeps what it was found to do."""
+"""Random mixes: the seeds are what they were, and balanced and adaptive keep what they were found to do."""
+
+from functools import partial
+from statistics import fmean
 
 import pytest
 
 from nvshare.schedsim import mixes
+from nvshare.schedsim.distributions import Scene, make_mix
 from nvshare.schedsim.machine import Ended, Outcome
 
 
@@ -24,6 +28,23 @@ def test_adaptive_beats_both_on_a_handful_of_mixes() -> None:
     assert mixes.geometric_mean([one["adaptive"] / one["fcfs-30s"] for one in times]) <= 0.85
     assert mixes.geometric_mean([one["adaptive"] / one["auto"] for one in times]) <= 0.95
     assert min(mixes.fairness(one.outcomes["adaptive"]) for one in compared if one.are_equals) >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("link", "of_original", "of_auto", "response_s", "longest_wait_s"),
+    [(None, 0.66, 0.79, 7.0, 600), (12e9, 0.60, 0.89, 3.0, 250)],  # 0.61, 0.73, 5.6 s, 505 s; 0.56, 0.84, 2.4 s, 165 s
+)
+def test_balanced_the_default_answers_bursts_soon_and_beats_both_on_a_handful_of_mixes(
+    link: float | None, of_original: float, of_auto: float, response_s: float, longest_wait_s: float
+) -> None:
+    """By page faults and with the mover. Bursts take 25 s with the original, and 18 s or 15 s with auto."""
+    make = partial(make_mix, scene=Scene("interactive", link=link))
+    compared = mixes.compare(range(10), [mixes.FCFS_30, mixes.AUTO, mixes.BALANCED], make=make)
+    ours = [one.outcomes["balanced"] for one in compared]
+    assert mixes.geometric_mean([mixes.ratio(one, "balanced", "fcfs-30s") for one in compared]) <= of_original
+    assert mixes.geometric_mean([mixes.ratio(one, "balanced", "auto") for one in compared]) <= of_auto
+    assert fmean(response for one in ours for job in one.jobs for response in job.responses_s) <= response_s
+    assert max(one.longest_wait_s for one in ours) <= longest_wait_s
 
 
 def test_jain_is_one_for_equals_and_less_for_others() -> None:
