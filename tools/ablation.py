@@ -188,7 +188,7 @@ VARIANTS: tuple[Variant, ...] = (
     _off("samples of the cost count alike", MoveCost, "note", _unweighted),
     *_of("kept of samples", move_cost, "KEPT", 0.9, 1),
     *_of("first guess", move_cost, "FIRST_GUESS_S_PER_GIB", 0.05, 1),
-    *_of("most that a GiB can cost, in seconds:", move_cost, "MAX_S_PER_GIB", 2.0, 10.0),
+    *_of("most seconds that a GiB can cost", move_cost, "MAX_S_PER_GIB", 2.0, 10.0),
     *_of("kept of measured moves", move_cost, "KEPT_MEASURED", 0.5, 0.95),
     *_of("kept of habits", habits, "KEPT", 0.8, 0.95),
     *_seconds("guess of duty counts", habits, "GUESS_NS", 0.1, 20),
