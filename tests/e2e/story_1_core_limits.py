@@ -77,7 +77,7 @@ def test_a_core_limit_is_changed_live_and_seen_in_what_the_pod_gets_done(figure:
         f" {again:.0f} without it again"
     )
     # On a busy machine each hand-over of the lock costs the program time that counts as held, so it may get much less.
-    assert 0 < quarter < 1.1 * 0.25 * WHOLE_CARD
+    assert 0.1 * free < quarter < 1.1 * 0.25 * WHOLE_CARD
     assert 1.3 * quarter < most < 1.1 * 0.70 * WHOLE_CARD
     assert min(free, again) > most
 
