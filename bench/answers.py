@@ -5,6 +5,7 @@
     lock        from the request to the lock: waited + drained
     drain work  the part of it in kernels of the batch job: at most what pacing allows to be queued (decision 4)
     first       from the lock to the beginning of the first kernel: the program wakes up, its memory moves in
+    kernel      from the request to that kernel: lock + first
 
 The scheduler's journal and the card's trace use the same clock."""
 
@@ -40,9 +41,14 @@ class Answer:
     def lock_s(self) -> float:
         return self.waited_s + self.drained_s
 
+    @property
+    def kernel_s(self) -> float:
+        """From the request to the beginning of the first kernel."""
+        return self.lock_s + self.first_s
+
     def row(self) -> dict[str, Any]:
         parts = {"lock": self.lock_s, "waited": self.waited_s, "drained": self.drained_s}
-        parts |= {"drain_work": self.drain_work_s, "first": self.first_s}
+        parts |= {"drain_work": self.drain_work_s, "first": self.first_s, "kernel": self.kernel_s}
         return {f"{name}_s": round(seconds, 3) for name, seconds in parts.items()}
 
 

@@ -18,7 +18,7 @@ when it is held back still counts for it, and page faults are billed like work.
 | weights, cheap turns | the same in turns of 1 s over 180 s: 1.5 GiB each on a card of 4 GiB |
 | idle shares | weights 1 : 9, the heavy one has no work: the light one has the GPU |
 | a change | 75 to 25 percent: from one second after the order on, within 10 % over 10 s |
-| priority | a program of high priority beside a batch job that fills the card: the lock within 0.6 s |"""
+| priority | a program of high priority beside a batch job that fills the card: its first kernel within 0.6 s |"""
 
 from __future__ import annotations
 
@@ -145,5 +145,5 @@ def rows() -> Iterator[Row]:
     yield idle_shares()
     yield a_change()
     answer = answered()
-    row: Row = {"bench": "shares", "what": "lock of high priority beside a batch job", **answer.row()}
-    yield row | goal(answer.lock_s <= MOST_ANSWER_S)
+    row: Row = {"bench": "shares", "what": "first kernel of high priority beside a batch job", **answer.row()}
+    yield row | goal(answer.kernel_s <= MOST_ANSWER_S)
