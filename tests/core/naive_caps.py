@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from core.naive_use import Span
-from nvshare.core.compute.core_cap import BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
+from nvshare.core.compute.core_cap import BLOCK_LOOKS, BURST_NS, MOST_AHEAD_NS, MOST_DEBT_NS
 from nvshare.core.compute.gpu_time import LEAST_LOOKS, REPORT_LOOKS
 from nvshare.core.compute.look_bits import LOOK_NS
 
@@ -20,12 +20,14 @@ Debt = tuple[int, int]
 
 @dataclass(frozen=True)
 class Order:
-    """From look `first` on. `counts`: it has clients and a limit; otherwise it only repays."""
+    """From look `first` on. `counts`: it has clients and a limit; otherwise it only repays. `kept_ns`: what it keeps
+    of the time that it cannot use while a client of it is in the queue; 0: none is."""
 
     first: int
     percent: int
     counts: bool
     unsure_ns: int = 0
+    kept_ns: int = 0
 
 
 @dataclass
@@ -39,14 +41,19 @@ class NaiveCap:
     may_owe_until: int = 0
     """While it is not. A report of more work, which was done without a lock, moves nobody either."""
 
-    def order(self, look: int, percent: int | None) -> None:
-        """`percent` None: it has no limit, or no clients here."""
-        last = self.orders[-1] if self.orders else None
+    def order(self, look: int, percent: int | None, kept_ns: int | None = None) -> None:
+        """`percent` None: it has no limit, or no clients here. `kept_ns` None: no client of it is in the queue."""
+        last, kept = self.orders[-1] if self.orders else None, (percent and kept_ns) or 0
         if last is None and percent:
-            self.orders.append(Order(look, percent, True))
+            self.orders.append(Order(look, percent, True, 0, kept))
         elif last is not None and (last.counts, last.percent) != (bool(percent), percent or last.percent):
-            self.orders.append(Order(look, percent or last.percent, bool(percent), 0 if percent else UNREPORTED_NS))
+            unsure = 0 if percent else UNREPORTED_NS
+            self.orders.append(Order(look, percent or last.percent, bool(percent), unsure, kept))
             self.may_hold_until = 0
+        elif last is not None and (last.kept_ns > 0) != (kept > 0):
+            is_soon = look - last.first < BLOCK_LOOKS  # The core counts it from the last change on.
+            unsure = 2 * BLOCK_LOOKS * LOOK_NS if is_soon else 0
+            self.orders.append(Order(look, last.percent, last.counts, unsure, kept))
 
     def book(self, group: str, spans: list[Span]) -> None:
         """These looks are divided."""
@@ -78,9 +85,9 @@ class NaiveCap:
         order, (low, high) = orders[-1], debt
         if order.first == span.first:
             low, high = low - order.unsure_ns, high + order.unsure_ns
-        used = sum(span.part(use) for use in span.busy if use.group == group) if order.counts else 0
-        change = used - span.ns * order.percent // 100
-        return _bounded(low + change), _bounded(high + change)
+        mine = [use for use in span.busy if use.group == group] if order.counts else []
+        change = sum(span.part(use) for use in mine) - span.ns * order.percent // 100
+        return tuple(_passed(order, debt, change, 0 if mine else span.ns) for debt in (low, high))  # type: ignore[return-value]
 
     def check(self, now: int, debt: Debt, *, is_over: bool) -> None:
         low, high = debt
@@ -98,8 +105,13 @@ class NaiveCap:
             self.may_hold_until = self.may_owe_until = 0
 
 
-def _bounded(debt: int) -> int:
-    return max(-BURST_NS, min(debt, MOST_DEBT_NS))
+def _passed(order: Order, debt: int, change: int, idle_ns: int) -> int:
+    """What is owed after some looks. `idle_ns`: their time, if the group was not busy."""
+    if order.kept_ns:
+        return max(-order.kept_ns, min(debt + change, MOST_DEBT_NS))
+    if debt < -BURST_NS and idle_ns:
+        return min(-BURST_NS, debt + idle_ns)
+    return max(min(debt, -BURST_NS), min(debt + change, MOST_DEBT_NS))
 
 
 def _pieces(span: Span, edges: list[int]) -> list[Span]:

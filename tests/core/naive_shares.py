@@ -12,6 +12,7 @@ from core.naive_use import NaiveUse, Span, Use
 from core.naive_weights import UNSURE_NS, NaiveLeads, most_lead_ns, total_weight, weight_of
 from nvshare.core import events as ev
 from nvshare.core.compute.check_pace import MOST_STEP_NS
+from nvshare.core.compute.core_cap import BURST_NS, MOST_DEBT_NS
 from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.gpu import Gpu
 from nvshare.core.model import Settings
@@ -78,9 +79,12 @@ class NaiveShares(NaiveBilling):
         self._note_clients(now, use, gpu, real)
         self.reports = [event for event in self.reports if event.gpu != uuid]
         here = {seat.group for seat in gpu.seats.values()}
+        waiting = {seat.group for seat in gpu.named("waiting")}
+        longest = max(BURST_NS, min(real.turns.mode.longest_quantum_ns, MOST_DEBT_NS))
         for group in here & self.core_limits.keys() | shares.caps.keys():
             percent = self.core_limits.get(group) if group in here else None
-            shares.caps.setdefault(group, NaiveCap()).order(now // LOOK_NS + 1, percent)
+            kept = longest if group in waiting else None
+            shares.caps.setdefault(group, NaiveCap()).order(now // LOOK_NS + 1, percent, kept)
         shares.leads.note(now, decides=real.turns.no_turns.wants_pauses)
         shares.tail = use.spans(use.upto, max(use.upto, now // LOOK_NS + 1)) if _counts(shares) else []
 

@@ -13,9 +13,9 @@ from core.naive_gpu import NaiveGpu, NaiveSeat
 from core.world import World
 from nvshare.core import actions as ac
 from nvshare.core import events as ev
-from nvshare.core.compute import weighted_time
+from nvshare.core.compute import kept_time, weighted_time
 from nvshare.core.compute.compute_shares import ComputeShares
-from nvshare.core.compute.core_cap import CoreCap
+from nvshare.core.compute.core_cap import BURST_NS, CoreCap
 from nvshare.core.compute.gpu_time import Chunk, GpuTime
 from nvshare.core.compute.looks import Looks
 from nvshare.core.gangs.gangs import Gangs
@@ -130,6 +130,11 @@ def charge_twice(real: Callable[..., None]) -> Callable[..., None]:
     return charge
 
 
+def keep_for_ever(real: Callable[..., int]) -> Callable[..., int]:
+    """A group that waited keeps what it did not use until it uses it."""
+    return lambda self, debt, looks, rule: debt if debt < -BURST_NS and not rule[2] else real(self, debt, looks, rule)
+
+
 def hold_for_ever(real: Callable[..., bool]) -> Callable[..., bool]:
     def look(self: CoreCap, now: int, debt_ns: int) -> bool:
         self.is_over = self.is_over or real(self, now, debt_ns)
@@ -221,6 +226,9 @@ RARE = {"ask": 27}
             lambda real: lambda self, now, seat: None,
             "only a client that is ahead of its weight",
         ),
+        (CoreCap, "set_kept", lambda real: lambda self, upto, look, kept: None, "only a group that owes GPU time is held back"),
+        (kept_time, "kept_ns", lambda real: lambda longest: 1 << 60, "a group that owes too much is held back"),
+        (CoreCap, "_repaid", keep_for_ever, "a group that owes too much is held back"),
         (
             ComputeShares,
             "_hold_back",

@@ -227,6 +227,8 @@ class Gpu:
             assert len(turns.staying) <= 1 or self.memory.would_fit(0), f"{self.uuid} holds more than the safe limit"
         if turns.ranking.fair_shares.are_kept:
             turns.ranking.fair_shares.queue_changed(now, is_waited_for=bool(turns.queue.order))
+        if turns.waits.moved:
+            self.compute_shares.queue_changed(now)
         report_due = self.notices.tell(now, admitted, out)
         self.deadline = min(due, report_due)
         return admitted

@@ -6,12 +6,10 @@
                     of gangs
 
 A client that is held back drops its lock, cause `share`. It is blocked when it requests the lock again: it sleeps at
-its gate, in no queue, and keeps its rank. It returns when its debt is repaid, or its lead is gone, or (weight) no other
-client is busy.
+its gate, in no queue, with its rank, until its debt is repaid, its lead is gone, or (weight) no other client is busy.
 
 Exception: if a client that does not fit beside the others would take its place, no client is held back before the
-quantum is over. Otherwise memory would move for a fraction of a second. The debt is then as long as the turn, and is
-repaid in turns of others."""
+quantum is over: memory would move for a fraction of a second. The debt of the turn is repaid in turns of others."""
 
 from collections.abc import Iterable
 from heapq import nsmallest
@@ -21,6 +19,7 @@ from nvshare.core.actions import Action
 from nvshare.core.compute.check_pace import LEAST_STEP_NS, MOST_GROUPS, MOST_STEP_NS, crowd_pause_ns
 from nvshare.core.compute.core_cap import MOST_AHEAD_NS, MOST_DEBT_NS, CoreCap
 from nvshare.core.compute.gpu_time import Chunk
+from nvshare.core.compute.kept_time import note_waits
 from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.compute.weighted_time import WeightedTime, most_lead_ns
 from nvshare.core.limits.groups import Group
@@ -83,6 +82,7 @@ class ComputeShares:
             cap.group = group  # The group may have been forgotten meanwhile.
             self._caps[group.key] = cap
         self._note_activity()
+        self._turns.waits.moved.add(group.key)
 
     def held_back_ns(self, now: int, seat: Seat) -> int | None:
         """After which time a client goes on that is blocked by its core limit; None: it is not."""
@@ -129,6 +129,10 @@ class ComputeShares:
         while it drained, is repaid."""
         return min(MOST_AHEAD_NS + quantum_ns + grace_ns, MOST_DEBT_NS) * 100 // percent
 
+    def queue_changed(self, now: int) -> None:
+        """Called at the end of a step."""
+        note_waits(now, self._turns, self._caps)
+
     def decide(self, now: int, out: list[Action]) -> None:
         """Debts and leads are checked at most once in LEAST_STEP_NS, unless something is due or other clients run. A
         check visits all clients, and events may come every millisecond. In a crowd nothing makes it come earlier."""
@@ -173,6 +177,7 @@ class ComputeShares:
     def _note_activity(self) -> None:
         """Called when core limits or the policy have changed, or weights begin or cease to decide."""
         self._turns.gpu_time.observer = self._charge if self._caps or self._weighted is not None else None
+        self._turns.waits.is_watched = bool(self._caps)
         self.is_active = self._may_decide()
 
     def _may_decide(self) -> bool:

@@ -29,9 +29,15 @@ class Waits:
         """The clients that claimed a lock in this step when the time for claims was over, and which."""
         self.unreported: dict[int, Seat] = {}
         """The clients whose wait has not been reported as long, in the order of arrival."""
+        self.is_watched = False
+        """There are core limits, so `moved` is kept."""
+        self.moved: set[str] = set()
+        """The groups of which a client came into the queue or left it in this step."""
 
     def begin(self, seat: Seat, rank: int) -> None:
         self.queue.push(seat, rank)
+        if self.is_watched and seat.group is not None:
+            self.moved.add(seat.group.key)
         self.begun.append(seat)
         self.unreported[seat.client] = seat
 
@@ -40,6 +46,8 @@ class Waits:
             del self.blocked[seat.client]
         else:
             self.queue.remove(seat)
+            if self.is_watched and seat.group is not None:
+                self.moved.add(seat.group.key)
         self.unreported.pop(seat.client, None)
         seat.waited_total += now - seat.waited_since
         if not self.queue.order:
@@ -55,11 +63,15 @@ class Waits:
         assert seat.kept_rank is not None, "a client that waits again keeps its rank"
         self.blocked.pop(seat.client, None)
         self.queue.push(seat, seat.kept_rank)
+        if self.is_watched and seat.group is not None:
+            self.moved.add(seat.group.key)
 
     def block(self, seat: Seat) -> None:
         """Out of the queue."""
         seat.kept_rank = seat.rank
         self.queue.remove(seat)
+        if self.is_watched and seat.group is not None:
+            self.moved.add(seat.group.key)
         self.blocked[seat.client] = seat
         if not self.queue.order:
             self.end_switch()

@@ -7,7 +7,8 @@ long locks are held, and by how much the scheduler is late.
                 together had at most the time that passed
     bill        with policy fair, all clients of a GPU are billed no more than the looks that are divided; what a
                 client owes or is owed shifts its rank by at most MAX_LEAD_NS
-    core limit  in any stretch of time: GPU time of the group <= limit * time + slack
+    core limit  in any stretch of time: GPU time of the group <= limit * time + slack, which is larger by one turn if
+                others waited, and by one if the group has waited
     held back   no client for longer than docs/decisions/0034 says
     priority    if the first in the queue outranks so many running clients that it would fit without them, some of them
                 are told to drop their locks"""
@@ -39,6 +40,8 @@ class Excess:
         self.percent = percent
         self.has_waiters = False
         """Somebody waited since the excess was lowest: then a turn lasts until its quantum is over."""
+        self.kept_ns = BURST_NS
+        """The most that it may have kept of the time that it did not use: more if it has waited for a turn."""
         self._now = self._late_at = now
         self._late_ns = self._sum = self._lowest = 0
 
@@ -148,7 +151,10 @@ class ShareLaws:
             elif percent and excess is not None:
                 locked = used[group] - self._unlocked[uuid, group]
                 beyond = excess.passes(self._now, locked, self._newly_late_ns, has_waiters=has_waiters)
-                slack = BURST_NS + MOST_AHEAD_NS + UNKNOWN_NS + 2 * self._grace_ns + quantum_ns * excess.has_waiters
+                if any(seat.group is not None and seat.group.key == group for seat in turns.queue):
+                    excess.kept_ns = max(excess.kept_ns, quantum_ns)
+                slack = excess.kept_ns + MOST_AHEAD_NS + UNKNOWN_NS + 2 * self._grace_ns
+                slack += quantum_ns * excess.has_waiters
                 assert beyond <= slack, f"{group} used {beyond} ns of {uuid} more than {percent} %, {slack} at most"
 
     def _check_held_back(self, uuid: str, gpu: Gpu) -> None:

@@ -1,0 +1,88 @@
+"""Core limits of programs that do not fit together: a group that waits for its turn keeps the time that it cannot use,
+up to one longest turn (core.compute.core_cap)."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from core.busy_gpu import BusyGpu
+from nvshare.core.compute.core_cap import BURST_NS, CoreCap
+from nvshare.core.compute.gpu_time import Chunk
+from nvshare.core.compute.kept_time import kept_ns
+from nvshare.core.compute.look_bits import LOOK_NS, ones
+from nvshare.core.model import GIB, SECOND, QuantumRule, Settings
+
+BIG = 12 * GIB
+
+
+def in_turns(seconds: int) -> Settings:
+    return Settings(quantum=QuantumRule(mode="fixed", fixed_ns=seconds * SECOND))
+
+
+@pytest.mark.parametrize(("turn_s", "tick_ms"), [(1, 5), (10, 25), (60, 125)])
+def test_two_programs_with_core_limits_get_theirs_in_turns(turn_s: int, tick_ms: int) -> None:
+    gpu = BusyGpu(in_turns(turn_s), tick_ms=tick_ms)
+    gpu.add(limit=30, need=BIG)
+    gpu.add(limit=60, need=BIG)
+    gpu.run(10 * turn_s * 1000)
+    assert gpu.run(50 * turn_s * 1000) == pytest.approx([30, 60], rel=0.05)
+
+
+def test_a_program_with_a_core_limit_gets_no_more_than_it_beside_programs_that_wait() -> None:
+    gpu = BusyGpu(in_turns(10), tick_ms=25)
+    gpu.add(limit=30, need=BIG)
+    gpu.add(need=BIG)
+    gpu.run(50_000)
+    assert gpu.run(300_000) == pytest.approx([30, 70], abs=1.5)
+
+
+# What one group keeps.
+
+
+def looks(cap: CoreCap, first: int, seconds: float, *, is_busy: bool = False) -> int:
+    """The group waits, rests or works from this look on; returns the next one."""
+    count = round(seconds * SECOND / LOOK_NS)
+    entries = [SimpleNamespace(group=cap.group.key)] if is_busy else []
+    parts = [(ones(count), count * LOOK_NS)] if is_busy else []
+    cap.charge(Chunk(entries, [bits for bits, _ in parts], [had for _, had in parts], first, count))  # type: ignore[arg-type]
+    return first + count
+
+
+def owed(cap: CoreCap, first: int) -> float:
+    return cap.debt_ns(Chunk([], [], [], first, 0)) / SECOND
+
+
+def a_cap(percent: int) -> CoreCap:
+    return CoreCap(0, percent, SimpleNamespace(key="run/1"))  # type: ignore[arg-type]
+
+
+def test_a_group_that_waits_keeps_up_to_one_longest_turn() -> None:
+    cap = a_cap(20)
+    cap.set_kept(0, 0, kept_ns(10 * SECOND))
+    at = looks(cap, 0, 40)
+    assert owed(cap, at) == -8
+    at = looks(cap, at, 400)
+    assert owed(cap, at) == -10
+
+
+def test_a_group_without_work_keeps_a_quarter_of_a_second() -> None:
+    cap = a_cap(20)
+    at = looks(cap, 0, 400)
+    assert owed(cap, at) == -BURST_NS / SECOND
+
+
+def test_what_was_kept_is_used_up_by_work_and_forgotten_in_pauses() -> None:
+    cap = a_cap(20)
+    cap.set_kept(0, 0, kept_ns(10 * SECOND))
+    at = looks(cap, 0, 400)
+    cap.set_kept(at, at, 0)
+    at = looks(cap, at, 5, is_busy=True)
+    assert owed(cap, at) == -10 + 5 * 0.8
+    at = looks(cap, at, 3)
+    assert owed(cap, at) == -3
+    at = looks(cap, at, 60)
+    assert owed(cap, at) == -BURST_NS / SECOND
+
+
+def test_what_is_kept_has_bounds_for_any_turns() -> None:
+    assert [kept_ns(ns) for ns in (0, SECOND, 10_000 * SECOND)] == [BURST_NS, SECOND, 900 * SECOND]
