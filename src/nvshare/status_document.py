@@ -21,7 +21,7 @@ from nvshare.core.actions import Action
 from nvshare.core.events import Event
 from nvshare.core.model import SECOND
 from nvshare.core.snapshots.claim_snapshot import ClaimSnapshot
-from nvshare.core.snapshots.group_use import GroupPercents, group_percents
+from nvshare.core.snapshots.group_use import Together
 from nvshare.core.snapshots.limit_snapshot import LimitSnapshot
 from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot, SeatSnapshot
 from nvshare.record import Record
@@ -53,7 +53,8 @@ HEAD = ("schema_version", "version", "host", "started", "time", "scheduling", "s
 def status_document(status: Status) -> dict[str, Any]:
     """The whole state."""
     node = status.node
-    gpus = [gpu_document(gpu, node.clients, status.now, group_percents(node.clients)) for gpu in node.gpus]
+    had = Together(node.clients)
+    gpus = [gpu_document(gpu, node.clients, status.now, had) for gpu in node.gpus]
     return {**head_of(status), "gpus": gpus, "claims": [claim_document(claim) for claim in node.claims]}
 
 
@@ -64,21 +65,22 @@ def head_of(status: Status) -> dict[str, Any]:
     return dict(zip(HEAD, (SCHEMA_VERSION, *values), strict=True))
 
 
-def gpu_document(gpu: GpuSnapshot, clients: Iterable[ClientSnapshot], now: float, had: GroupPercents) -> dict[str, Any]:
-    """A GPU with its clients; `now` is the time of the status, `had` are the `group_percents` of all clients."""
+def gpu_document(gpu: GpuSnapshot, clients: Iterable[ClientSnapshot], now: float, had: Together) -> dict[str, Any]:
+    """A GPU with its clients; `now` is the time of the status, `had` is of all clients."""
     made = _renamed(gpu)
     made["reserved_for"] = None if gpu.reserved_for is None else client_name(gpu.reserved_for)
     seats = [(client, seat) for client in clients for seat in client.seats if seat.gpu == gpu.uuid]
     return {**made, "clients": [client_document(client, seat, now, had) for client, seat in seats]}
 
 
-def client_document(client: ClientSnapshot, seat: SeatSnapshot, now: float, had: GroupPercents) -> dict[str, Any]:
-    """A client at one GPU. `group_gpu_percent`: what its pod, container or run had, so the same for all its clients."""
+def client_document(client: ClientSnapshot, seat: SeatSnapshot, now: float, had: Together) -> dict[str, Any]:
+    """A client at one GPU. `group_gpu_percent`: what its pod, container or run had, so the same for all its clients;
+    `user_gpu_percent`: what all clients of its user had."""
     ago = seat.last_scheduled_ns
     last_scheduled = None if ago is None else now - ago / SECOND
     who = {"id": client_name(client.id), **_renamed(client)}
-    group_percent = had[client.group, seat.gpu]
-    return {**who, **_renamed(seat), "last_scheduled_time": last_scheduled, "group_gpu_percent": group_percent}
+    together = {"group_gpu_percent": had.group(client, seat), "user_gpu_percent": had.user(client, seat)}
+    return {**who, **_renamed(seat), "last_scheduled_time": last_scheduled, **together}
 
 
 def claim_document(claim: ClaimSnapshot) -> dict[str, Any]:
@@ -202,7 +204,7 @@ def schema() -> dict[str, Any]:
     text, number, flag = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
     kinds = (text, text, number, number, flag, flag, text)
     head = dict(zip(HEAD, ({"const": SCHEMA_VERSION}, *kinds), strict=True))
-    own = {"last_scheduled_time": _or_null(number), "group_gpu_percent": number}
+    own = {"last_scheduled_time": _or_null(number), "group_gpu_percent": number, "user_gpu_percent": _or_null(number)}
     client = _object({"id": text, **_fields(ClientSnapshot), **_fields(SeatSnapshot), **own})
     gpu = _object({**_fields(GpuSnapshot), "reserved_for": _or_null(text), "clients": _list_of("client")})
     steps = ({"const": SCHEMA_VERSION}, _list_of("event"), _list_of("change"), {"type": "integer"}, flag)

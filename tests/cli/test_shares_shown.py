@@ -17,19 +17,20 @@ def test_the_wide_status_shows_what_a_run_wanted_and_got() -> None:
     assert cells == ["29% of 30%"] * len(seats)
 
 
-def test_the_wide_status_shows_what_a_client_and_its_group_had_beside_what_it_is_due() -> None:
+def test_the_wide_status_shows_what_a_client_its_group_and_its_user_had_beside_what_it_is_due() -> None:
     shown = node()
     had = iter((31.2, 9.0))
     gpu = shown.gpus[0].uuid
     seats = [replace(one.seats[0], gpu=gpu, gpu_percent=next(had), due_percent=25.0) for one in shown.clients[:2]]
     one, other = (replace(shown.clients[at], group="pod/a", seats=(seats[at],)) for at in (0, 1))
-    table = render.client_table(replace(shown, clients=(one, other)), is_wide=True).splitlines()
+    third = replace(shown.clients[2], seats=(replace(seats[0], gpu_percent=1.8, due_percent=None),))
+    table = render.client_table(replace(shown, clients=(one, other, third)), is_wide=True).splitlines()
     rows = {line[:4]: line for line in table[1:]}
     begin, end = table[0].index("UTIL"), table[0].index("GPU TIME")
-    assert rows[admin.client_name(one.id)][begin:end].split() == ["31%", "40%"]
-    assert rows[admin.client_name(other.id)][begin:end].split() == ["9%", "40%"]
+    assert rows[admin.client_name(one.id)][begin:end].split() == ["31%", "40%", "42%"]
+    assert rows[admin.client_name(other.id)][begin:end].split() == ["9%", "40%", "42%"]
     begin, end = table[0].index("SHARE"), table[0].index("CORE")
-    assert sorted(row[begin:end].strip() for row in rows.values()) == ["31% of 25%", "9% of 25%"]
+    assert sorted(row[begin:end].strip() for row in rows.values()) == ["-", "31% of 25%", "9% of 25%"]
     plain = render.client_table(replace(shown, clients=(shown.clients[0],)), is_wide=True).splitlines()
     assert plain[1].split()[-2:] == ["-", "-"], "weights do not count, and it has no core limit"
 

@@ -113,6 +113,7 @@ def test_a_row_shows_what_a_program_and_its_group_had_beside_what_they_may_have(
             client,
             group=group,
             label=group,
+            uid=1000,
             seats=(replace(client.seats[0], gpu_percent=got, due_percent=due, core_limit_percent=limit),),
         )
         for client, group, (got, due, limit) in zip(shown.node.clients, groups, had, strict=True)
@@ -128,7 +129,7 @@ def test_a_row_shows_what_a_program_and_its_group_had_beside_what_they_may_have(
     }
     assert cells.nth(rows.index("a-program-with-a-long-name-0")).get_attribute("title") == (
         "had 31 % of the GPU's time in the last 10 s; its weight of 100 makes 25 % its share;"
-        " all programs of pod/a had 39 %"
+        " all programs of pod/a had 39 %; all programs of its user had 99 %"
     )
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": HEIGHT})

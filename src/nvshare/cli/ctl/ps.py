@@ -10,7 +10,7 @@ from nvshare.cli.ctl import complete, render
 from nvshare.cli.ctl.users import only_user
 from nvshare.cli.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nvshare.cli.group import terminal_width
-from nvshare.core.snapshots.group_use import group_percents
+from nvshare.core.snapshots.group_use import Together
 from nvshare.status_document import client_document
 
 
@@ -40,7 +40,7 @@ def ps(user: str | None, path: str | None, output: str) -> None:
     except KeyError:
         raise CommandError(f"ps: this machine has no user {user}", EXIT_USAGE) from None
     if output == "json":
-        had = group_percents(answer.node.clients)
+        had = Together(answer.node.clients)
         programs = [client_document(client, seat, answer.now, had) for client, seat in render.in_order(chosen)]
         click.echo(render.as_json(programs))
     elif chosen.clients:

@@ -102,8 +102,8 @@ def gpu_table(node: Snapshot, *, is_wide: bool = False, width: int | None = None
 
 
 WIDE = [
-    "PID", "UTIL", "GROUP UTIL", "GPU TIME", "HELD", "WAITED", "UNSWAPPABLE", "USED", "NEED", "MOVED IN", "AT",
-    "MOVED OUT", "PRIORITY", "WEIGHT", "SHARE", "CORE",
+    "PID", "UTIL", "GROUP UTIL", "USER UTIL", "GPU TIME", "HELD", "WAITED", "UNSWAPPABLE", "USED", "NEED", "MOVED IN",
+    "AT", "MOVED OUT", "PRIORITY", "WEIGHT", "SHARE", "CORE",
 ]  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def client_table(node: Snapshot, *, is_wide: bool = False, width: int | None = N
             str(seat.turns),
         ]
         if is_wide:
-            row += [str(client.pid), f"{seat.gpu_percent:.0f}%", shares.group(client, seat)]
+            row += [str(client.pid), f"{seat.gpu_percent:.0f}%", shares.group(client, seat), shares.user(client, seat)]
             row += [*map(duration, (seat.gpu_ns, seat.held_ns, seat.waited_ns)), size(seat.unswappable)]
             row += ["-" if seat.working_set is None else size(seat.working_set), size(seat.need)]
             row += [size(seat.moved.in_bytes), rate(seat.moved.in_bytes, seat.moved.in_ns), size(seat.moved.out_bytes)]

@@ -1,6 +1,6 @@
 """What clients and groups got of a GPU's time, beside what they may have or are due. Pure."""
 
-from nvshare.core.snapshots.group_use import group_percents
+from nvshare.core.snapshots.group_use import Together
 from nvshare.core.snapshots.snapshot import ClientSnapshot, SeatSnapshot, Snapshot
 
 
@@ -9,11 +9,16 @@ class ShareCells:
     a process's."""
 
     def __init__(self, node: Snapshot) -> None:
-        self._had = group_percents(node.clients)
+        self._had = Together(node.clients)
 
     def group(self, client: ClientSnapshot, seat: SeatSnapshot) -> str:
         """What its group had."""
-        return f"{self._had[client.group, seat.gpu]:.0f}%"
+        return f"{self._had.group(client, seat):.0f}%"
+
+    def user(self, client: ClientSnapshot, seat: SeatSnapshot) -> str:
+        """What all programs of its user had; `-` if the user is not known."""
+        had = self._had.user(client, seat)
+        return "-" if had is None else f"{had:.0f}%"
 
     def core(self, client: ClientSnapshot, seat: SeatSnapshot) -> str:
         """What its group had, and its core limit; `-` without one."""

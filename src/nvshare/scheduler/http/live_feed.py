@@ -20,7 +20,7 @@ from itertools import islice
 import msgspec
 
 from nvshare import __version__, admin
-from nvshare.core.snapshots.group_use import GroupPercents, group_percents
+from nvshare.core.snapshots.group_use import Together
 from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
@@ -73,7 +73,7 @@ class Feed:
         for client in self._engine.clients():
             clients.append(client)
             yield b""
-        had = group_percents(clients)
+        had = Together(clients)
         yield msgspec.json.encode(head_of(status))[:-1] + b',"gpus":['
         for number, gpu in enumerate(status.node.gpus):
             yield (b"," if number else b"")
@@ -154,7 +154,7 @@ class Feed:
         return STATUS_EVERY * max(1.0, len(self._engine.node.clients) / MANY_CLIENTS)
 
 
-def _gpu_pieces(gpu: GpuSnapshot, clients: list[ClientSnapshot], now: float, had: GroupPercents) -> Iterator[bytes]:
+def _gpu_pieces(gpu: GpuSnapshot, clients: list[ClientSnapshot], now: float, had: Together) -> Iterator[bytes]:
     head, _, _ = msgspec.json.encode(gpu_document(gpu, (), now, had)).rpartition(b"]}")
     yield head
     separator = b""

@@ -71,8 +71,10 @@ export function groupUse(client, gpu) {
 export function useExplained(client, gpu) {
   const due = client.due_percent === null ? "" : `; its weight of ${client.weight} makes ${Math.round(client.due_percent)} % its share`;
   const group = groupUse(client, gpu) ? `; all programs of ${client.label} had ${Math.round(client.group_gpu_percent)} %` : "";
+  const others = gpu.clients.filter((other) => other.uid !== null && other.uid === client.uid && other.group !== client.group);
+  const user = others.length > 0 ? `; all programs of its user had ${Math.round(client.user_gpu_percent)} %` : "";
   const limit = client.core_limit_percent ? `, and may have ${client.core_limit_percent} %` : "";
-  return `had ${Math.round(client.gpu_percent)} % of the GPU's time in the last 10 s${due}${group}${limit}`;
+  return `had ${Math.round(client.gpu_percent)} % of the GPU's time in the last 10 s${due}${group}${limit}${user}`;
 }
 
 // Why a client that has work is held back; nothing if it is not.
