@@ -148,6 +148,37 @@ def test_a_late_machine_excuses_an_error_as_far_as_it_is_late_and_a_very_late_on
         check([9.0], 0.16, "nine")
 
 
+SHORT = {
+    "kernels of 0.5 ms, pauses of 20 ms": "500 1 20000 0",
+    "kernels of 1 ms, pauses of 10 ms": "1000 1 10000 0",
+    "kernels of 5 ms, pauses of 50 ms": "5000 1 50000 0",
+}
+ALWAYS = "5000 20 0 0"
+
+
+def test_short_work_beside_a_busy_program_is_charged_between_half_of_its_time_and_all(tmp_path: Path) -> None:
+    """Decision 33: a look at which both have work counts half for each, whoever has the card. The simulated card gives
+    a program that wakes up the next slice, so it hardly waits."""
+    with Timed(tmp_path, gpus=len(SHORT)) as machine:
+        programs = [machine.pulsing(gpu=gpu) for gpu in range(len(SHORT)) for _ in range(2)]
+        for program in programs:
+            program.do(f"pulse 0.1 {ALWAYS}")  # Its memory is populated.
+        had = machine.when_counted(programs), [machine.true(program) for program in programs]
+        with Lateness() as lateness:
+            for program, how in zip(
+                programs, (how for short in SHORT.values() for how in (ALWAYS, short)), strict=True
+            ):
+                program.say(f"pulse {SECONDS} {how}")
+            machine.judge(*programs)
+        has = machine.when_counted(programs), [machine.true(program) for program in programs]
+    parts = [[(b - a) / SECONDS for a, b in zip(*both, strict=True)] for both in zip(had, has, strict=True)]
+    shown = [f"{100 * one:.1f} % of {100 * other:.1f} %" for one, other in zip(*parts, strict=True)]
+    print("counted of true:", dict(zip(SHORT, zip(shown[::2], shown[1::2], strict=True), strict=True)))
+    slack = WITHIN + lateness.share
+    short = list(zip(parts[0][1::2], parts[1][1::2], strict=True))
+    assert all(true / 2 - slack < counted < true + slack for counted, true in short), (shown, slack)
+
+
 def test_gpu_time_can_be_switched_off_and_then_the_time_in_which_the_lock_is_held_counts(tmp_path: Path) -> None:
     with Timed(tmp_path) as machine:
         program = machine.pulsing(NVSHARE_GPU_TIME="0")
