@@ -9,7 +9,7 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from typing import cast
+from typing import Any, cast
 
 from nvshare.scheduler.observe.log import log
 from nvshare.unix_socket import peer_credentials
@@ -26,14 +26,14 @@ class FullError(Exception):
 
 class ConnectionLimit:
     """A bounded number of connections of one kind. One more is refused; or, with `closes_oldest`, the oldest one of the
-    host, or user, that has the most is closed: slow peers cannot lock out a fast one, and one that connects again and
-    again cannot abort the connections of others."""
+    host, or user, that has the most is closed, and what serves it is cancelled: slow peers cannot lock out a fast one,
+    and one that connects again and again can neither abort the connections of others nor leave work behind."""
 
     def __init__(self, maximum: int, *, closes_oldest: bool = False) -> None:
         self._maximum = maximum
         self._closes_oldest = closes_oldest
-        self._held: dict[asyncio.StreamWriter, str] = {}
-        """The host or user of each connection, oldest first."""
+        self._held: dict[asyncio.StreamWriter, tuple[str, asyncio.Task[Any]]] = {}
+        """The host or user of each connection, and what serves it, oldest first."""
 
     @contextlib.contextmanager
     def hold(self, writer: asyncio.StreamWriter) -> Iterator[str]:
@@ -41,19 +41,27 @@ class ConnectionLimit:
         if len(self._held) >= self._maximum:
             if not self._closes_oldest:
                 raise FullError
-            oldest = self._oldest_of_most()
-            del self._held[oldest]
-            oldest.transport.abort()
-        self._held[writer] = owner = _owner_of(writer)
+            self._close_oldest()
+        owner, task = _owner_of(writer), asyncio.current_task()
+        assert task is not None, "connections are served by tasks"
+        self._held[writer] = owner, task
         try:
             yield owner
+        except asyncio.CancelledError:
+            if writer in self._held or task.uncancel():  # cancelled by others
+                raise
+            raise ConnectionAbortedError("closed for a newer connection") from None
         finally:
             self._held.pop(writer, None)
 
-    def _oldest_of_most(self) -> asyncio.StreamWriter:
-        owners = Counter(self._held.values())
+    def _close_oldest(self) -> None:
+        """The oldest one of the host or user that has the most."""
+        owners = Counter(owner for owner, _ in self._held.values())
         most = max(owners.values())
-        return next(writer for writer, owner in self._held.items() if owners[owner] == most)
+        oldest = next(writer for writer, (owner, _) in self._held.items() if owners[owner] == most)
+        _, task = self._held.pop(oldest)
+        oldest.transport.abort()
+        task.cancel()  # It may wait for a turn (scheduler.pieces), and nobody would read what it makes.
 
 
 def _owner_of(writer: asyncio.StreamWriter) -> str:
