@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from nvshare.cli import install_service
-from nvshare.cli.errors import CommandError
 
 Front = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -87,7 +86,22 @@ def _systemctl_that(folder: Path, script: str) -> Path:
     return calls
 
 
-def test_a_machine_without_systemd_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(CommandError, match="no systemctl"):
-        install_service._systemctl(False, "daemon-reload")
+def test_a_machine_without_systemd_is_said_so_and_nothing_is_left_of_the_service(
+    nvshare: Front, tmp_path: Path
+) -> None:
+    done = nvshare("install-service", "--user", HOME=str(tmp_path), PATH="/nowhere")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "nvshare: install-service: this machine has no systemctl; start nvshare-scheduler yourself\n"
+    )
+    assert [path.name for path in tmp_path.rglob("nvshare-scheduler*")] == []
+
+
+def test_a_unit_is_removed_from_a_machine_without_systemd(nvshare: Front, tmp_path: Path) -> None:
+    unit = tmp_path / ".config/systemd/user/nvshare-scheduler.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Unit]\n")
+    done = nvshare("install-service", "--user", "--remove", HOME=str(tmp_path), PATH="/nowhere")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"Removed {unit}. Running programs continue without sharing.\n"
+    assert not unit.exists()

@@ -31,9 +31,7 @@ def test_scrapes_that_are_closed_for_newer_ones_take_no_turns() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(str(context)))
         shared = Pieces()
-        http = HttpServer(
-            {"/metrics": lambda: ("text/plain", body())}, reserved=frozenset({"/metrics"}), pieces=shared
-        )
+        http = HttpServer({"/metrics": lambda: ("text/plain", body())}, reserved=frozenset({"/metrics"}), pieces=shared)
         server = await http.listen("127.0.0.1:0")
         with contextlib.ExitStack() as stack:
             async with shared.turn(Owner("slow")):  # Meanwhile nobody gets a turn.

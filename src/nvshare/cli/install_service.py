@@ -111,6 +111,8 @@ def _systemctl(is_user: bool, *words: str, is_needed: bool = False) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)  # noqa: S603
     except FileNotFoundError:
+        if not is_needed:
+            return
         raise CommandError("install-service: this machine has no systemctl; start nvshare-scheduler yourself") from None
     if done.returncode != 0 and is_needed:
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
