@@ -27,7 +27,7 @@ from nvshare.scheduler.observe.story import summary_of
 from nvshare.scheduler.observe.usage import Usage
 from nvshare.scheduler.observe.usage_report import UsageReport
 from nvshare.scheduler.operator.effects import effect_of, in_force
-from nvshare.scheduler.operator.past_events import Past, StepLines, Wanted
+from nvshare.scheduler.operator.past_events import Follower, StepLines, Wanted
 from nvshare.scheduler.operator.targets import TargetError, client_named, gpu_named, group_named
 from nvshare.scheduler.pieces import Owner, Pieces
 from nvshare.scheduler.viewer_connection import ConnectionLimit, FullError, send, write
@@ -95,7 +95,7 @@ class Control:
     ) -> None:
         request = self.request_of(line)
         if isinstance(request, admin.GetEvents):
-            await self.send_events(request, await self.past_events(request, owner), reader, writer, owner)
+            await self.send_events(request, reader, writer, owner)
         elif isinstance(request, admin.Failed):
             await send(writer, admin.encode(request))
         else:
@@ -216,38 +216,57 @@ class Control:
         is_new = in_force(self._engine.node, event) != before
         return admin.Done(effect_of(self._engine.node, step, self._names, is_new=is_new))
 
-    async def past_events(self, request: admin.GetEvents, owner: Owner) -> Past | admin.Failed:
-        """The last lines that are asked for. The time is charged to the owner's account."""
-        try:
-            async with self.pieces.turn(owner):
-                wanted = self._wanted(request)
-        except TargetError as error:
-            return admin.Failed(str(error))
-        return Past(wanted, await self._lines.last(request.last, wanted, owner))
-
     async def send_events(
         self,
         request: admin.GetEvents,
-        past: Past | admin.Failed,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         owner: Owner,
+        reads: contextlib.AbstractAsyncContextManager[object] = contextlib.nullcontext(),  # noqa: B008 - has no state
     ) -> None:
-        """The past lines; with `follow` also each new one until the peer disconnects."""
-        if isinstance(past, admin.Failed):
-            await send(writer, admin.encode(past))
-            return
-        async with contextlib.aclosing(self.pieces.text_of(map(admin.encode, past.lines), owner)) as texts:
-            async for text in texts:
-                await send(writer, text)
-        if not request.follow:
-            await send(writer, admin.encode(admin.Done()))
-            return
+        """The past lines; with `follow` also each new one until the peer disconnects. `reads` is held while the past
+        lines are made. The time is charged to the owner's account."""
         try:
-            with self._followers.hold(writer):
-                await self._follow(reader, writer, past.wanted)
+            with self._followers.hold(writer) if request.follow else contextlib.nullcontext():
+                await self._send_events(request, reader, writer, owner, reads)
         except FullError:
             await send(writer, admin.encode(admin.Failed("too many follow events already; end one, or leave out -f")))
+        except TargetError as error:
+            await send(writer, admin.encode(admin.Failed(str(error))))
+
+    async def _send_events(
+        self,
+        request: admin.GetEvents,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        owner: Owner,
+        reads: contextlib.AbstractAsyncContextManager[object],
+    ) -> None:
+        follower = None
+        try:
+            async with reads:
+                if writer.is_closing():
+                    return
+                async with self.pieces.turn(owner):
+                    wanted = self._wanted(request)
+                follower = self._follower(wanted, writer) if request.follow else None
+                past = await self._lines.last(request.last, wanted, owner, follower)
+            await self._send_text(map(admin.encode, past), writer, owner)
+            if follower is None:
+                await send(writer, admin.encode(admin.Done()))
+                return
+            while follower.has_more():
+                await self._send_text(follower.kept(), writer, owner)
+            if await reader.read(1):
+                raise ConnectionAbortedError("a follower of events has nothing more to say")
+        finally:
+            if follower is not None:
+                follower.stop()
+
+    async def _send_text(self, parts: Iterator[bytes], writer: asyncio.StreamWriter, owner: Owner) -> None:
+        async with contextlib.aclosing(self.pieces.text_of(parts, owner)) as texts:
+            async for text in texts:
+                await send(writer, text)
 
     def _wanted(self, request: admin.GetEvents) -> Wanted:
         oldest = 0.0 if request.since_s is None else self._engine.wall(self._engine.now()) - request.since_s
@@ -255,22 +274,20 @@ class Control:
             return Wanted(None, oldest)
         return Wanted(client_named(self._engine.node, self._journal.programs, request.client), oldest)
 
-    async def _follow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wanted: Wanted) -> None:
+    def _follower(self, wanted: Wanted, writer: asyncio.StreamWriter) -> Follower:
+        def give_up() -> None:
+            log.warning("Closing a follower of events that does not read")
+            writer.transport.abort()
+
         def tell(text: bytes) -> None:
             if writer.is_closing():
                 return
             if writer.transport.get_write_buffer_size() > MAX_BEHIND:
-                log.warning("Closing a follower of events that does not read")
-                writer.transport.abort()
+                give_up()
             else:
                 write(writer, text)
 
-        stop = self._lines.follow(wanted, tell)
-        try:
-            if await reader.read(1):
-                raise ConnectionAbortedError("a follower of events has nothing more to say")
-        finally:
-            stop()
+        return Follower(self._lines, wanted, tell, give_up)
 
 
 def _is_allowed(connection: socket.socket) -> bool:

@@ -98,10 +98,7 @@ class Readers:
         user.account.charge(began - LINE_NS, time.monotonic_ns())
         if isinstance(request, admin.GetEvents):
             bounded = replace(request, last=min(request.last, MAX_LINES))
-            async with user.reads:
-                past = None if writer.is_closing() else await self._control.past_events(bounded, user.owner)
-            if past is not None:
-                await self._control.send_events(bounded, past, reader, writer, user.owner)
+            await self._control.send_events(bounded, reader, writer, user.owner, user.reads)
         elif isinstance(request, READINGS):
             answer = await self._read(_bounded(request), writer, user)
             if answer:
