@@ -70,7 +70,7 @@ class NaiveSeat:
     least: int = 0
     has_regrown: bool = False
     keeps_room: bool = False
-    """How its need has changed in the turn with this lock, and whether room is kept for it (core.naive_regrowth)."""
+    """How its use has changed in the turn with this lock, and whether room is kept for it (core.naive_regrowth)."""
     follows: bool = False
     """It waits because another member of its gang does."""
     keeps_rank: bool = False
@@ -125,11 +125,23 @@ class NaiveGpu:
     def need(self, seat: NaiveSeat) -> int:
         """What it must have on the card while it runs."""
         is_kept = seat.keeps_room and seat.state in ("staying", "dropping") and seat.turn_of == seat.lock
-        return max(self.used(seat), seat.most) if is_kept else self.used(seat)
+        if not is_kept:
+            return self.used(seat)
+        elsewhere = self.reported_swappable(seat) - self.swappable(seat)
+        return min(seat.most, max(self.swappable(seat), seat.most - elsewhere))
 
     def used(self, seat: NaiveSeat) -> int:
         is_believed = seat.working_set is not None and seat.is_trusted
         return min(self.swappable(seat), seat.working_set or 0) if is_believed else self.swappable(seat)
+
+    def own(self, seat: NaiveSeat) -> int:
+        """What it uses itself, on the card or on the host."""
+        is_believed = seat.working_set is not None and seat.is_trusted
+        swappable = self.reported_swappable(seat)
+        return min(swappable, seat.working_set or 0) if is_believed else swappable
+
+    def reported_swappable(self, seat: NaiveSeat) -> int:
+        return min(seat.memory.swappable, self.size)
 
     def on_card(self, seat: NaiveSeat) -> int:
         return min(max(0, seat.memory.swappable - min(seat.held, seat.keep)), self.size)

@@ -1,6 +1,5 @@
 """What the naive account notes of memory that was measured, and of what clients say about their use of it."""
 
-from core import naive_regrowth
 from core.naive_gpu import NaiveGpu, NaiveSeat
 from nvshare.core import events as ev
 from nvshare.core.model import Memory, Settings
@@ -47,5 +46,4 @@ class MemoryNotes:
         for host in event.rooms:
             if seat := self.gpus[host.gpu].seats.get(host.client):
                 seat.host_room = host.room
-                naive_regrowth.note_needs(self.gpus[host.gpu])
                 self.allow(self.gpus[host.gpu], self.settings.grace_ns)

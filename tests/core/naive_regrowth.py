@@ -8,26 +8,26 @@ RUNNING = ("staying", "dropping")
 
 
 def note_needs(gpu: NaiveGpu) -> None:
-    """After each event: how the need of running clients has changed in this turn."""
+    """After each event: how what running clients use has changed in this turn."""
     for seat in gpu.named(*RUNNING):
-        used = gpu.used(seat)
+        own = gpu.own(seat)
         if seat.turn_of != seat.lock:
-            seat.turn_of, seat.most, seat.least, seat.has_regrown = seat.lock, used, used, False
-        elif used >= seat.most:
+            seat.turn_of, seat.most, seat.least, seat.has_regrown = seat.lock, own, own, False
+        elif own >= seat.most:
             seat.has_regrown |= seat.least < seat.most
-            seat.most = seat.least = used
-        elif used < seat.least:
-            seat.least = used
+            seat.most = seat.least = own
+        elif own < seat.least:
+            seat.least = own
         else:
-            seat.has_regrown |= 2 * (used - seat.least) >= seat.most - seat.least
+            seat.has_regrown |= 2 * (own - seat.least) >= seat.most - seat.least
 
 
 def note_crowded(gpu: NaiveGpu, safe: int) -> None:
     """A client leaves because the staying clients do not fit together, here or at another GPU of its gang."""
     for seat in gpu.named("staying") if gpu.taken("staying") > safe else []:
-        used = gpu.used(seat)
-        if not seat.keeps_room and not seat.has_regrown and used > seat.least:
-            seat.most = seat.least = used
+        own = gpu.own(seat)
+        if not seat.keeps_room and not seat.has_regrown and own > seat.least:
+            seat.most = seat.least = own
             seat.has_regrown = True
         seat.keeps_room |= seat.has_regrown
 

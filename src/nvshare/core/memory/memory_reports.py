@@ -24,7 +24,7 @@ client has released that lock or got another one.
 
     need            min(swappable, working set)     if the client knows it and is trusted (memory.thrashing)
                     swappable                       otherwise
-                    the most in this turn           while room is kept for what it has freed (memory.regrowth)
+                    what it was in this turn        while room is kept for what it has freed (memory.regrowth)
 
 `need` is what a client must have on the card while it runs; it decides which clients fit. What programs may allocate,
 and what the host must take, depends on the memory itself.
@@ -204,7 +204,7 @@ class MemoryReports:
         """The same report, but perhaps other bounds."""
         counted = self.counted(seat)
         self._memory.pin(seat, self._pinned(seat), self._protected(seat))
-        if counted != seat.memory:
+        if counted != seat.memory or (seat.kept and seat.lock):
             self._set_counted(seat, counted)
         self._memory.weigh(seat, seat.measured.used if seat.measured is not None else 0)
 
@@ -237,9 +237,13 @@ class MemoryReports:
     def crowded(self, staying: Iterable[Seat]) -> None:
         """The staying clients do not fit together any more."""
         for seat in staying:
-            if not seat.keeps_room and regrowth.others_leave(seat):
+            if not seat.keeps_room and regrowth.others_leave(seat, regrowth.used(seat, self._own(seat, seat.memory))):
                 seat.keeps_room = True
                 self._set_counted(seat, seat.memory)
+
+    def turn_began(self, seat: Seat) -> None:
+        own = regrowth.used(seat, self._own(seat, seat.memory)) if seat.kept or seat.pinned else seat.need
+        regrowth.turn_began(seat, own)
 
     def turn_ended(self, seat: Seat) -> None:
         """Room was kept for it."""
@@ -248,21 +252,23 @@ class MemoryReports:
 
     def keeps_free_room(self, seat: Seat) -> bool:
         """Room is kept for memory that it has freed."""
-        return seat.keeps_room and self._used(seat, seat.memory) < seat.need
+        return seat.keeps_room and regrowth.used(seat, seat.memory.swappable) < seat.need
 
     def needed(self, seat: Seat, counted: Memory) -> int:
-        used = self._used(seat, counted)
-        return max(used, seat.most_needed) if seat.keeps_room and seat.lock else used
+        if seat.keeps_room and seat.lock:
+            return regrowth.kept(seat, counted.swappable, self._own(seat, counted) - counted.swappable)
+        return regrowth.used(seat, counted.swappable)
 
-    def _used(self, seat: Seat, counted: Memory) -> int:
-        if seat.working_set is None or not seat.is_trusted:
-            return counted.swappable
-        return min(counted.swappable, seat.working_set)
+    def _own(self, seat: Seat, counted: Memory) -> int:
+        """Its swappable memory, with what it keeps on the host and what is pinned."""
+        if seat.kept and not seat.is_suspended:
+            return min(seat.reported.swappable, self._memory.size or NEVER)
+        return counted.swappable + seat.pinned
 
     def _set_counted(self, seat: Seat, counted: Memory) -> None:
-        need = self._used(seat, counted)
-        if seat.lock and (need != seat.need or seat.keeps_room):
-            need = regrowth.counted(seat, need)
+        if seat.lock:
+            regrowth.note(seat, regrowth.used(seat, self._own(seat, counted)))
+        need = self.needed(seat, counted)
         if seat.state == "waiting":
             self._queue.resize(seat, need)
         self._memory.resize(seat, counted, need)

@@ -4,36 +4,55 @@ What a running client frees is available to waiting clients at once. If it then 
 that were admitted have to leave, and both have moved their memory for nothing. Where their work does not finish within
 the grace time, locks are revoked too. So room is kept for a client of which this is known:
 
-    fallen      highest need in this turn - lowest need since then
-    regrown     the need has risen again by at least half of `fallen`; or by less, when the running clients no longer
-                fit together. Then the present need counts as the highest of this turn from now on
+    own         what the client itself uses: min(swappable, working set), wherever it is
+    fallen      highest `own` in this turn - lowest since then
+    regrown     `own` has risen again by at least half of `fallen`; or by less, when the running clients no longer fit
+                together. Then the present one counts as the highest of this turn from now on
     room kept   from the time at which the client had regrown and the running clients did not fit together, until the
-                end of a turn in which its need has fallen and it has not regrown
+                end of a turn in which `own` has fallen and it has not regrown
+    absent      the part of its swappable memory that is not counted as that: it is kept on the host
+                (memory.live_shrink), or counts as unswappable because the host cannot take it
 
-While room is kept, the highest need in this turn counts until the turn ends. A client keeps no more room than it needed
-in the turn. Memory that it frees for good is available when the turn ends."""
+While room is kept, need = min(highest, max(counted, highest - absent)) until the turn ends. A client keeps no more room
+than it used in the turn. Memory that it frees for good is available when the turn ends."""
 
 from nvshare.core.turns.seat import Seat
 
 
-def counted(seat: Seat, need: int) -> int:
-    """What counts of the need of a running client."""
-    if need >= seat.most_needed:
+def used(seat: Seat, swappable: int) -> int:
+    """How much of this memory it uses."""
+    if seat.working_set is None or not seat.is_trusted:
+        return swappable
+    return min(swappable, seat.working_set)
+
+
+def turn_began(seat: Seat, own: int) -> None:
+    seat.most_needed = seat.least_needed = own
+    seat.has_regrown = False
+
+
+def note(seat: Seat, own: int) -> None:
+    """What a running client uses may have changed."""
+    if own >= seat.most_needed:
         seat.has_regrown = seat.has_regrown or seat.least_needed < seat.most_needed
-        seat.most_needed = seat.least_needed = need
-    elif need < seat.least_needed:
-        seat.least_needed = need
-    elif 2 * (need - seat.least_needed) >= seat.most_needed - seat.least_needed:
+        seat.most_needed = seat.least_needed = own
+    elif own < seat.least_needed:
+        seat.least_needed = own
+    elif 2 * (own - seat.least_needed) >= seat.most_needed - seat.least_needed:
         seat.has_regrown = True
-    return seat.most_needed if seat.keeps_room else need
 
 
-def others_leave(seat: Seat) -> bool:
+def kept(seat: Seat, counted: int, absent: int) -> int:
+    """What it needs while room is kept for it. `counted`: of its swappable memory."""
+    return min(seat.most_needed, max(counted, seat.most_needed - absent))
+
+
+def others_leave(seat: Seat, own: int) -> bool:
     """The running clients no longer fit together, and no room is kept for this one: whether it is from now on. A small
     rise is enough; otherwise a client could make others leave any number of times in a turn."""
-    if not seat.has_regrown and seat.least_needed < seat.need:
+    if not seat.has_regrown and seat.least_needed < own:
         seat.has_regrown = True
-        seat.most_needed = seat.least_needed = seat.need
+        seat.most_needed = seat.least_needed = own
     return seat.has_regrown
 
 

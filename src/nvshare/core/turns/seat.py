@@ -112,8 +112,8 @@ class Seat:
     least_needed: int
     has_regrown: bool
     keeps_room: bool
-    """Its highest need in this turn, and its lowest since then; whether it has risen again; whether room is kept for it
-    (memory.regrowth)."""
+    """The most that it used in this turn, and the least since then; whether that has risen again; whether room is kept
+    for it (memory.regrowth)."""
     makes_room: bool
     resident: int
     room_asked: int

@@ -270,8 +270,7 @@ class Turns:
         self.gpu_time.turn_began(now, seat)
         self.staying[seat.client] = seat
         self._memory.start(seat)
-        seat.most_needed = seat.least_needed = seat.need
-        seat.has_regrown = False
+        self.reports.turn_began(seat)
         if self.ranking.fair_shares.are_kept:
             self.ranking.fair_shares.turn_began(now, seat)
 
