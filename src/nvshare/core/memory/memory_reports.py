@@ -242,8 +242,8 @@ class MemoryReports:
                 self._set_counted(seat, seat.memory)
 
     def turn_began(self, seat: Seat) -> None:
-        own = regrowth.used(seat, self._own(seat, seat.memory)) if seat.kept or seat.pinned else seat.need
-        regrowth.turn_began(seat, own)
+        """Part of its memory is not counted as swappable."""
+        seat.most_needed = seat.least_needed = regrowth.used(seat, self._own(seat, seat.memory))
 
     def turn_ended(self, seat: Seat) -> None:
         """Room was kept for it."""
@@ -266,9 +266,10 @@ class MemoryReports:
         return counted.swappable + seat.pinned
 
     def _set_counted(self, seat: Seat, counted: Memory) -> None:
+        need = regrowth.used(seat, counted.swappable)
         if seat.lock:
             regrowth.note(seat, regrowth.used(seat, self._own(seat, counted)))
-        need = self.needed(seat, counted)
+            need = self.needed(seat, counted) if seat.keeps_room else need
         if seat.state == "waiting":
             self._queue.resize(seat, need)
         self._memory.resize(seat, counted, need)

@@ -26,11 +26,6 @@ def used(seat: Seat, swappable: int) -> int:
     return min(swappable, seat.working_set)
 
 
-def turn_began(seat: Seat, own: int) -> None:
-    seat.most_needed = seat.least_needed = own
-    seat.has_regrown = False
-
-
 def note(seat: Seat, own: int) -> None:
     """What a running client uses may have changed."""
     if own >= seat.most_needed:

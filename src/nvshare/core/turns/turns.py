@@ -265,12 +265,14 @@ class Turns:
         if self.mode.learns:
             self.mode.turn_began(now, seat)
         seat.lock, seat.held_since, seat.last_scheduled = lock, now, now
-        seat.revoked, seat.follows, seat.idle_since = 0, False, None
+        seat.revoked, seat.follows, seat.idle_since, seat.has_regrown = 0, False, None, False
         seat.turns += 1
         self.gpu_time.turn_began(now, seat)
         self.staying[seat.client] = seat
         self._memory.start(seat)
-        self.reports.turn_began(seat)
+        seat.most_needed = seat.least_needed = seat.need
+        if seat.kept or seat.pinned:
+            self.reports.turn_began(seat)
         if self.ranking.fair_shares.are_kept:
             self.ranking.fair_shares.turn_began(now, seat)
 
