@@ -2,7 +2,7 @@
 
 `post` is called from the event loop only. It never waits: what goes to a client is put into the buffer of its
 connection, and a client that does not read is disconnected. Observers (journal, log, metrics) see each step, except
-those of FREQUENT events, which only the journal file sees.
+those of FREQUENT events from which nothing followed, which only the journal file sees.
 
 Failures. An exception of the core ends the daemon: its state may be wrong for all clients. If the frame of an action
 cannot be built or sent, its client is disconnected. An observer that fails misses the step; the others see it. The core
@@ -70,7 +70,9 @@ class Engine:
         self.node = node
         self.connections: dict[int, Outgoing] = {}
         self.observers: list[Callable[[Step], None]] = []
-        """They see every step, except those of FREQUENT events."""
+        """They see every step, except those of FREQUENT events without actions."""
+        self.observers_of_figures: list[Callable[[Step], None]] = []
+        """They see the others."""
         self.observers_of: defaultdict[type[Event], list[Callable[[Step], None]]] = defaultdict(list)
         """They see the steps of one kind of event."""
         self.before: Callable[[int, Event], None] | None = None
@@ -115,7 +117,7 @@ class Engine:
         self.steps += 1
         step = Step(now, self._wall_offset + now / 1e9, event, tuple(actions))
         kind = type(event)
-        observers = self.observers if kind not in FREQUENT else []
+        observers = self.observers if kind not in FREQUENT or actions else self.observers_of_figures
         if kind in self.observers_of:
             observers = observers + self.observers_of[kind]
         for observe in observers:

@@ -25,7 +25,7 @@ from nvshare.scheduler.clients.client_socket import ClientSocket
 from nvshare.scheduler.clients.connection import ClientConnection
 from nvshare.scheduler.clients.connection_admission import ConnectionAdmission
 from nvshare.scheduler.clients.silence import SilenceWatch
-from nvshare.scheduler.engine import FREQUENT, Engine
+from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.instance_lock import InstanceLock
 from nvshare.scheduler.listening_socket import ListeningSocket
 from nvshare.scheduler.observe.journal import Journal, JournalFile
@@ -179,9 +179,8 @@ class Daemon:
         if self._config.journal_file:
             self._file = JournalFile(Path(self._config.journal_file), self._config.journal_file_bytes)
             self._file.observe(self._daemon_start)
-            self._engine.observers.append(self._file.observe)
-            for frequent in FREQUENT:
-                self._engine.observers_of[frequent].append(self._file.observe)
+            for observers in (self._engine.observers, self._engine.observers_of_figures):
+                observers.append(self._file.observe)
             self._metrics.journal_lost = lambda: self._file.lost if self._file else 0
 
     def _connection(self) -> ClientConnection:

@@ -18,7 +18,7 @@ from nvshare.core.actions import ReportForgotten
 from nvshare.core.events import CoreLimitSet, Event, LimitSet, PauseSet, PrioritySet, WeightSet
 from nvshare.core.limits.group_order import NO_ORDER, Order
 from nvshare.journal import Step
-from nvshare.scheduler.engine import FREQUENT, Engine
+from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.in_range import CORE_LIMIT, LIMIT, PRIORITY, WEIGHT, all_in_range, in_range
 from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.usage_file import USAGE_FILE
@@ -55,8 +55,6 @@ class RememberedLimits:
         if any(_is_forgotten(step) for step in steps):
             self._save()
         self._engine.observers.append(self.observe)
-        for frequent in FREQUENT:  # The first step after the settling time forgets groups, whatever its event is.
-            self._engine.observers_of[frequent].append(self.observe)
 
     def _restore_order(self, group: str, order: Order) -> list[Step]:
         where = f"{self._orders}, {group}"
