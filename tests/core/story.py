@@ -237,6 +237,7 @@ _COMMANDS: list[tuple[str, Callable[[Stage, re.Match[str]], list[str]]]] = [
     (r"pods are listed", _event(lambda s, m: ev.PodsListed())),
     (r"claim (?P<claim>\S+) ends", _event(lambda s, m: ev.ClaimEnded(f"uid-{m['claim']}"))),
     (r"claim (?P<claim>\S+)(?P<rest>.*)", _event(lambda s, m: claim_prepared(m["claim"], m["rest"]))),
+    (r"process (?P<group>\S+) has ended", _event(lambda s, m: ev.ProcessEnded(m["group"]))),
     (r"pod (?P<pod>\S+) is gone", _event(lambda s, m: ev.PodRemoved(m["pod"]))),
     (r"pod (?P<pod>\S+)(?P<rest>.*)", _event(lambda s, m: pod_changed(m["pod"], m["rest"]))),
     (r"operator sets quantum (\S+)( on (\S+))?", _event(lambda s, m: ev.QuantumSet(parse_time(m[1]), m[3]))),

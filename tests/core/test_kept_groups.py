@@ -68,16 +68,35 @@ def test_a_pod_that_kubernetes_has_is_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize("is_settling", [True, False])
-def test_an_order_for_a_single_process_waits_for_it_only_after_a_restart(is_settling: bool) -> None:
-    """Otherwise it is the order for a process that has ended."""
+def test_an_order_for_a_single_process_is_kept_until_it_has_ended(is_settling: bool) -> None:
+    """A process does not get rid of an order by closing its connection."""
     node = Node(Settings(), epoch=1, is_paranoid=True, settles_at=SECOND if is_settling else None)
     group = PROCESS_PREFIX + "17"
     node.handle(0, ev.WeightSet(group, 300))
-    join(node, group)
-    assert node.groups[group].order == Order(weight=300 if is_settling else None)
-    node.handle(0, ev.ClientLeft(1))
-    node.handle(SECOND, ev.AlarmRang())
+    for now in (0, SECOND):
+        join(node, group)
+        assert node.groups[group].order == Order(weight=300)
+        node.handle(now, ev.ClientLeft(1))
+    node.handle(SECOND, ev.ProcessEnded(group))
     assert node.groups == {}
+
+
+def test_a_process_that_has_ended_and_whose_connection_is_still_open_takes_its_orders_along_later() -> None:
+    node = Node(Settings(), epoch=1, is_paranoid=True)
+    group = PROCESS_PREFIX + "17"
+    join(node, group)
+    node.handle(0, ev.LimitSet(group, GIB))
+    assert node.handle(0, ev.ProcessEnded(group)) == []
+    assert node.handle(0, ev.ClientLeft(1)) == [ac.ReportForgotten(group, group, GIB, NO_ORDER, is_expected=False)]
+
+
+def test_orders_for_single_processes_are_bounded_in_number() -> None:
+    node = full()
+    for number in range(2):
+        join(node, PROCESS_PREFIX + str(number))
+        node.handle(0, ev.LimitSet(PROCESS_PREFIX + str(number), GIB))
+        assert node.handle(0, ev.ClientLeft(1)) == forgotten(f"run/{number}")
+    assert len(node.groups) == MAX_KEPT
 
 
 @pytest.mark.parametrize("order", [ev.PauseSet(True, "run/old"), ev.WeightSet("run/old", 300)])
@@ -99,7 +118,8 @@ def test_the_end_of_a_process_is_reported_if_there_were_orders_for_it(has_order:
     if has_order:
         node.handle(0, ev.PauseSet(True, group))
     report = ac.ReportForgotten(group, group, None, Order(is_paused=True), is_expected=False)
-    assert node.handle(0, ev.ClientLeft(1)) == ([report] if has_order else [])
+    assert node.handle(0, ev.ClientLeft(1)) == []
+    assert node.handle(0, ev.ProcessEnded(group)) == ([report] if has_order else [])
 
 
 def test_a_removed_pod_takes_the_orders_for_it_along() -> None:

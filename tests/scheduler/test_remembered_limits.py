@@ -18,6 +18,7 @@ from nvshare.core.events import (
     LimitSet,
     PauseSet,
     PrioritySet,
+    ProcessEnded,
     WeightSet,
 )
 from nvshare.core.limits.group_order import Order
@@ -27,6 +28,7 @@ from nvshare.core.node import Node
 from nvshare.core.snapshots.snapshot import snapshot
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.log import log
+from nvshare.scheduler.operator.ended_processes import EndedProcesses
 from nvshare.scheduler.operator.remembered_limits import RememberedLimits
 
 
@@ -157,18 +159,27 @@ def test_orders_for_a_process_leave_the_files_with_it(tmp_path: Path) -> None:
     engine.post(PauseSet(True, "process/17"))
     assert files(tmp_path) == (["process/17"], ["process/17"])
     engine.post(ClientLeft(7))
+    assert files(tmp_path) == (["process/17"], ["process/17"]), "it may connect again"
+    engine.post(ProcessEnded("process/17"))
     assert files(tmp_path) == ([], [])
 
 
-@pytest.mark.parametrize("settles_at", [None, 1])
-@pytest.mark.parametrize("event", [AlarmRang(), GpuTimeAsked()])
+@pytest.mark.parametrize("settles_at", [None, 1, 1 << 62])
 def test_orders_for_a_process_that_ended_while_the_scheduler_was_away_leave_the_files(
-    tmp_path: Path, settles_at: int | None, event: Event
+    tmp_path: Path, settles_at: int | None
 ) -> None:
     (tmp_path / "limits.json").write_text(f'{{"process/17": {GIB}, "run/1": {GIB}}}')
     (tmp_path / "orders.json").write_text('{"process/17": {"is_paused": true}}')
-    start(tmp_path, settles_at=settles_at).post(event)
+    engine = start(tmp_path, settles_at=settles_at)
+    EndedProcesses(engine).sweep()
     assert files(tmp_path) == (["run/1"], ["run/1"])
+
+
+@pytest.mark.parametrize("event", [AlarmRang(), GpuTimeAsked()])
+def test_what_is_forgotten_at_the_end_of_the_settling_time_leaves_the_files(tmp_path: Path, event: Event) -> None:
+    (tmp_path / "limits.json").write_text(json.dumps({f"run/{number}": GIB for number in range(MAX_KEPT + 1)}))
+    start(tmp_path, settles_at=1).post(event)
+    assert len(kept(tmp_path, "limits.json")) == MAX_KEPT
 
 
 def test_a_group_that_was_forgotten_does_not_come_back(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from nvshare.core.actions import AcceptClient, Action, SwitchScheduling
 from nvshare.core.client import Client
 from nvshare.core.gpu import REPORTS, Gpu
 from nvshare.core.gpu_decisions import GpuDecisions
+from nvshare.core.limits.group_names import POD_PREFIX
 from nvshare.core.limits.groups import Group
 from nvshare.core.limits.memory_limits import MemoryLimits
 from nvshare.core.memory.live_shrink import LiveShrink
@@ -83,7 +84,8 @@ class Node:
             ev.BudgetReturned: lambda now, event, out: self._limits.budget_returned(now, event),
             ev.SchedulingSwitched: self._note_switched,
             ev.LimitSet: lambda now, event, out: self._limits.limit_set(event, out),
-            ev.PodRemoved: lambda now, event, out: self._limits.groups.pod_removed(event.pod, out),
+            ev.PodRemoved: lambda now, event, out: self._limits.groups.removed(POD_PREFIX + event.pod, out),
+            ev.ProcessEnded: lambda now, event, out: self._limits.groups.removed(event.group, out),
             ev.PodsListed: lambda now, event, out: self._limits.pods_listed(out),
             ev.ClaimEnded: lambda now, event, out: self._limits.groups.claim_ended(event.uid),
             ev.GpuFound: lambda now, event, out: self._touched(event.gpu).found(event),

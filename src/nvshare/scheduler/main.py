@@ -33,6 +33,7 @@ from nvshare.scheduler.observe.log import log
 from nvshare.scheduler.observe.metrics import Metrics
 from nvshare.scheduler.observe.usage_file import UsageFile
 from nvshare.scheduler.operator.control import Control
+from nvshare.scheduler.operator.ended_processes import EndedProcesses
 from nvshare.scheduler.operator.remembered_limits import STATE_FILES, RememberedLimits
 from nvshare.scheduler.reload import Reload, set_log, show_steps
 from nvshare.scheduler.shutdown import ExitWhenUnused, Shutdown, notify_systemd
@@ -143,7 +144,8 @@ class Daemon:
             parts = self._config.http, self._engine, self._journal, self._metrics, control.pieces
             hosts = self._config.http_hosts
             self._servers.append(await serve_routes(*parts, machine=self._host, hosts=hosts))
-        self._shutdown.keep_running(SilenceWatch(self._engine).run)
+        for run in (SilenceWatch(self._engine).run, EndedProcesses(self._engine).run):
+            self._shutdown.keep_running(run)
         self._start_nvml_poll()
         self._watch_host_memory()
         if self._config.exit_when_unused:

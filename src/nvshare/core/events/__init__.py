@@ -35,6 +35,7 @@ from nvshare.core.events.machine import (
     GpuTimeAsked,
     HostMemoryMeasured,
     MemoryMeasured,
+    ProcessEnded,
     ServingBegan,
     UtilizationMeasured,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "PodsListed",
     "PolicySet",
     "PrioritySet",
+    "ProcessEnded",
     "QuantumSet",
     "RoomMade",
     "SchedulingSwitched",

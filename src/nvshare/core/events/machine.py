@@ -54,5 +54,12 @@ class HostMemoryMeasured(Event, frozen=True):
     rooms: tuple[HostRoom, ...]
 
 
+class ProcessEnded(Event, frozen=True):
+    """A process that was a group of its own has ended: nothing that was ordered for it is needed any more. Only of
+    groups that are kept without a client."""
+
+    group: str
+
+
 class AlarmRang(Event, frozen=True):
     """The time of `next_deadline()` has come."""

@@ -22,7 +22,7 @@ from typing import Literal
 from nvshare.core.actions import Action, Refuse, ReportForgotten, ReportLimit
 from nvshare.core.events import ClaimPrepared, ClientRegistered, LimitSet, PodChanged
 from nvshare.core.limits.claim_limits import ClaimLimits
-from nvshare.core.limits.group_names import POD_PREFIX, PROCESS_PREFIX
+from nvshare.core.limits.group_names import POD_PREFIX
 from nvshare.core.limits.group_order import NO_ORDER, Order
 from nvshare.core.limits.shared_limit import SharedLimit
 from nvshare.quantity import amount
@@ -50,7 +50,7 @@ class Group:
         self.label = label
         self.is_pod = key.startswith(POD_PREFIX)
         self.is_listed = False
-        """Kubernetes has this pod; in `is_removed` that it had it, and it will not come back."""
+        """Kubernetes has this pod. `is_removed`: it had it, or this is a process that has ended; no clients come."""
         self.is_removed = False
         self.priority: int | None = None
         self.weight: int | None = None
@@ -120,9 +120,8 @@ class Group:
     @property
     def outlives_clients(self) -> bool:
         """True if the group is kept without a client: Kubernetes has it, or the operator gave an order for it and its
-        processes may come. A group of one process ends with it; a removed pod does not come back."""
-        is_expected = not self.is_removed and not self.key.startswith(PROCESS_PREFIX)
-        return self.is_listed or (is_expected and self.is_ordered)
+        processes may come. A single process keeps its orders if it connects again."""
+        return self.is_listed or (self.is_ordered and not self.is_removed)
 
     @property
     def is_paused(self) -> bool:
@@ -253,9 +252,9 @@ class Groups:
         _report(group, old, out)
         return group
 
-    def pod_removed(self, pod: str, out: list[Action]) -> None:
-        """Its processes may outlive it for a moment, and keep their limit."""
-        group = self.by_key.get(POD_PREFIX + pod)
+    def removed(self, key: str, out: list[Action]) -> None:
+        """A pod, whose processes may outlive it for a moment, and keep their limit; or a process that has ended."""
+        group = self.by_key.get(key)
         if group is not None:
             group.is_listed, group.is_removed = False, True
             self.forget_if_unused(group, out)

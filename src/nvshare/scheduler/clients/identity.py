@@ -6,6 +6,7 @@ that shares a limit is the container, else one `nvshare run` of this user, else 
 pid to another process later, so the process is named by its pid, its start time and the boot."""
 
 import contextlib
+import errno
 import functools
 import os
 import re
@@ -129,7 +130,30 @@ def group_of(peer: Peer, run: bytes) -> tuple[str, str]:
         return f"{CONTAINER_PREFIX}{owner}{peer.container}", f"container {peer.container[:12]}"
     if any(run):
         return f"{RUN_PREFIX}{peer.uid}-{run.hex()}", f"run {run.hex()[:8]}"
-    return f"{PROCESS_PREFIX}{peer.pid}-{peer.start}-{_boot()}", f"process {peer.pid}"
+    return process_group(peer.pid, peer.start), f"process {peer.pid}"
+
+
+def process_group(pid: int, start: int) -> str:
+    return f"{PROCESS_PREFIX}{pid}-{start}-{_boot()}"
+
+
+def has_process_ended(group: str, proc: Path = Path("/proc")) -> bool:
+    """Whether the process that is this group has ended. One whose first thread has ended has not."""
+    pid = group.removeprefix(PROCESS_PREFIX).partition("-")[0]
+    if not (pid.isascii() and pid.isdecimal()):
+        return True  # No process has this name.
+    try:
+        pidfd = os.pidfd_open(int(pid))
+    except OverflowError:
+        return True
+    except OSError as error:
+        return error.errno in (errno.ESRCH, errno.EINVAL, errno.ENOENT)  # none, or a thread of another process
+    try:
+        return group != process_group(int(pid), start_of(proc / pid)) or _has_ended(pidfd)
+    except OSError:
+        return _has_ended(pidfd)
+    finally:
+        os.close(pidfd)
 
 
 @functools.cache
