@@ -101,6 +101,20 @@ def test_a_stretch_with_moves_says_what_a_move_costs_at_most() -> None:
     assert habits.cost.most_ns_per_gib == SECOND, "what is known counts"
 
 
+def test_a_stretch_that_was_too_short_to_bring_its_memory_in_does_not_say_what_a_move_costs() -> None:
+    """Only what the work used has come, and not 8 GiB in a few ms. Otherwise idle holders would
+    lose their locks at once, memory would come in during each stretch, and no cost would be learned."""
+    habits, one = Habits(), seat(1, 8)
+    came(habits, 0, one)
+    habits.pause_began(SECOND // 50, one)
+    assert habits.cost.most_ns_per_gib == 5 * SECOND
+    went(habits, 1, one)
+    came(habits, 2, seat(2, 8))
+    came(habits, 3, one)
+    habits.pause_began(7 * SECOND, one)
+    assert habits.cost.most_ns_per_gib == pytest.approx(SECOND * 4 / 6)
+
+
 def test_a_stretch_goes_on_in_the_next_turn() -> None:
     habits, one, two = Habits(), seat(1, 8), seat(2, 8)
     came(habits, 0, one)

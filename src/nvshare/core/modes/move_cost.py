@@ -90,8 +90,11 @@ class MoveCost:
         self._ns_per_gib = bounded(products / (self._squares + self._guess_weight))
 
     def note_all(self, moved_bytes: int, took_ns: int) -> None:
-        """Work and the move of so many bytes took so long together."""
-        self._most_ns_per_gib = min(self._most_ns_per_gib, bounded(took_ns / SECOND / (moved_bytes / GIB)))
+        """Work and the move of so many bytes took so long together. If that is less than any move takes, the work used
+        only a part of its memory, and nothing is known of the cost."""
+        per_gib = took_ns / SECOND / (moved_bytes / GIB)
+        if per_gib >= MIN_S_PER_GIB:
+            self._most_ns_per_gib = min(self._most_ns_per_gib, bounded(per_gib))
 
     def set_measured(self, ns_per_gib: int) -> None:
         """Clients measure what moves cost: nothing is inferred from now on."""
