@@ -18,6 +18,8 @@ up, but it is known before the client's first switch back to the GPU instead of 
 Pauses are reported only while the GPU is contended. In these modes it is contended whenever not all of its clients fit
 together, so habits are known before a client waits."""
 
+from collections.abc import Iterator
+
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.move_cost import LinkSpeed, MoveCost, unknown
 from nvshare.core.turns.seat import Seat
@@ -85,6 +87,8 @@ class Habits:
         self.cost = MoveCost(link, guess_weight)
         self._compares_first = compares_first
         self._recent: dict[int, Habit] = {}
+        self._running: dict[int, Habit] = {}
+        """Those whose turn has not ended, in the same order."""
         self._working = 0
         self._service = 0
         self._service_at = 0
@@ -100,6 +104,7 @@ class Habits:
         habit.begins_in_load = habit.begins_in_load or (self._compares_first and self._is_loading(now, seat))
         self._begin(now, habit)
         self._to_end(habit)
+        self._running[seat.client] = habit
 
     def turn_ended(self, now: int, seat: Seat) -> None:
         habit = self._recent.get(seat.client) or Habit(seat)
@@ -107,11 +112,13 @@ class Habits:
         habit.last_turn = now - seat.held_since
         habit.released_without_work = False
         self._to_end(habit)
+        self._running.pop(seat.client, None)
 
     def released_without_work(self, seat: Seat) -> None:
         self._recent[seat.client].released_without_work = True
 
     def client_left(self, now: int, seat: Seat) -> None:
+        self._running.pop(seat.client, None)
         habit = self._recent.pop(seat.client, None)
         if habit is not None:
             self._cease(now, habit)
@@ -225,10 +232,19 @@ class Habits:
     def _present(self, seat: Seat, capacity: int) -> tuple[int, int]:
         """How much of a client's memory is on the card, and how much of the card is free."""
         room, present = capacity, 0
-        last_used_first = [*reversed(self._recent.values())]
-        last_used_first.sort(key=lambda habit: not habit.seat.lock)
-        for habit in last_used_first:
+        for habit in self._last_used_first():
             if habit.seat is seat:
                 present = max(0, min(room, seat.need))
             room -= habit.seat.need
-        return present, max(0, room)
+            if room <= 0:
+                return present, 0
+        return present, room
+
+    def _last_used_first(self) -> Iterator[Habit]:
+        """Running clients, and then the others."""
+        for habit in reversed(self._running.values()):
+            if habit.seat.lock:
+                yield habit
+        for habit in reversed(self._recent.values()):
+            if not habit.seat.lock:
+                yield habit
