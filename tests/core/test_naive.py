@@ -165,7 +165,7 @@ def compete_only_when_busy(real: Callable[..., int]) -> Callable[..., int]:
     return lambda self, upto, looks: self.counts(upto, looks)
 
 
-RARE = {"ask": 27}
+RARE = {"ask": 27, "_own": 26}
 """With which walk to begin, for faults that few walks show."""
 
 
@@ -178,6 +178,12 @@ RARE = {"ask": 27}
         (Preemption, "shed", lambda real: lambda self, now, out: None, "holds more than the safe limit"),
         (Notices, "tell", stay_silent, "a holder knows whether it has to report its pauses"),
         (MemoryReports, "crowded", lambda real: lambda self, staying: None, "room is kept for a client that frees"),
+        (
+            MemoryReports,
+            "_own",
+            lambda real: lambda self, seat, counted: counted.swappable,
+            "room is kept for a client that frees",
+        ),
         (regrowth, "is_expected", lambda real: lambda seat: False, "room is kept for a client that frees"),
         (Adaptive, "lag_ns", prefer_the_last, "a client lags by no more than its mode promises"),
         (Turns, "released", lose_the_place, "[seat.client for seat in queue] == "),

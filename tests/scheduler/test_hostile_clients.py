@@ -227,6 +227,7 @@ class Chaos:
         events: list[ev.Event] = [
             ev.PodChanged(pod, "team/pod", limit, chance.choice((None, GIB)), chance.choice((None, 3)), None),
             ev.PodRemoved(pod),
+            ev.ProcessEnded(chance.choice(list(self.node.groups) or ["process/none"])),
             ev.PodsListed(),
         ]
         return chance.choice(events)
