@@ -93,8 +93,9 @@ def test_a_limit_that_no_message_can_carry_is_refused(daemon: Daemon, limit: int
         (answer,) = say(daemon, line)
         assert answer["answer"] == "failed"
         assert client.hear_all() == []
-        (answer,) = say(daemon, admin.encode(admin.SetLimit(client.name, GIB)))
-        assert answer["answer"] == "done"
+        for valid in (GIB, None):
+            (answer,) = say(daemon, admin.encode(admin.SetLimit(client.name, valid)))
+            assert answer["answer"] == "done"
     daemon.assert_alive()
 
 
