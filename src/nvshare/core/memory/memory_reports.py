@@ -242,7 +242,6 @@ class MemoryReports:
                 self._set_counted(seat, seat.memory)
 
     def turn_began(self, seat: Seat) -> None:
-        """Part of its memory is not counted as swappable."""
         seat.most_needed = seat.least_needed = regrowth.used(seat, self._own(seat, seat.memory))
 
     def turn_ended(self, seat: Seat) -> None:
@@ -268,7 +267,9 @@ class MemoryReports:
     def _set_counted(self, seat: Seat, counted: Memory) -> None:
         need = regrowth.used(seat, counted.swappable)
         if seat.lock:
-            regrowth.note(seat, regrowth.used(seat, self._own(seat, counted)))
+            own = regrowth.used(seat, self._own(seat, counted)) if seat.kept or seat.pinned else need
+            if not own == seat.most_needed == seat.least_needed:
+                regrowth.note(seat, own)
             need = self.needed(seat, counted) if seat.keeps_room else need
         if seat.state == "waiting":
             self._queue.resize(seat, need)

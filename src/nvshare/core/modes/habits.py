@@ -18,8 +18,6 @@ up, but it is known before the client's first switch back to the GPU instead of 
 Pauses are reported only while the GPU is contended. In these modes it is contended whenever not all of its clients fit
 together, so habits are known before a client waits."""
 
-from collections.abc import Iterator
-
 from nvshare.core.model import GIB, SECOND
 from nvshare.core.modes.move_cost import LinkSpeed, MoveCost, unknown
 from nvshare.core.turns.seat import Seat
@@ -232,19 +230,13 @@ class Habits:
     def _present(self, seat: Seat, capacity: int) -> tuple[int, int]:
         """How much of a client's memory is on the card, and how much of the card is free."""
         room, present = capacity, 0
-        for habit in self._last_used_first():
-            if habit.seat is seat:
-                present = max(0, min(room, seat.need))
-            room -= habit.seat.need
-            if room <= 0:
-                return present, 0
+        for habits, is_running in ((self._running, True), (self._recent, False)):
+            for habit in reversed(habits.values()):
+                if bool(habit.seat.lock) is not is_running:
+                    continue
+                if habit.seat is seat:
+                    present = max(0, min(room, seat.need))
+                room -= habit.seat.need
+                if room <= 0:
+                    return present, 0
         return present, room
-
-    def _last_used_first(self) -> Iterator[Habit]:
-        """Running clients, and then the others."""
-        for habit in reversed(self._running.values()):
-            if habit.seat.lock:
-                yield habit
-        for habit in reversed(self._recent.values()):
-            if not habit.seat.lock:
-                yield habit

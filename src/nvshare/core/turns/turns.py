@@ -271,7 +271,7 @@ class Turns:
         self.staying[seat.client] = seat
         self._memory.start(seat)
         seat.most_needed = seat.least_needed = seat.need
-        if seat.kept or seat.pinned:
+        if seat.pinned or seat.keep_asked:
             self.reports.turn_began(seat)
         if self.ranking.fair_shares.are_kept:
             self.ranking.fair_shares.turn_began(now, seat)
