@@ -232,7 +232,12 @@ RARE = {"ask": 27, "_own": 26}
             lambda real: lambda self, now, seat: None,
             "only a client that is ahead of its weight",
         ),
-        (CoreCap, "set_kept", lambda real: lambda self, upto, look, kept: None, "only a group that owes GPU time is held back"),
+        (
+            CoreCap,
+            "set_kept",
+            lambda real: lambda self, upto, look, kept: None,
+            "only a group that owes GPU time is held back",
+        ),
         (kept_time, "kept_ns", lambda real: lambda longest: 1 << 60, "a group that owes too much is held back"),
         (CoreCap, "_repaid", keep_for_ever, "a group that owes too much is held back"),
         (
