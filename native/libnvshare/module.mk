@@ -56,7 +56,7 @@ $(BUILD)/checks/lib_client_linked: $(NVS_TESTS)/lib_client.c $(BUILD)/null/libcu
 	$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -DLIB_LINKED -I$(TOP)/include $< $(ALL_LDFLAGS) -Wl,--unresolved-symbols=ignore-all \
 	    -Wl,--no-as-needed $(BUILD)/null/libcuda.so.1 -ldl -lpthread -o $@
 CHECKS += $(BUILD)/checks/lib_client_linked
-$(BUILD)/checks/lib_no_memory: ALL_LDFLAGS += -Wl,--no-as-needed $(BUILD)/null/libcuda.so.1
+$(BUILD)/checks/lib_no_memory: private ALL_LDFLAGS += -Wl,--no-as-needed $(BUILD)/null/libcuda.so.1
 $(BUILD)/checks/lib_no_memory: $(BUILD)/null/libcuda.so.1
 $(BUILD)/encoder/libnvidia-encode.so.1: $(NVS_TESTS)/encoder_stub.c
 	@mkdir -p $(@D)
