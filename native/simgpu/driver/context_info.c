@@ -70,6 +70,8 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
     return CUDA_SUCCESS;
 }
 
+static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER; /* the limits of all contexts, and what the card charges for them */
+
 static bool known_limit(CUlimit limit)
 {
     return limit >= CU_LIMIT_STACK_SIZE && limit <= CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
@@ -83,7 +85,9 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
         return CUDA_ERROR_INVALID_VALUE;
     if (!known_limit(limit))
         return CUDA_ERROR_NOT_SUPPORTED;
+    pthread_mutex_lock(&limits_lock);
     *value = context->limits[limit];
+    pthread_mutex_unlock(&limits_lock);
     return CUDA_SUCCESS;
 }
 
@@ -103,6 +107,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (limit == CU_LIMIT_STACK_SIZE && value > 512 << 10)
         return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&limits_lock);
     uint64_t before = memory_of_limits(context->limits), old = context->limits[limit];
     context->limits[limit] = value;
     uint64_t after = memory_of_limits(context->limits);
@@ -111,6 +116,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         context->limits[limit] = old;
     else if (after < before)
         sim_uncharge(context->card, before - after);
+    pthread_mutex_unlock(&limits_lock);
     return result;
 }
 
