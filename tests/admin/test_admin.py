@@ -136,5 +136,5 @@ def test_a_follower_that_does_not_read_is_cut_off(daemon: Daemon) -> None:
                 client.release(client.take_lock())
             if any("does not read" in line for line in daemon.log.lines):
                 break
-        daemon.log.wait_for("Closing a follower of events that does not read")
+        daemon.log.wait_for("Closing a follower of events that is too far behind")
     daemon.assert_alive()

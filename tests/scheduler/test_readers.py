@@ -21,7 +21,7 @@ from nvshare import admin
 from nvshare.cli import operator_client
 from nvshare.scheduler.clients.connection_admission import CHARGE_FACTOR, CREDIT_NS
 from nvshare.scheduler.operator.control import Control
-from nvshare.scheduler.operator.readers import MAX_UNREAD, Readers
+from nvshare.scheduler.operator.readers import MAX_UNREAD_ANSWERS, Readers
 from support.client import entry
 from support.daemon import Daemon, call_ctl
 from support.waiting import wait_until
@@ -203,7 +203,7 @@ def test_few_answers_of_readers_that_do_not_read_are_kept(read_daemon: Daemon) -
     with contextlib.ExitStack() as stack:
         for _ in range(32):
             stack.enter_context(read_daemon.client().register(*[entry(number) for number in range(32)]))
-        peers = [stack.enter_context(connected(reader_socket(read_daemon))) for _ in range(MAX_UNREAD + 2)]
+        peers = [stack.enter_context(connected(reader_socket(read_daemon))) for _ in range(MAX_UNREAD_ANSWERS + 2)]
         for peer in peers:
             peer.sendall(request)
         for peer in peers[:2]:  # A new answer takes the place of the oldest one.

@@ -1,11 +1,13 @@
 """What clients do not read takes a bounded part of the scheduler's memory, in the kernel and in its process."""
 
+import asyncio
 import contextlib
 import fcntl
+import socket
 import struct
 import termios
 
-from nvshare.scheduler.clients.sending import MAX_UNREAD, SEND_BUFFER
+from nvshare.scheduler.clients.sending import MAX_UNREAD, SEND_BUFFER, Sending
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import encode
 from support.client import WireClient
@@ -73,3 +75,37 @@ def test_a_peer_that_does_not_read_is_closed_at_the_bound(daemon: Daemon) -> Non
                 wait_until(lambda: peer.is_closed() or not queued(peer, termios.TIOCOUTQ), "it was read")
     daemon.log.wait_for("does not read what it is sent")
     assert MAX_UNREAD < asked * answer < MAX_UNREAD + 2 * SEND_BUFFER + 2 * answer
+
+
+class FullTransport(asyncio.Transport):
+    """Nobody reads, and the kernel's buffer is full."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__({"socket": connection})
+        self.written = b""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
+
+
+def test_what_follows_a_big_unread_step_is_not_lost_the_peer_is_given_up() -> None:
+    async def follow() -> list[str]:
+        given_up: list[str] = []
+        with socket.socket(socket.AF_UNIX) as connection:
+            transport = FullTransport(connection)
+            sending = Sending(transport, lambda: given_up.append("once"))
+            sending.send(bytes(2 * MAX_UNREAD))
+            sending.pause()
+            assert not given_up  # one step may be as large as it is
+            sending.send(b"one more")
+            sending.send(b"and one more")
+            await asyncio.sleep(0)
+            return given_up
+
+    assert asyncio.run(follow()) == ["once"]

@@ -12,7 +12,7 @@
 struct nvs_block;
 struct nvs_gpu;
 
-/* If there is an entry of its kind and key, that has ended, and its charge is returned. */
+/* An entry of the same kind and key is stale: it is replaced, and its charge is returned. */
 void nvs_entries_note(const struct nvs_ledger_entry *entry);
 /* Notes the entry in place of the one with its kind and key; false if there was none. One thread gets each entry that was noted, and
  * returns its charge. */

@@ -50,8 +50,9 @@ class Group:
         self.label = label
         self.is_pod = key.startswith(POD_PREFIX)
         self.is_listed = False
-        """Kubernetes has this pod. `is_removed`: it had it, or this is a process that has ended; no clients come."""
+        """Kubernetes has this pod."""
         self.is_removed = False
+        """Kubernetes had this pod, or this is a process that has ended: no clients come."""
         self.priority: int | None = None
         self.weight: int | None = None
         self.core_limit: int | None = None

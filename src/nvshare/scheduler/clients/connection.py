@@ -228,8 +228,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._gpus = translation.gpus_of(message)
         self.index_of = {gpu: index for index, gpu in enumerate(self._gpus)}
         assert self._account is not None
-        self._admission.admit_gpus(self._account, self._gpus, len(self._engine.node.gpus))
         self._admission.end_earlier(self._peer.pid)
+        self._admission.admit_gpus(self._account, self._gpus, len(self._engine.node.gpus))
         client = self._client = self._admission.new_client_id(self._account)
         self.sends_ping = message.version >= wire.PING_SINCE
         self._engine.connections[client] = self

@@ -138,7 +138,8 @@ def process_group(pid: int, start: int) -> str:
 
 
 def has_process_ended(group: str, proc: Path = Path("/proc")) -> bool:
-    """Whether the process that is this group has ended. One whose first thread has ended has not."""
+    """Whether the process that is this group has ended. A process of which only the first thread has ended has
+    not ended."""
     pid = group.removeprefix(PROCESS_PREFIX).partition("-")[0]
     if not (pid.isascii() and pid.isdecimal()):
         return True  # No process has this name.

@@ -14,8 +14,8 @@ SEND_BUFFER = 8192
 """Asked of the kernel, which doubles it: 16 KiB, or 17 writes. Its default is 208 KiB."""
 MAX_UNREAD = 1 << 14
 """A peer with more unread bytes than this does not read. A client that is stopped (SIGSTOP) gets no locks after 28 s;
-then it is told what its operators change, and its capacity: 20 bytes for each GPU whenever other memory there has
-changed, at most every 2 s. So it is closed after 27 minutes at the earliest with one GPU, and after 3 with eight."""
+then it is told what its operators change, and its capacity: 24 bytes for each GPU whenever other memory there has
+changed, at most every 2 s. So it is closed after 23 minutes at the earliest with one GPU, and after 3 with eight."""
 
 
 class Sending:
@@ -24,7 +24,7 @@ class Sending:
     def __init__(self, transport: asyncio.Transport, give_up: Callable[[], None]) -> None:
         self._transport = transport
         self._give_up = give_up
-        self._is_waiting = False
+        self._is_waiting = self._has_given_up = False
         self._unsent = bytearray()
         transport.set_write_buffer_limits(high=0)
         connection = cast("socket.socket", transport.get_extra_info("socket"))
@@ -33,14 +33,12 @@ class Sending:
     def send(self, data: bytes) -> None:
         if not self._is_waiting:
             self._transport.write(data)
-        elif not self._is_too_much():
+        elif not self._has_given_up:
             self._unsent += data
-            if self._is_too_much():
+            if len(self._unsent) + self._transport.get_write_buffer_size() > MAX_UNREAD:
+                self._has_given_up = True
                 # Later: this is called from within a step that sends to other clients too.
                 asyncio.get_running_loop().call_soon(self._give_up)
-
-    def _is_too_much(self) -> bool:
-        return len(self._unsent) + self._transport.get_write_buffer_size() > MAX_UNREAD
 
     def pause(self) -> None:
         """A write waits, because the kernel's buffer is full."""

@@ -276,7 +276,7 @@ class Control:
 
     def _follower(self, wanted: Wanted, writer: asyncio.StreamWriter) -> Follower:
         def give_up() -> None:
-            log.warning("Closing a follower of events that does not read")
+            log.warning("Closing a follower of events that is too far behind")
             writer.transport.abort()
 
         def tell(text: bytes) -> None:

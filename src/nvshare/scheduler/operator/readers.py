@@ -26,7 +26,7 @@ MAX_READERS = 32
 MAX_MADE = 2
 """Answers that are made at once, of different users. The status of 16,384 pairs of a client and a GPU takes 15 MB
 while it is made."""
-MAX_UNREAD = 2
+MAX_UNREAD_ANSWERS = 2
 """Answers that are not read yet; one has 10 MB. One more closes the oldest of the user that has the most."""
 READINGS = (admin.GetStatus, admin.GetStory, admin.GetLimits, admin.GetReport)
 NO_ORDERS = "every user may look, but only root and the scheduler's own user may change something; try sudo"
@@ -75,7 +75,7 @@ class Readers:
         self._connections = ConnectionLimit(MAX_READERS, closes_oldest=True)
         self._users: dict[int, User] = {}
         self._making = asyncio.Semaphore(MAX_MADE)
-        self._unread = ConnectionLimit(MAX_UNREAD, closes_oldest=True)
+        self._unread = ConnectionLimit(MAX_UNREAD_ANSWERS, closes_oldest=True)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One reader's connection, request by request."""
