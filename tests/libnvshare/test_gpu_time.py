@@ -157,8 +157,8 @@ ALWAYS = "5000 20 0 0"
 
 
 def test_short_work_beside_a_busy_program_is_charged_between_half_of_its_time_and_all(tmp_path: Path) -> None:
-    """Decision 33: a look at which both have work counts half for each, whichever program has the card. The simulated card gives
-    a program that wakes up the next slice, so it hardly waits."""
+    """Decision 33: a look at which both have work counts half for each, whichever program has the card. The simulated
+    card gives a program that wakes up the next slice, so it hardly waits."""
     with Timed(tmp_path, gpus=len(SHORT)) as machine:
         programs = [machine.pulsing(gpu=gpu) for gpu in range(len(SHORT)) for _ in range(2)]
         for program in programs:
