@@ -52,10 +52,10 @@ class Answer:
         return {f"{name}_s": round(seconds, 3) for name, seconds in parts.items()}
 
 
-def answered(*options: str) -> Answer:
+def answered(*options: str, used: int = BURST_KERNELS) -> Answer:
     """The batch job has 12 GiB, the other program 4 GiB. The quantum is 60 s, unless the options say otherwise.
-    The other program starts when the batch job has used all its memory: kernels that populate memory take 100 times as
-    long as others, and a kernel that runs cannot be stopped."""
+    The other program starts when so many kernels of the batch job have begun. The first PIECES of them populate its
+    memory: they take 100 times as long as the others, and a kernel that runs cannot be stopped."""
     fixed = ("--switch-time-mode", "fixed", "--switch-time-fixed", "60")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         journal = Path(name) / "journal"
@@ -65,8 +65,8 @@ def answered(*options: str) -> Answer:
         )
         daemon = stack.enter_context(started)
         (batch,) = card.start(stack, daemon, [Program(size=12 * GIB)])
-        while len(card.trace(batch).kernels(KERNEL)) < BURST_KERNELS:
-            time.sleep(0.1)
+        while len(card.trace(batch).kernels(KERNEL)) < used:
+            time.sleep(0.01)
         (pid,) = card.start(stack, daemon, [Program(size=4 * GIB, bursts=1, NVSHARE_PRIORITY=10)])
         ready = time.monotonic_ns()
         while not (kernels := card.trace(pid).kernels(KERNEL)):

@@ -144,6 +144,34 @@ static void pacing_settles_between_a_quarter_and_half_a_second(void)
     CHECK(pace.window * kernel * 8 <= 260 * 1000000);
 }
 
+static void only_one_long_submission_is_queued(void)
+{
+    struct nvs_pacing pace = {0};
+    int64_t now = 1, ms = 1000000;
+    nvs_pacing_learn(&pace, now, 1);
+    CHECK(!nvs_pacing_is_single(&pace)); /* nothing is known yet */
+    nvs_pacing_learn(&pace, now += 500 * ms, 1);
+    CHECK(nvs_pacing_is_single(&pace));
+    nvs_pacing_learn(&pace, now += 200 * ms, 2); /* two streams share the 0.5 s, but none of these is long */
+    CHECK(!nvs_pacing_is_single(&pace));
+    nvs_pacing_learn(&pace, now += 500 * ms, 1);
+    nvs_pacing_waited(&pace, true);
+    CHECK(nvs_pacing_is_single(&pace));
+    for (int skips = 16; skips <= 2048; skips *= 2) {
+        nvs_pacing_waited(&pace, false); /* the earlier one needs a later one of the same thread */
+        for (int i = 0; i < (skips < 1024 ? skips : 1024); i++)
+            CHECK(!nvs_pacing_is_single(&pace));
+        CHECK(nvs_pacing_is_single(&pace));
+    }
+    nvs_pacing_waited(&pace, true);
+    nvs_pacing_waited(&pace, false);
+    for (int i = 0; i < 16; i++)
+        CHECK(!nvs_pacing_is_single(&pace));
+    CHECK(nvs_pacing_is_single(&pace));
+    nvs_pacing_learn(&pace, now += 10 * ms, 1);
+    CHECK(!nvs_pacing_is_single(&pace));
+}
+
 static void quantities_are_kubernetes_quantities(void)
 {
     static const struct { const char *text; uint64_t bytes; } good[] = {
@@ -170,6 +198,7 @@ int main(void)
     a_limit_refuses_and_a_budget_asks();
     a_recall_takes_what_is_unused_and_then_each_free();
     pacing_settles_between_a_quarter_and_half_a_second();
+    only_one_long_submission_is_queued();
     quantities_are_kubernetes_quantities();
     return DONE();
 }

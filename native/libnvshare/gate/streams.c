@@ -143,7 +143,8 @@ static struct nvs_stream *wait_for_pacing_event(uintptr_t handle, CUcontext cont
     return stream && stream->pacing_event == event ? stream : NULL;
 }
 
-/* Waits for the last event, then records the next. Gives and takes the lock; the stream may be gone after it. */
+/* Waits for the last event, then records the next; between long submissions waits for that one too. Gives and takes the lock; the
+ * stream may be gone after it. */
 static void pace(struct nvs_stream *stream)
 {
     uintptr_t handle = stream->handle;
@@ -152,6 +153,12 @@ static void pace(struct nvs_stream *stream)
         return;
     nvs_pacing_learn(&stream->pacing, nvs_now_ns(), stream->gpu->noted_streams);
     stream->is_pacing_event_pending = nvs_event_record(stream, &stream->pacing_event, handle, false) == NVS_EVENT_RECORDED;
+    if (stream->is_pacing_event_pending && nvs_pacing_is_single(&stream->pacing)) {
+        int64_t began = nvs_now_ns();
+        if (!(stream = wait_for_pacing_event(handle, stream->context, stream->pacing_event)))
+            return;
+        nvs_pacing_waited(&stream->pacing, nvs_now_ns() - began <= NVS_PACING_WAIT_NS);
+    }
     stream->is_pacing = false;
 }
 
