@@ -52,14 +52,14 @@ class Answer:
         return {f"{name}_s": round(seconds, 3) for name, seconds in parts.items()}
 
 
-def answered(*options: str, used: int = BURST_KERNELS) -> Answer:
+def answered(*options: str, used: int = BURST_KERNELS, kernel_ms: int = KERNEL_MS) -> Answer:
     """The batch job has 12 GiB, the other program 4 GiB. The quantum is 60 s, unless the options say otherwise.
-    The other program starts when so many kernels of the batch job have begun. The first PIECES of them populate its
-    memory: they take 100 times as long as the others, and a kernel that runs cannot be stopped."""
+    The other program starts when `used` kernels of the batch job have begun. The first one populates its memory, which
+    takes 4.4 s, and a kernel that runs cannot be stopped."""
     fixed = ("--switch-time-mode", "fixed", "--switch-time-fixed", "60")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         journal = Path(name) / "journal"
-        card = Card(Path(name))
+        card = Card(Path(name), kernel_ms=kernel_ms)
         started = scheduler(
             Path(name), "--nvml", "on", "--journal-file", str(journal), *fixed, *options, environment=card.bare
         )
@@ -73,10 +73,12 @@ def answered(*options: str, used: int = BURST_KERNELS) -> Answer:
             assert time.monotonic_ns() < ready + 50e9, "the program of high priority waits for the quantum"
             time.sleep(0.01)
         steps = [entry for _, entry in read(journal.read_bytes().splitlines()) if isinstance(entry, Step)]
-        return answer_of(steps, [it.known_end_ns for it in card.trace(batch).kernels(KERNEL)], kernels[0].begin_ns)
+        return answer_of(
+            steps, [it.known_end_ns for it in card.trace(batch).kernels(KERNEL)], kernels[0].begin_ns, kernel_ms
+        )
 
 
-def answer_of(steps: Iterable[Step], batch_ends: Iterable[int], first_ns: int) -> Answer:
+def answer_of(steps: Iterable[Step], batch_ends: Iterable[int], first_ns: int, kernel_ms: int) -> Answer:
     """From the scheduler's steps, the ends of the batch job's kernels, and the begin of the other's first kernel."""
     drop, dropped = next((step, it) for step in steps for it in step.actions if isinstance(it, ac.DropLock))
     asked = [it for it in steps if isinstance(it.event, ev.LockRequested) and it.event.client != dropped.client]
@@ -85,7 +87,7 @@ def answer_of(steps: Iterable[Step], batch_ends: Iterable[int], first_ns: int) -
     return Answer(
         (drop.now - asked[0].now) / 1e9,
         (given.now - drop.now) / 1e9,
-        ended * KERNEL_MS / 1e3,
+        ended * kernel_ms / 1e3,
         (first_ns - given.now) / 1e9,
         dropped.cause,
     )

@@ -31,10 +31,10 @@ class Program:
 class Card:
     """A simulated card, its scheduler, and what its trace says."""
 
-    def __init__(self, directory: Path, memory: int = 16 * GIB) -> None:
+    def __init__(self, directory: Path, memory: int = 16 * GIB, kernel_ms: int = KERNEL_MS) -> None:
         self.directory = directory / "card"
         self.directory.mkdir()
-        kernels = {KERNEL: f"{KERNEL_MS}ms"}
+        kernels = {KERNEL: f"{kernel_ms}ms"}
         cards = SimGpu().with_values(directory=self.directory, card="p100", memory=memory, kernels=kernels, trace=1)
         self.bare = cards.environment(os.environ)
 

@@ -32,7 +32,7 @@ from typing import Any
 
 import msgspec
 
-from bench.answers import MOST_ANSWER_S, answered
+from bench.answers import MOST_ANSWER_S, Answer, answered
 from bench.cards import GIB, WARM_UP_S, Card, Program
 from bench.scheduler import Scheduler, scheduler
 from bench.verdict import goal
@@ -144,6 +144,10 @@ def rows() -> Iterator[Row]:
     yield from weights()
     yield idle_shares()
     yield a_change()
-    answer = answered()
-    row: Row = {"bench": "shares", "what": "first kernel of high priority beside a batch job", **answer.row()}
-    yield row | goal(answer.kernel_s <= MOST_ANSWER_S)
+    beside = "first kernel of high priority beside a batch job"
+    yield answer_row(beside, answered())
+    yield answer_row(f"{beside} with kernels of 0.5 s", answered(used=26, kernel_ms=500))
+
+
+def answer_row(what: str, answer: Answer) -> Row:
+    return {"bench": "shares", "what": what, **answer.row()} | goal(answer.kernel_s <= MOST_ANSWER_S)

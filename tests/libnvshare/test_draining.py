@@ -30,21 +30,27 @@ KERNEL_US = 50_000_000  # half a second on a card a hundred times faster than li
 KERNEL_S = 0.5
 
 
-def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, LibraryConnection]:
-    """A client that holds lock 1 and has used the legacy stream of its context."""
+def start_new(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, LibraryConnection]:
+    """A client that holds lock 1 and has submitted one kernel."""
     program = programs.start(**environment)
     peer = scheduler.join(program)
     program.say("spin 1 1")
     peer.expect(ReqLock)
     peer.send(LockOk(0, False, 1))
     assert program.answer()[0] == "0"
+    return program, peer
+
+
+def start(programs: Programs, scheduler: FakeScheduler, **environment: str) -> tuple[Program, LibraryConnection]:
+    """A client that holds lock 1 and has used the legacy stream of its context."""
+    program, peer = start_new(programs, scheduler, **environment)
     program.do("spin 1 4000")  # enough for the fast path to be the usual one
     program.do("sync")
     return program, peer
 
 
 def legacy(program: Program) -> None:
-    program.do(f"spin {KERNEL_US} 1")
+    program.do(f"spin {KERNEL_US} 12")
 
 
 def blocking_stream(program: Program) -> None:
@@ -73,19 +79,19 @@ def per_thread_stream(program: Program) -> None:
 
 def second_context(program: Program) -> None:
     program.do("init 0")
-    program.do(f"spin {KERNEL_US} 1")
+    program.do(f"spin {KERNEL_US} 12")
     program.do("use 0")
     program.do("spin 1 1")
 
 
 def primary_context(program: Program) -> None:
     program.do("retain 0")
-    program.do(f"spin {KERNEL_US} 1")
+    program.do(f"spin {KERNEL_US} 12")
 
 
 def primary_context_with_another_reference(program: Program) -> None:
     program.do("retain 0")
-    program.do(f"spin {KERNEL_US} 1")
+    program.do(f"spin {KERNEL_US} 12")
     program.do("retain 0")
     program.do("releaseprimary 0")  # not the last reference
 
@@ -114,6 +120,12 @@ def test_a_drain_waits_for_work(on_card: Programs, scheduler: FakeScheduler, sub
     assert time.monotonic() - began > KERNEL_S - 0.05
 
 
+def test_of_long_kernels_only_one_is_queued(on_card: Programs, scheduler: FakeScheduler) -> None:
+    program, _ = start_new(on_card, scheduler)
+    submitted_ms = float(program.do(f"spin {KERNEL_US} 12")[0])
+    assert submitted_ms > 1e3 * (11 * KERNEL_S - 0.1)  # eleven have finished, and the twelfth runs
+
+
 @pytest.mark.parametrize("submit", WAYS)
 def test_a_holder_with_work_under_way_is_not_idle(on_card: Programs, scheduler: FakeScheduler, submit: object) -> None:
     assert callable(submit)
@@ -130,7 +142,7 @@ def test_a_holder_with_work_under_way_is_not_idle(on_card: Programs, scheduler: 
 def test_a_primary_context_that_ended_has_nothing_to_drain(on_card: Programs, scheduler: FakeScheduler) -> None:
     program, peer = start(on_card, scheduler)
     program.do("retain 0")
-    program.do(f"spin {KERNEL_US} 1")
+    program.do(f"spin {KERNEL_US} 12")
     program.do("retain 0")
     program.do("releaseprimary 0")
     program.do("releaseprimary 0")

@@ -5,13 +5,14 @@
  *
  * A single kernel can be longer than a window: one that populates its memory takes 0.5 s. Two of these would make a drain last 1 s. So
  * while single submissions take longer than HIGH_MS, each waits until the one before has finished. The CPU works beside the one that
- * runs, and the GPU is idle for the few microseconds until the next one is submitted. If such a wait is in vain, the earlier kernel
- * may need a later submission of the same thread: SKIPS_FIRST submissions do not wait then, and twice as many after each further one. */
+ * runs, and the GPU is idle for the few microseconds until the next one is submitted. One wait may be in vain because much was
+ * queued before. If three in a row are, the earlier kernel may need a later submission of the same thread: then 16 submissions do not
+ * wait, and twice as many after each further wait in vain, up to 1024. */
 #include "gate/pacing.h"
 
 #define MS INT64_C(1000000)
 
-enum { LOW_MS = 125, HIGH_MS = 250, AIM_MS = 187, SKIPS_FIRST = 16, SKIPS_MOST = 1024 };
+enum { LOW_MS = 125, HIGH_MS = 250, AIM_MS = 187, IN_VAIN_FIRST = 3, IN_VAIN_MOST = 9 };
 
 uint32_t nvs_pacing_learn(struct nvs_pacing *pace, int64_t now_ns, uint32_t streams)
 {
@@ -46,7 +47,6 @@ bool nvs_pacing_is_single(struct nvs_pacing *pace)
 
 void nvs_pacing_waited(struct nvs_pacing *pace, bool have_finished)
 {
-    uint32_t skips = pace->next_skips ? pace->next_skips : SKIPS_FIRST;
-    pace->skips = have_finished ? 0 : skips;
-    pace->next_skips = have_finished ? SKIPS_FIRST : skips < SKIPS_MOST ? 2 * skips : SKIPS_MOST;
+    pace->in_vain = have_finished ? 0 : pace->in_vain + (pace->in_vain < IN_VAIN_MOST);
+    pace->skips = pace->in_vain < IN_VAIN_FIRST ? 0 : UINT32_C(16) << (pace->in_vain - IN_VAIN_FIRST);
 }

@@ -13,7 +13,7 @@ struct nvs_pacing {
     int64_t last_done_ns; /* when the last event was seen finished */
     bool is_long;         /* a window of one submission took longer than a window should */
     uint32_t skips;       /* long submissions that still do not wait for the one before */
-    uint32_t next_skips;  /* how many after the next wait in vain */
+    uint32_t in_vain;     /* waits in a row that were */
 };
 
 /* An event was seen finished `now`; returns the window to use from here. `streams`: how many share the GPU's queue. */
