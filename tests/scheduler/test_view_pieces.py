@@ -112,6 +112,7 @@ def test_readers_of_big_steps_leave_time_to_clients(
     request_: admin.Request, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Account, "delay_ns", lambda self, now: 0)  # Nobody pays: the worst case, and it takes no time.
+    monkeypatch.setattr(readers, "MAX_UNREAD_ANSWERS", READERS)  # They are one user's, and read when they get time.
 
     async def main() -> int:
         async with reading(Control(*crowd()), tmp_path) as path:
