@@ -20,7 +20,7 @@ from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.operator.control import MAX_OPERATORS
 from nvshare.scheduler.operator.readers import MAX_READERS
 from nvshare.scheduler.pieces import PIECE_BYTES, PIECE_NS
-from nvshare.scheduler.viewer_connection import guarded, write
+from nvshare.scheduler.viewer_connection import READ_TIMEOUT_S, guarded, write
 from support.client import entry
 from support.daemon import Daemon
 from support.fixtures import StartDaemon
@@ -207,6 +207,25 @@ def test_a_bug_in_a_view_ends_only_that_view() -> None:
         return heard
 
     assert asyncio.run(main()) == b""
+
+
+def test_what_a_slow_peer_has_not_read_is_not_kept_after_its_time() -> None:
+    async def is_slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        write(writer, bytes(1 << 24))
+        raise TimeoutError
+
+    async def main() -> float:
+        server = await asyncio.start_server(guarded(is_slow, "HTTP"), "127.0.0.1", 0)
+        loop, (host, port) = asyncio.get_running_loop(), server.sockets[0].getsockname()
+        with socket.create_connection((host, port)):
+            began = loop.time()
+            while asyncio.all_tasks() == {asyncio.current_task()}:  # The connection is not served yet.
+                await asyncio.sleep(0)
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+        server.close()
+        return loop.time() - began
+
+    assert asyncio.run(main()) < READ_TIMEOUT_S / 2
 
 
 def test_a_write_after_a_reset_is_an_error_of_the_connection() -> None:

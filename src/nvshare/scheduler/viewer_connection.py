@@ -78,8 +78,10 @@ def guarded(handler: Handler, kind: str) -> Handler:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await handler(reader, writer)
-        except (ConnectionError, TimeoutError):
-            pass  # The peer has closed, or is too slow.
+        except ConnectionError:
+            pass  # The peer has closed.
+        except TimeoutError:
+            writer.transport.abort()  # It had its time: what it has not read is not kept any longer.
         except Exception as error:
             log.bug("viewer", f"closed one {kind} connection", error)
         finally:
