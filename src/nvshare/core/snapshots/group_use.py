@@ -16,20 +16,23 @@ def group_percents(clients: Iterable[ClientSnapshot]) -> GroupPercents:
 class Together:
     """The same, also of all processes of each user."""
 
-    def __init__(self, clients: Iterable[ClientSnapshot]) -> None:
+    def __init__(self, clients: Iterable[ClientSnapshot] = ()) -> None:
         self.groups: dict[tuple[str, str], float] = {}
         self._users: dict[tuple[int, str], float] = {}
         for client in clients:
             for seat in client.seats:
-                key = client.group, seat.gpu
-                self.groups[key] = self.groups.get(key, 0.0) + seat.gpu_percent
-                if client.uid is not None:
-                    user = client.uid, seat.gpu
-                    self._users[user] = self._users.get(user, 0.0) + seat.gpu_percent
+                self.add(client.group, client.uid, seat.gpu, seat.gpu_percent)
+
+    def add(self, group: str, uid: int | None, gpu: str, percent: float) -> None:
+        """A client of this group and user had so much of this GPU's time."""
+        self.groups[group, gpu] = self.groups.get((group, gpu), 0.0) + percent
+        if uid is not None:
+            self._users[uid, gpu] = self._users.get((uid, gpu), 0.0) + percent
 
     def group(self, client: ClientSnapshot, seat: SeatSnapshot) -> float:
-        return self.groups[client.group, seat.gpu]
+        """At least its own: it may have come since the others were counted."""
+        return self.groups.get((client.group, seat.gpu), seat.gpu_percent)
 
     def user(self, client: ClientSnapshot, seat: SeatSnapshot) -> float | None:
         """None if the user is not known."""
-        return None if client.uid is None else self._users[client.uid, seat.gpu]
+        return None if client.uid is None else self._users.get((client.uid, seat.gpu), seat.gpu_percent)

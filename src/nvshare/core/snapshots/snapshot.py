@@ -1,6 +1,6 @@
 """The state of a node at one moment as plain values, for status, metrics and the live page."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from nvshare.core.client import Client
@@ -192,17 +192,21 @@ NOTHING = Outlook({}, {})
 
 def outlook(node: Node, now: int) -> dict[str, Outlook]:
     """By GPU."""
-    return {
-        gpu.uuid: Outlook(
-            {client: now + wait_ns for client, wait_ns in expected_starts(gpu.turns, gpu.memory, now).items()},
-            due_percents(gpu.turns) if node.is_scheduling else {},
-        )
-        for gpu in node.gpus.values()
-    }
+    return {gpu.uuid: outlook_of(node, gpu, now) for gpu in node.gpus.values()}
 
 
-def client_snapshot(node: Node, client: Client, now: int, gpus: Mapping[str, Outlook]) -> ClientSnapshot:
-    """One client at this moment; `gpus` are the `outlook` of this or an earlier moment."""
+def outlook_of(node: Node, gpu: Gpu, now: int) -> Outlook:
+    """Of one GPU."""
+    return Outlook(
+        {client: now + wait_ns for client, wait_ns in expected_starts(gpu.turns, gpu.memory, now).items()},
+        due_percents(gpu.turns) if node.is_scheduling else {},
+    )
+
+
+def client_snapshot(
+    node: Node, client: Client, now: int, gpus: Mapping[str, Outlook], at: Iterable[str] | None = None
+) -> ClientSnapshot:
+    """One client at this moment; `gpus` are the `outlook` of this or an earlier moment. `at`: only its seats there."""
     first = next(iter(client.seats.values()), None)
     return ClientSnapshot(
         id=client.id,
@@ -212,7 +216,7 @@ def client_snapshot(node: Node, client: Client, now: int, gpus: Mapping[str, Out
         pid=client.pid,
         priority=first.priority if first else 0,
         weight=first.weight if first else 0,
-        seats=tuple(_seat(node, client, uuid, now, gpus.get(uuid, NOTHING)) for uuid in client.seats),
+        seats=tuple(_seat(node, client, uuid, now, gpus.get(uuid, NOTHING)) for uuid in at or client.seats),
         uid=client.uid,
         memory_mode=client.memory_mode,
     )
@@ -229,6 +233,11 @@ def _paused_by(gpu: Gpu, group: Group) -> Literal["annotation", "operator", "GPU
     if group.is_paused:
         return "operator" if group.pause is None else "annotation"
     return "GPU" if gpu.is_paused else None
+
+
+def gpu_percent(gpu: Gpu, seat: Seat, now: int) -> float:
+    """How much of the GPU's time the client had in the last 10 s."""
+    return seat.recent.percent(now, gpu.turns.gpu_time.estimate_ns(now, seat))
 
 
 def _seat(node: Node, client: Client, uuid: str, now: int, known: Outlook) -> SeatSnapshot:
@@ -263,7 +272,7 @@ def _seat(node: Node, client: Client, uuid: str, now: int, known: Outlook) -> Se
         not_moving=seat.not_moving,
         expected_start_ns=None if starts_at is None or not place or seat.gang else max(0, starts_at - now),
         core_limit_percent=client.group.core_limit_on(uuid),
-        gpu_percent=seat.recent.percent(now, gpu.turns.gpu_time.estimate_ns(now, seat)),
+        gpu_percent=gpu_percent(gpu, seat, now),
         due_percent=known.dues.get(client.id),
         held_back_by=held_back_by(gpu.turns, seat),
         held_back_ns=gpu.compute_shares.held_back_ns(now, seat),

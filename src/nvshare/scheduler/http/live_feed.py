@@ -7,21 +7,22 @@
 
 The documents are those of nvshare.status_document.
 
-A page must not delay clients. A step is only put into a bounded queue; text and JSON are made later, in pieces
-(scheduler.pieces). Steps that did not fit into the queue are counted (`lost`), and the next status corrects the
-page."""
+A page must not delay clients: text and JSON are made in pieces (scheduler.pieces). A page that is read slowly must not
+take much memory: the next piece is made from the present state, and from the steps that the journal still has. Steps
+that are left out are counted (`lost`), and the next status corrects the page."""
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from itertools import islice
 
 import msgspec
 
 from nvshare import __version__, admin
+from nvshare.core.snapshots.at_gpu import clients_at, count_use
+from nvshare.core.snapshots.claim_snapshot import claims
 from nvshare.core.snapshots.group_use import Together
-from nvshare.core.snapshots.snapshot import ClientSnapshot, GpuSnapshot
+from nvshare.core.snapshots.snapshot import GpuSnapshot, gpu_snapshot
 from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
@@ -34,13 +35,14 @@ from nvshare.status_document import (
     changes_of,
     claim_document,
     client_document,
+    event_document,
     gpu_document,
     head_of,
     steps_document,
 )
 
 MAX_STEPS = 200
-"""Waiting to be made into messages."""
+"""Of the present that are made into messages at once; of more, the last ones."""
 PAST_STEPS = 2000
 LINES_PER_MESSAGE = 400
 """Lines and changes of state; those of one step are in one message."""
@@ -66,60 +68,64 @@ class Feed:
         self._started_ns = engine.now()
 
     def document_pieces(self) -> Iterator[bytes]:
-        """The state as other programs read it (status_document), in pieces that are each made quickly."""
+        """The state as other programs read it (status_document), in pieces that are each made quickly. Each part is as
+        it is when it is made; between two pieces, only the ids of the clients of one GPU and their use are kept."""
+        node, now = self._engine.node, self._engine.now
+        yield self._head()
+        separator = b""
+        for uuid in list(node.gpus):
+            had = Together()
+            for _ in count_use(node, uuid, now, had):
+                yield b""
+            if uuid in node.gpus:
+                yield separator
+                yield from self._gpu_pieces(gpu_snapshot(node.gpus[uuid], now()), had)
+                separator = b","
+        yield b'],"claims":' + msgspec.json.encode([claim_document(claim) for claim in claims(node)]) + b"}"
+
+    def _head(self) -> bytes:
         started, now = self._engine.wall(self._started_ns), self._engine.wall(self._engine.now())
         status = admin.Status(__version__, started, now, self._engine.outline(), self._host)
-        clients: list[ClientSnapshot] = []
-        for client in self._engine.clients():
-            clients.append(client)
-            yield b""
-        had = Together(clients)
-        yield msgspec.json.encode(head_of(status))[:-1] + b',"gpus":['
-        for number, gpu in enumerate(status.node.gpus):
-            yield (b"," if number else b"")
-            yield from _gpu_pieces(gpu, clients, now, had)
-        claims = [claim_document(claim) for claim in status.node.claims]
-        yield b'],"claims":' + msgspec.json.encode(claims) + b"}"
+        return msgspec.json.encode(head_of(status))[:-1] + b',"gpus":['
+
+    def _gpu_pieces(self, gpu: GpuSnapshot, had: Together) -> Iterator[bytes]:
+        engine, now = self._engine, self._engine.wall(self._engine.now())
+        head, _, _ = msgspec.json.encode(gpu_document(gpu, (), now, had)).rpartition(b"]}")
+        yield head
+        separator = b""
+        clients = clients_at(engine.node, gpu.uuid, engine.now)
+        while piece := list(islice(clients, CLIENTS_PER_PIECE)):
+            now = engine.wall(engine.now())
+            encoded = (msgspec.json.encode(client_document(client, client.seats[0], now, had)) for client in piece)
+            yield separator + b",".join(encoded)
+            separator = b","
+        yield b"]}"
 
     async def stream(self, owner: Owner) -> AsyncGenerator[bytes, None]:
         """The events of one page of this owner, until it disconnects."""
-        pending: deque[Step] = deque(maxlen=MAX_STEPS)
-        seen = 0
+        end = self._journal.count
+        past = self._steps(max(self._journal.first, end - PAST_STEPS), end, is_past=True)
+        async for text in self._pieces.text_of(past, owner):
+            yield text
+        # Counted before the status is made: a step meanwhile causes another status.
+        steps_at_status = self._engine.steps
+        async for text in self._pieces.text_of(self._status_message(), owner):
+            yield text
+        async with contextlib.aclosing(self._present(end, steps_at_status, owner)) as present:
+            async for message in present:
+                yield message
 
-        def keep(step: Step) -> None:
-            nonlocal seen
-            seen += 1
-            pending.append(step)
-
-        stop = self._journal.follow(keep)
-        try:
-            past = self._journal.last(PAST_STEPS)
-            async for text in self._pieces.text_of(self._steps(past, is_past=True), owner):
-                yield text
-            # Counted before the status is made: a step meanwhile causes another status.
-            steps_at_status = self._engine.steps
-            async for text in self._pieces.text_of(self._status_message(), owner):
-                yield text
-            async with contextlib.aclosing(self._present(pending, lambda: seen, steps_at_status, owner)) as present:
-                async for message in present:
-                    yield message
-        finally:
-            stop()
-
-    async def _present(
-        self, pending: deque[Step], seen: Callable[[], int], steps_at_status: int, owner: Owner
-    ) -> AsyncGenerator[bytes, None]:
-        sent = silent_ticks = since_status = 0
+    async def _present(self, sent: int, steps_at_status: int, owner: Owner) -> AsyncGenerator[bytes, None]:
+        """`sent`: the number of the first step that is not told yet."""
+        silent_ticks = since_status = 0
         while True:
             await asyncio.sleep(TICK_S)
             silent_ticks, since_status = silent_ticks + 1, since_status + 1
-            if pending:
-                batch, lost = list(pending), seen() - sent - len(pending)
-                sent = seen()
-                pending.clear()
-                async for text in self._pieces.text_of(self._steps(batch, lost=lost), owner):
+            if (end := self._journal.count) > sent:
+                begin = max(sent, end - MAX_STEPS)
+                async for text in self._pieces.text_of(self._steps(begin, end, lost=begin - sent), owner):
                     yield text
-                silent_ticks = 0
+                sent, silent_ticks = end, 0
             if since_status >= self._status_every() and self._engine.steps != steps_at_status:
                 steps_at_status, since_status = self._engine.steps, 0
                 async for text in self._pieces.text_of(self._status_message(), owner):
@@ -129,20 +135,25 @@ class Feed:
                 yield b": alive\n\n"
                 silent_ticks = 0
 
-    def _steps(self, steps: list[Step], *, lost: int = 0, is_past: bool = False) -> Iterator[bytes]:
-        """One message at least; empty pieces come in between. `lost` and `is_past` are in the first one."""
+    def _steps(self, begin: int, end: int, *, lost: int = 0, is_past: bool = False) -> Iterator[bytes]:
+        """The steps with these numbers: one message at least; empty pieces come in between. `is_past` is in the first
+        one. `lost`: so many before these, and those that the journal no longer has."""
         events: list[admin.StepLine] = []
         changes: list[Change] = []
-        for step in steps:
+        for number in range(begin, end):
             if len(events) + len(changes) >= LINES_PER_MESSAGE:
-                yield _message("steps", msgspec.json.encode(steps_document(Steps(events, changes, lost, is_past))))
+                yield from _steps_message(Steps(events, changes, lost, is_past))
                 events, changes, lost, is_past = [], [], 0, False
-            texts = describe(step, self._names)
-            ids = _ids(step) if texts else ()
-            events += [admin.StepLine(step.time, text, ids) for text in texts]
-            changes += changes_of(step.time, step.event, step.actions)
+            step = self._journal.step(number)
+            if step is None:
+                lost += 1
+            else:
+                texts = describe(step, self._names)
+                ids = _ids(step) if texts else ()
+                events += [admin.StepLine(step.time, text, ids) for text in texts]
+                changes += changes_of(step.time, step.event, step.actions)
             yield b""
-        yield _message("steps", msgspec.json.encode(steps_document(Steps(events, changes, lost, is_past))))
+        yield from _steps_message(Steps(events, changes, lost, is_past))
 
     def _status_message(self) -> Iterator[bytes]:
         yield b"event: status\ndata: "
@@ -154,21 +165,24 @@ class Feed:
         return STATUS_EVERY * max(1.0, len(self._engine.node.clients) / MANY_CLIENTS)
 
 
-def _gpu_pieces(gpu: GpuSnapshot, clients: list[ClientSnapshot], now: float, had: Together) -> Iterator[bytes]:
-    head, _, _ = msgspec.json.encode(gpu_document(gpu, (), now, had)).rpartition(b"]}")
-    yield head
-    separator = b""
-    seats = ((client, seat) for client in clients for seat in client.seats if seat.gpu == gpu.uuid)
-    while piece := list(islice(seats, CLIENTS_PER_PIECE)):
-        encoded = (msgspec.json.encode(client_document(client, seat, now, had)) for client, seat in piece)
-        yield separator + b",".join(encoded)
-        separator = b","
-    yield b"]}"
-
-
-def _message(kind: str, data: bytes) -> bytes:
+def _steps_message(steps: Steps) -> Iterator[bytes]:
+    """In pieces: a step can be about all clients, and each of its lines names them."""
     # JSON as msgspec writes it has no line breaks, which would end the field.
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)
+    empty = steps_document(Steps([], [], steps.lost, steps.is_past))
+    head, middle, tail = msgspec.json.encode(empty).split(b"[]")
+    yield b"event: steps\ndata: " + head
+    yield from _list_of(map(event_document, steps.events))
+    yield middle
+    yield from _list_of(steps.changes)
+    yield tail + b"\n\n"
+
+
+def _list_of(values: Iterable[object]) -> Iterator[bytes]:
+    separator = b"["
+    for value in values:
+        yield separator + msgspec.json.encode(value)
+        separator = b","
+    yield b"]" if separator == b"," else b"[]"
 
 
 def _ids(step: Step) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ class Journal:
         self._max_steps = max_steps
         self._max_parts = max_steps * PARTS_PER_STEP
         self._parts = 0
+        self.count = 0
+        """How many steps there have been; they are numbered from 0."""
         self._followers: list[Callable[[Step], None]] = []
         self.programs: dict[int, str] = {}
         """The names of the clients that have not left, or whose end is among the steps."""
@@ -43,6 +45,7 @@ class Journal:
     def observe(self, step: Step) -> None:
         steps = self._steps
         steps.append(step)
+        self.count += 1
         self._parts += len(step.actions)
         if type(step.event) is ClientRegistered:
             self._parts += len(step.event.claims)
@@ -76,6 +79,15 @@ class Journal:
     def last(self, count: int) -> list[Step]:
         """The newest steps, oldest first."""
         return list(self._steps)[-count:] if count else []
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest step that is kept."""
+        return self.count - len(self._steps)
+
+    def step(self, number: int) -> Step | None:
+        """None if it is not kept any more."""
+        return self._steps[number - self.first] if number >= self.first else None
 
     def all(self) -> list[Step]:
         return list(self._steps)
