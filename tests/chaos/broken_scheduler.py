@@ -6,7 +6,7 @@ python -m chaos.broken_scheduler RULE OPTIONS OF nvshare-scheduler
 import os
 import sys
 from asyncio import StreamWriter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from nvshare.core.model import MIB, NEVER
 from nvshare.core.turns.seat import Seat
 from nvshare.core.turns.turns import Turns
 from nvshare.scheduler.clients import connection, connection_admission
+from nvshare.scheduler.http.live_feed import Feed
 from nvshare.scheduler.http.server import HttpServer
 from nvshare.scheduler.main import main
 from nvshare.scheduler.observe.log import log
@@ -127,6 +128,18 @@ def give_any_seats() -> None:
     connection_admission.MAX_SEATS_OF_ALL = 10**6
 
 
+def keep_the_state_for_viewers() -> None:
+    """A page or a stream has a copy of the state as long as its viewer takes to read it."""
+    made = Feed.document_pieces
+
+    def keeping(self: Feed) -> Iterator[bytes]:
+        state = list(self._engine.clients())
+        yield from made(self)
+        del state
+
+    Feed.document_pieces = keeping  # type: ignore[method-assign]
+
+
 def charge_nobody() -> None:
     """Connections are read whatever their account owes."""
     connection_admission.Account.delay_ns = lambda self, now_ns: 0  # type: ignore[method-assign]
@@ -144,6 +157,7 @@ RULES: dict[str, Callable[[], None]] = {
     "one-pool": share_one_pool,
     "invented-gpus": believe_in_gpus,
     "any-seats": give_any_seats,
+    "state-for-viewers": keep_the_state_for_viewers,
     "no-charge": charge_nobody,
 }
 

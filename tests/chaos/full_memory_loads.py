@@ -10,7 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from chaos.loads import FAST, MAX_WAIT_S, NEEDS_ROOT, Load, Result, judge, serving
+from chaos.viewer_loads import BEGINNING, STATUS, read_until, request
 from nvshare.scheduler.clients.sending import MAX_UNREAD, SEND_BUFFER
+from nvshare.scheduler.http.server import MAX_PAGES, MAX_RESERVED, MAX_STREAMS
 from nvshare.scheduler.sources.cgroup_memory import memory_cgroup, read_cgroup
 from nvshare.wire import messages as wire
 from nvshare.wire.codec import encode
@@ -30,6 +32,9 @@ SEAT_BYTES, CLIENT_BYTES = 10_000, 30_000
 """A third more than is documented of a pair of a client and a GPU; of a client beside its pairs and unread answers."""
 KERNEL_BYTES = 10_000
 """Of the kernel, for a client beside its unread answers."""
+VIEWERS = {"/metrics": MAX_RESERVED, "/api/v1/status": MAX_PAGES, "/api/v1/events": MAX_STREAMS}
+VIEWER_BYTES, SCRAPE_SEAT_BYTES, SCRAPE_CLIENT_BYTES = 1_500_000, 150, 500
+"""As documented of an answer that is being sent, of a scrape for each pair and client besides, and a third more."""
 RUN = b"R" * 16
 FILLER = """
 import fcntl, os, socket, sys, termios, time
@@ -115,12 +120,29 @@ def _newcomer(daemon: Daemon) -> float:
     return time.monotonic() - began
 
 
+def _memory_of_viewers(daemon: Daemon) -> int:
+    """By how much the scheduler's memory grows for as many viewers as it serves at once, each of another host, that do
+    not go on reading in the middle of the state."""
+    before, most = daemon.memory_bytes(), 0
+    with contextlib.ExitStack() as stack:
+        for path, count in VIEWERS.items():
+            for number in range(count):
+                viewer = stack.enter_context(request(daemon, path, host=f"127.0.0.{number + 2}"))
+                if path == "/api/v1/events":
+                    read_until(viewer, STATUS)
+                else:
+                    viewer.recv(BEGINNING)
+                most = max(most, daemon.memory_bytes())
+    return most - before
+
+
 def full_memory(place: Path, seconds: float) -> Result:
-    """13: users who name as many GPUs as they may, each client with a run ID of its own, and do not read."""
+    """13: users who name as many GPUs as they may, each client with a run ID of its own, and do not read; then viewers
+    that do not read either."""
     if os.geteuid() != 0:
         return NEEDS_ROOT
     place.parent.chmod(0o755)
-    limits = f"--max-clients={CONNECTIONS}", f"--max-clients-per-group={CONNECTIONS_EACH}", "--log-level=error"
+    limits = f"--max-clients={CONNECTIONS}", f"--max-clients-per-group={CONNECTIONS_EACH}"
     with serving(place, *FAST, *limits) as daemon, _kernel_memory(daemon.pid) as kernel:
         before, kernel_before = daemon.memory_bytes(), kernel()
         end = time.monotonic() + seconds
@@ -131,11 +153,13 @@ def full_memory(place: Path, seconds: float) -> Result:
             clients = sum(int(count.result()) for count in counts)
             grown, kernel_after = daemon.memory_bytes() - before, kernel()
             seats = sum(len(gpu["clients"]) for gpu in daemon.status()["gpus"])
+            for_viewers = _memory_of_viewers(daemon)
     in_kernel = None if kernel_before is None or kernel_after is None else kernel_after - kernel_before
     mute = len(USERS) * MUTE
     measured = (
         f"{clients} clients, {seats} pairs: memory {grown / MIB:+.0f} MiB, of the kernel"
-        f" {'not measured' if in_kernel is None else f'{in_kernel / MIB:+.1f} MiB'};"
+        f" {'not measured' if in_kernel is None else f'{in_kernel / MIB:+.1f} MiB'}, for viewers"
+        f" {for_viewers / MIB:+.0f} MiB;"
         f" {len(waits)} newcomers, longest wait {1000 * max(waits):.0f} ms"
     )
     return judge(
@@ -143,8 +167,14 @@ def full_memory(place: Path, seconds: float) -> Result:
         pairs_are_bounded=seats <= SEATS,
         memory_is_bounded=grown < SEATS * SEAT_BYTES + clients * CLIENT_BYTES + mute * MAX_UNREAD,
         memory_of_the_kernel_is_bounded=(in_kernel or 0) < clients * KERNEL_BYTES + mute * 2 * SEND_BUFFER,
+        memory_for_viewers_is_bounded=for_viewers < _most_for_viewers(seats, clients),
         newcomers_are_served=max(waits) < MAX_WAIT_S,
     )
+
+
+def _most_for_viewers(seats: int, clients: int) -> int:
+    scrape = seats * SCRAPE_SEAT_BYTES + clients * SCRAPE_CLIENT_BYTES
+    return sum(VIEWERS.values()) * VIEWER_BYTES + VIEWERS["/metrics"] * scrape
 
 
 LOADS: dict[str, tuple[str, Load]] = {"13e": ("full memory", full_memory)}

@@ -112,6 +112,7 @@ def test_only_the_end_of_the_scheduler_is_a_finding_without_a_verdict(tmp_path: 
         ("12", "believe-unswappable", "lies count as a quarter"),
         ("13b", "invented-gpus", "gpus are bounded"),
         ("13e", "any-seats", "pairs are bounded"),
+        ("13e", "state-for-viewers", "memory for viewers is bounded"),
     ],
 )
 def test_a_load_finds_the_scheduler_that_it_once_hurt(

@@ -69,6 +69,15 @@ def request(daemon: Daemon, path: str, host: str = "127.0.0.1") -> socket.socket
     return connection
 
 
+def read_until(stream: socket.socket, message: bytes) -> None:
+    """Up to the beginning of such a message; also a part of what comes after that."""
+    last = b""
+    while message not in last:
+        data = stream.recv(1 << 16)
+        assert data, "the stream ended"
+        last = last[-len(message) :] + data
+
+
 def _read_first_status(stream: socket.socket) -> None:
     """Also a part of what may come after it."""
     heard = b""
