@@ -98,7 +98,8 @@ class NaiveCap:
             assert now < self.may_hold_until, "only a group that owes GPU time is held back"
         elif self.orders and self.orders[-1].counts:
             free_ns = MOST_AHEAD_NS + BLOCKS_NS - low
-            reached = now + free_ns * 100 // (100 - self.orders[-1].percent)
+            rest_ns = max(0, -BURST_NS - low)  # Then what is kept is forgotten, faster than work uses it up.
+            reached = now + rest_ns + (free_ns - rest_ns) * 100 // (100 - self.orders[-1].percent)
             self.may_hold_until, self.may_owe_until = 0, max(self.may_owe_until, reached)
             assert free_ns > 0 or now <= self.may_owe_until, "a group that owes too much is held back"
         else:

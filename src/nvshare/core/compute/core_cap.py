@@ -129,8 +129,10 @@ class CoreCap:
         return debt_ns * 100 // self.percent + 1
 
     def reached_ns(self, debt_ns: int) -> int:
-        """After which time its clients are held back, at the earliest."""
-        return (MOST_AHEAD_NS - debt_ns) * 100 // (100 - self.percent) + 1
+        """After which time its clients are held back, at the earliest: they rest until no more than BURST_NS is kept,
+        then work. Also while one of them waits, because that may end without a look at the debt."""
+        rest_ns = max(0, -BURST_NS - debt_ns)
+        return rest_ns + (MOST_AHEAD_NS - debt_ns - rest_ns) * 100 // (100 - self.percent) + 1
 
     def _repaid(self, debt_ns: int, looks: int, rule: Rule) -> int:
         """After so many looks at which it had nothing."""
