@@ -92,6 +92,30 @@ def test_a_pause_of_many_groups_with_core_limits_costs_no_more() -> None:
     assert alarm_after(10 * SECOND) < 2 * MAX_RATIO * alarm_after(SECOND)
 
 
+def costs_of_a_turn(resting: int) -> tuple[int, int]:
+    """Lines of the steps in which a client begins to wait and gets its lock. The other clients of its group, which has
+    a core limit, rest. In a crowd debts are checked at other times."""
+    node = Node(Settings(), epoch=1)
+    node.handle(0, ev.GpuFound("g0", 16 * GIB))
+    node.handle(SECOND, replace(registration(1, ("g0",)), group="run/another"))
+    node.handle(SECOND, ev.LockRequested(1, "g0", Memory(15 * GIB)))
+    for client in range(2, resting + 3):
+        node.handle(SECOND, registration(client, ("g0",)))
+    node.handle(SECOND, ev.CoreLimitSet("run/1", 50))
+    request, last = ev.LockRequested(resting + 2, "g0", Memory(15 * GIB)), node.clients[resting + 2].seats["g0"]
+    waits = lines_of(lambda: node.handle(SECOND, request))
+    release = ev.LockReleased(1, "g0", node.clients[1].seats["g0"].lock, False)
+    runs = lines_of(lambda: node.handle(SECOND, release))
+    assert last.lock, "it has waited and runs"
+    return waits, runs
+
+
+def test_resting_clients_of_a_group_with_a_core_limit_make_no_turn_longer() -> None:
+    few, many = costs_of_a_turn(60), costs_of_a_turn(1000)
+    assert many[0] <= MAX_RATIO * few[0], (few, many)
+    assert many[1] <= MAX_RATIO * few[1], (few, many)
+
+
 def test_an_alarm_of_many_gpus_is_handled_in_steps() -> None:
     """The GPUs whose deadlines came first are the first; the others are due at once."""
     node = Node(Settings(), epoch=1)

@@ -19,7 +19,7 @@ from nvshare.core.actions import Action
 from nvshare.core.compute.check_pace import LEAST_STEP_NS, MOST_GROUPS, MOST_STEP_NS, crowd_pause_ns
 from nvshare.core.compute.core_cap import MOST_AHEAD_NS, MOST_DEBT_NS, CoreCap
 from nvshare.core.compute.gpu_time import Chunk
-from nvshare.core.compute.kept_time import note_waits
+from nvshare.core.compute.kept_time import check_waits, note_waits
 from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.compute.weighted_time import WeightedTime, most_lead_ns
 from nvshare.core.limits.groups import Group
@@ -165,7 +165,6 @@ class ComputeShares:
         pending = gpu_time.pending(now)
         self.deadline = NEVER
         if self._caps:
-            self.deadline = now + MOST_UNDIVIDED_NS
             self._look_at_caps(now, pending)
         self._look_at_weights(now, pending, out)
 
@@ -177,7 +176,7 @@ class ComputeShares:
     def _note_activity(self) -> None:
         """Called when core limits or the policy have changed, or weights begin or cease to decide."""
         self._turns.gpu_time.observer = self._charge if self._caps or self._weighted is not None else None
-        self._turns.waits.is_watched = bool(self._caps)
+        self._turns.waits.watch(on=bool(self._caps))
         self.is_active = self._may_decide()
 
     def _may_decide(self) -> bool:
@@ -186,6 +185,7 @@ class ComputeShares:
     def check(self) -> None:
         """What must hold; for tests."""
         assert self.is_active == self._may_decide()
+        check_waits(self._turns, self._caps)
 
     def _charge(self, chunk: Chunk) -> None:
         for key in {entry.group for entry in chunk.entries}:
@@ -201,8 +201,7 @@ class ComputeShares:
         turns = self._turns
         keys = turns.no_turns.over | {entry.group for entry in pending.entries}
         caps = [(self._caps[key].looked_at, key) for key in keys & self._caps.keys()]
-        if len(caps) > MOST_GROUPS:
-            self.deadline = now  # The others are next.
+        self.deadline = now if len(caps) > MOST_GROUPS else now + MOST_UNDIVIDED_NS  # At once: the others are next.
         for _, key in nsmallest(MOST_GROUPS, caps) if len(caps) > MOST_GROUPS else caps:
             cap = self._caps[key]
             debt = cap.debt_ns(pending)

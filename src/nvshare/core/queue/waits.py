@@ -2,6 +2,10 @@
 
 core.turns changes their states and calls this. queue.notices takes each notice once and sends it."""
 
+from collections import Counter
+from operator import attrgetter, itemgetter
+
+from nvshare.core.limits.groups import Group
 from nvshare.core.model import NEVER
 from nvshare.core.queue.wait_queue import WaitQueue
 from nvshare.core.turns.seat import Seat
@@ -30,14 +34,16 @@ class Waits:
         self.unreported: dict[int, Seat] = {}
         """The clients whose wait has not been reported as long, in the order of arrival."""
         self.is_watched = False
-        """There are core limits, so `moved` is kept."""
+        """There are core limits, so `waiting` and `moved` are kept (watch)."""
+        self.waiting: Counter[Group | None] = Counter()
+        """How many clients of each group are in the queue."""
         self.moved: set[str] = set()
         """The groups of which a client came into the queue or left it in this step."""
 
     def begin(self, seat: Seat, rank: int) -> None:
         self.queue.push(seat, rank)
-        if self.is_watched and seat.group is not None:
-            self.moved.add(seat.group.key)
+        if self.is_watched:
+            self._note_move(seat, 1)
         self.begun.append(seat)
         self.unreported[seat.client] = seat
 
@@ -46,8 +52,8 @@ class Waits:
             del self.blocked[seat.client]
         else:
             self.queue.remove(seat)
-            if self.is_watched and seat.group is not None:
-                self.moved.add(seat.group.key)
+            if self.is_watched:
+                self._note_move(seat, -1)
         self.unreported.pop(seat.client, None)
         seat.waited_total += now - seat.waited_since
         if not self.queue.order:
@@ -63,18 +69,31 @@ class Waits:
         assert seat.kept_rank is not None, "a client that waits again keeps its rank"
         self.blocked.pop(seat.client, None)
         self.queue.push(seat, seat.kept_rank)
-        if self.is_watched and seat.group is not None:
-            self.moved.add(seat.group.key)
+        if self.is_watched:
+            self._note_move(seat, 1)
 
     def block(self, seat: Seat) -> None:
         """Out of the queue."""
         seat.kept_rank = seat.rank
         self.queue.remove(seat)
-        if self.is_watched and seat.group is not None:
-            self.moved.add(seat.group.key)
+        if self.is_watched:
+            self._note_move(seat, -1)
         self.blocked[seat.client] = seat
         if not self.queue.order:
             self.end_switch()
+
+    def watch(self, *, on: bool) -> None:
+        """There are core limits from now on, or none any more. Without them a hand-over does nothing for them."""
+        if on != self.is_watched:
+            self.is_watched = on
+            self.waiting = Counter(map(attrgetter("group"), map(itemgetter(2), self.queue.order if on else ())))
+
+    def _note_move(self, seat: Seat, change: int) -> None:
+        if seat.group is not None:
+            self.moved.add(seat.group.key)
+            self.waiting[seat.group] += change
+            if not self.waiting[seat.group]:
+                del self.waiting[seat.group]
 
     def begin_switch(self, *, is_early: bool = False) -> None:
         """Clients leave for the first in the queue. A switch that began early goes on as any other when the quantum is
