@@ -50,7 +50,7 @@ class NaiveCap:
             unsure = 0 if percent else UNREPORTED_NS
             self.orders.append(Order(look, percent or last.percent, bool(percent), unsure, kept))
             self.may_hold_until = 0
-        elif last is not None and (last.kept_ns > 0) != (kept > 0):
+        elif last is not None and last.kept_ns != kept:
             is_soon = look - last.first < BLOCK_LOOKS  # The core counts it from the last change on.
             unsure = 2 * BLOCK_LOOKS * LOOK_NS if is_soon else 0
             self.orders.append(Order(look, last.percent, last.counts, unsure, kept))

@@ -61,6 +61,17 @@ def test_a_program_that_has_waited_and_rested_is_held_back_as_soon_as_it_has_had
     assert held_back_at == pytest.approx(44_750 + (250 + 50) * 2, abs=1000)
 
 
+def test_a_program_that_waits_keeps_no_more_than_the_quantum_that_the_operator_has_set_meanwhile() -> None:
+    gpu = BusyGpu(in_turns(30), tick_ms=25)
+    gpu.add(need=BIG, wants=lambda ms: ms < 24_000)
+    gpu.add(limit=50, need=BIG, queued_ms=25)
+    gpu.run(24_000)
+    gpu.handle(ev.QuantumSet(SECOND))
+    while (2, "share") not in gpu.drops() and gpu.now_ms < 60_000:
+        gpu.run(25)
+    assert gpu.now_ms == pytest.approx(24_000 + (1000 + 50) * 2, abs=1000)
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 def test_the_naive_account_finds_a_core_that_looks_too_late_at_what_is_owed(
     is_late: bool, monkeypatch: pytest.MonkeyPatch

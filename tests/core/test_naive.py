@@ -17,6 +17,7 @@ from nvshare.core.compute import kept_time, weighted_time
 from nvshare.core.compute.compute_shares import ComputeShares
 from nvshare.core.compute.core_cap import BURST_NS, CoreCap
 from nvshare.core.compute.gpu_time import Chunk, GpuTime
+from nvshare.core.compute.kept_time import KeptTime
 from nvshare.core.compute.looks import Looks
 from nvshare.core.gangs.gangs import Gangs
 from nvshare.core.gpu import Gpu
@@ -239,6 +240,7 @@ RARE = {"ask": 27, "_own": 26}
             "only a group that owes GPU time is held back",
         ),
         (kept_time, "kept_ns", lambda real: lambda longest: 1 << 60, "a group that owes too much is held back"),
+        (KeptTime, "note_rule", lambda real: lambda self: None, "only a group that owes GPU time is held back"),
         (CoreCap, "_repaid", keep_for_ever, "a group that owes too much is held back"),
         (
             ComputeShares,

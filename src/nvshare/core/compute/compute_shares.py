@@ -19,7 +19,7 @@ from nvshare.core.actions import Action
 from nvshare.core.compute.check_pace import LEAST_STEP_NS, MOST_GROUPS, MOST_STEP_NS, crowd_pause_ns
 from nvshare.core.compute.core_cap import MOST_AHEAD_NS, MOST_DEBT_NS, CoreCap
 from nvshare.core.compute.gpu_time import Chunk
-from nvshare.core.compute.kept_time import check_waits, note_waits
+from nvshare.core.compute.kept_time import KeptTime
 from nvshare.core.compute.look_bits import LOOK_NS
 from nvshare.core.compute.weighted_time import WeightedTime, most_lead_ns
 from nvshare.core.limits.groups import Group
@@ -43,6 +43,7 @@ class ComputeShares:
         self._caps: dict[str, CoreCap] = {}
         """By group, of groups with clients here; `_dormant`: of groups that may come back."""
         self._dormant: dict[str, CoreCap] = {}
+        self._kept_time = KeptTime(turns, self._caps)
         self._weighted: WeightedTime | None = None
         """None while weights decide nothing."""
         self._prune_at = LEAST_PRUNED
@@ -131,11 +132,12 @@ class ComputeShares:
 
     def queue_changed(self, now: int) -> None:
         """Called at the end of a step."""
-        note_waits(now, self._turns, self._caps)
+        self._kept_time.note_waits(now)
 
     def decide(self, now: int, out: list[Action]) -> None:
         """Debts and leads are checked at most once in LEAST_STEP_NS, unless something is due or other clients run. A
         check visits all clients, and events may come every millisecond. In a crowd nothing makes it come earlier."""
+        self._kept_time.note_rule()
         looked, them = self._looked
         if (next_look := self._next_in_crowd()) > now:
             self.deadline = next_look if self.deadline <= now else min(self.deadline, next_look)
@@ -160,9 +162,8 @@ class ComputeShares:
         return len(turns.staying), held_back, len(self._caps), nobody_works, turns.ranking.fair_shares
 
     def _look(self, now: int, out: list[Action]) -> None:
-        gpu_time = self._turns.gpu_time
-        gpu_time.divide(now)
-        pending = gpu_time.pending(now)
+        self._turns.gpu_time.divide(now)
+        pending = self._turns.gpu_time.pending(now)
         self.deadline = NEVER
         if self._caps:
             self._look_at_caps(now, pending)
@@ -185,7 +186,7 @@ class ComputeShares:
     def check(self) -> None:
         """What must hold; for tests."""
         assert self.is_active == self._may_decide()
-        check_waits(self._turns, self._caps)
+        self._kept_time.check()
 
     def _charge(self, chunk: Chunk) -> None:
         for key in {entry.group for entry in chunk.entries}:

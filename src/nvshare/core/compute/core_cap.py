@@ -46,8 +46,9 @@ class CoreCap:
         return self._rules[-1][1]
 
     @property
-    def waits(self) -> bool:
-        return self._rules[-1][2] > 0
+    def kept_ns(self) -> int:
+        """0: no client of the group waits."""
+        return self._rules[-1][2]
 
     def charge(self, chunk: Chunk) -> None:
         """Looks that are divided up, each once."""

@@ -13,21 +13,32 @@ def kept_ns(longest_turn_ns: int) -> int:
     return max(BURST_NS, min(longest_turn_ns, MOST_DEBT_NS))
 
 
-def note_waits(now: int, turns: Turns, caps: dict[str, CoreCap]) -> None:
-    """At the end of a step: a client of these groups came into the queue or left it, or they have a new limit."""
-    for key in turns.waits.moved & caps.keys():
-        cap = caps[key]
-        waits = cap.group in turns.waits.waiting
-        if cap.waits != waits:
-            turns.gpu_time.divide(now)
-            kept = kept_ns(turns.mode.longest_quantum_ns) if waits else 0
-            cap.set_kept(turns.gpu_time.upto, now // LOOK_NS + 1, kept)
-    turns.waits.moved.clear()
+class KeptTime:
+    """Of the groups with core limits at one GPU, and with clients there."""
 
+    def __init__(self, turns: Turns, caps: dict[str, CoreCap]) -> None:
+        self._turns, self._caps = turns, caps
+        self._longest_ns = 0
 
-def check_waits(turns: Turns, caps: dict[str, CoreCap]) -> None:
-    """What must hold; for tests."""
-    waiting = Counter(seat.group for seat in turns.queue)
-    assert turns.waits.is_watched == bool(caps)
-    assert turns.waits.waiting == (waiting if caps else Counter())
-    assert all(cap.waits == (cap.group in waiting) for cap in caps.values())
+    def note_rule(self) -> None:
+        """The operator may have changed the quantum or the mode: that counts at once for the groups that wait."""
+        if self._caps and self._turns.mode.longest_quantum_ns != self._longest_ns:
+            self._longest_ns = self._turns.mode.longest_quantum_ns
+            self._turns.waits.moved.update(self._caps)
+
+    def note_waits(self, now: int) -> None:
+        """At the end of a step: a client of these groups came into the queue or left it, or they have a new limit."""
+        turns = self._turns
+        for key in turns.waits.moved & self._caps.keys():
+            cap = self._caps[key]
+            kept = kept_ns(turns.mode.longest_quantum_ns) if cap.group in turns.waits.waiting else 0
+            if cap.kept_ns != kept:
+                turns.gpu_time.divide(now)
+                cap.set_kept(turns.gpu_time.upto, now // LOOK_NS + 1, kept)
+        turns.waits.moved.clear()
+
+    def check(self) -> None:
+        """What must hold; for tests."""
+        waits, queue = self._turns.waits, self._turns.queue
+        assert waits.is_watched == bool(self._caps)
+        assert waits.waiting == Counter(seat.group for seat in queue if self._caps)
