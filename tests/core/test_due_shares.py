@@ -8,7 +8,7 @@ from nvshare.core import events as ev
 from nvshare.core.model import GIB, MILLISECOND, SECOND, Claim, Memory, QuantumRule, Settings
 from nvshare.core.node import Node
 from nvshare.core.queue.policies import POLICIES, weights_ignored
-from nvshare.core.snapshots.group_use import group_percents
+from nvshare.core.snapshots.group_use import Together
 from nvshare.core.snapshots.snapshot import snapshot
 
 FAIR = Settings(policy="fair")
@@ -104,12 +104,12 @@ def test_what_the_processes_of_a_group_had_is_added_up_by_gpu() -> None:
         gpu.add()
     gpu.run(12_000)
     one, other = snapshot(gpu.node, gpu.now_ms * MILLISECOND).clients
-    assert group_percents((one, other)) == {
+    assert Together((one, other)).groups == {
         ("run/1", "g0"): pytest.approx(50, abs=5),
         ("run/2", "g0"): pytest.approx(50, abs=5),
     }
     elsewhere = replace(other, seats=(*other.seats, replace(other.seats[0], gpu="g1", gpu_percent=7.0)))
-    together = group_percents((one, replace(elsewhere, group="run/1")))
+    together = Together((one, replace(elsewhere, group="run/1"))).groups
     assert together == {("run/1", "g0"): pytest.approx(100, abs=5), ("run/1", "g1"): 7}
 
 

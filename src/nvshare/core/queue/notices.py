@@ -83,8 +83,8 @@ class Notices:
         """When the next wait will have been long."""
         waits = self._turns.waits
         long = waits.take_long(now, self._long_wait_ns)
-        are_some_told = any(seat.understands_expected_start for seat in long)
-        starts = expected_starts(self._turns, self._memory, now) if are_some_told else {}
+        is_any_told = any(seat.understands_expected_start for seat in long)
+        starts = expected_starts(self._turns, self._memory, now) if is_any_told else {}
         for seat in long:
             self._tell_start(seat, starts.get(seat.client), out)
             self._report_long_wait(now, seat, out)

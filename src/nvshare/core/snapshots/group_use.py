@@ -1,23 +1,16 @@
 """What groups and users use of the GPUs, from the snapshots of their clients."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from nvshare.core.snapshots.snapshot import ClientSnapshot, SeatSnapshot
 
-GroupPercents = Mapping[tuple[str, str], float]
-"""By group and GPU."""
-
-
-def group_percents(clients: Iterable[ClientSnapshot]) -> GroupPercents:
-    """How much of each GPU's time the processes of each group had together in the last 10 s."""
-    return Together(clients).groups
-
 
 class Together:
-    """The same, also of all processes of each user."""
+    """How much of each GPU's time all processes of each group had in the last 10 s, and all processes of each user."""
 
     def __init__(self, clients: Iterable[ClientSnapshot] = ()) -> None:
         self.groups: dict[tuple[str, str], float] = {}
+        """By group and GPU; `_users`: by user and GPU."""
         self._users: dict[tuple[int, str], float] = {}
         for client in clients:
             for seat in client.seats:
