@@ -153,7 +153,8 @@ def lingering_socket(seconds: int) -> tuple[socket.socket, socket.socket]:
 
 
 def pass_descriptor(peer: socket.socket, passed: socket.socket, byte: bytes = b"\0") -> None:
-    """A peer that takes the byte and not the descriptor closes that, and waits if it lingers and nobody else has it."""
+    """A peer that receives the byte without room for the descriptor closes the descriptor. If this lingers and no other
+    process has it, the close waits."""
     peer.sendmsg([byte], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", passed.fileno()))])
 
 

@@ -199,8 +199,8 @@ bool nvs_process_ready(void)
 bool nvs_process_is_set_up(void) { return atomic_load_explicit(&state, memory_order_acquire) == READY && is_alive(); }
 
 /* The child's only thread: there is nobody to wait for. A handler of the program may have run before this one and have used the driver:
- * then the child is set up. Both are asked: the kernel may be too old to clear is_alive, and the child of another PID namespace may have
- * its parent's number. */
+ * then the child is set up. Both is_alive and the number are compared: the kernel may be too old to clear is_alive,
+ * and the child of another PID namespace may have its parent's number. */
 void nvs_process_forked(void)
 {
     struct wiped *own = atomic_load(&wiped);

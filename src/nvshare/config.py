@@ -18,7 +18,7 @@ MAX_QUANTUM_S = 86_400
 DEFAULT_CONFIG = "/etc/nvshare/scheduler.toml"
 """Read if it exists and no other file is named."""
 RUN_DIRECTORY = "/var/run/nvshare"
-"""Has the socket for programs. On a node it also has the library and is mounted into containers, at the same path."""
+"""It has the socket for programs. On a node it also has the library and is mounted into containers at the same path."""
 DEFAULT_SOCKET = f"{RUN_DIRECTORY}/scheduler.sock"
 DEFAULT_OPERATOR_SOCKET = "/run/nvshare-operator/control.sock"
 DEFAULT_READER_SOCKET = "/run/nvshare-status/status.sock"

@@ -23,8 +23,8 @@
 
 enum { LINE_BYTES = 512, MAX_LINES = 200, MAX_DEBUG_LINES = 100000 };
 
-/* Another process may have filled the pipe since it was asked: then a kernel that knows RWF_NOWAIT of pipes does not wait. A file may
- * refuse such a write although nobody has to read it. */
+/* Another process may have filled the pipe since poll was called: then a kernel that supports RWF_NOWAIT for pipes does not wait. A file
+ * may refuse such a write although a write to it needs no reader. */
 static long write_now(const char *text, size_t bytes)
 {
     struct stat status;

@@ -139,8 +139,8 @@ void nvs_gate_end_watch(struct nvs_gpu *gpu)
         clear_watch(gpu, word);
 }
 
-/* What may be taken now: to a stream with unfinished work one submission more would help nobody. let_one is read after wake_count: pairs
- * with nvs_gate_offer, see wait_for_turn. Whether the offer is still there is decided by the swap in nvs_gate_take. */
+/* The offer that may be taken now. A stream with unfinished work gets none: one submission more would not help. let_one is read
+ * after wake_count: pairs with nvs_gate_offer, see wait_for_turn. The swap in nvs_gate_take decides whether the offer is still there. */
 static uint32_t offer_for(const struct nvs_gpu *gpu, const struct nvs_stream_use *use)
 {
     uint32_t offer = atomic_load(&gpu->let_one);

@@ -59,8 +59,9 @@ static enum form form_after(CUresult result, struct nvs_gpu *gpu, uint64_t bytes
     return CONVERTED;
 }
 
-/* Advised before it is noted, because the helper may hold it on the host from then on; and otherwise after it: a thread that makes
- * the advice wanted meanwhile may look at what is noted before this is (nvs_advice_peers). */
+/* The memory is advised before it is noted, because the helper may hold it on the host from then on. If no advice was wanted then,
+ * this is checked again after it is noted: a thread that makes the advice wanted meanwhile may not find this memory, because it was not
+ * noted yet (nvs_advice_peers). */
 static CUresult convert(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr *d, size_t n)
 {
     CUresult result = nvs_real.cuMemAllocManaged(d, n, CU_MEM_ATTACH_GLOBAL);
@@ -100,8 +101,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *d, size_t n, unsigned flags)
     return note_or_return(nvs_real.cuMemAllocManaged(d, n, flags), gpu, context, d, n, MANAGED);
 }
 
-/* Only the driver knows the pitch of native memory: an estimate was charged, and is corrected after the call. The note returns the charge
- * of the one before. */
+/* Only the driver knows the pitch of native memory: an estimate was charged, and is corrected after the call. note() replaces the
+ * earlier entry and returns its charge. */
 static void correct_pitch(struct nvs_gpu *gpu, CUcontext context, CUdeviceptr address, uint64_t estimate, uint64_t bytes)
 {
     if (bytes <= estimate)

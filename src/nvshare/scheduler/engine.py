@@ -72,7 +72,7 @@ class Engine:
         self.observers: list[Callable[[Step], None]] = []
         """They see every step, except those of FREQUENT events without actions."""
         self.observers_of_figures: list[Callable[[Step], None]] = []
-        """They see the others."""
+        """They see the steps of FREQUENT events without actions."""
         self.observers_of: defaultdict[type[Event], list[Callable[[Step], None]]] = defaultdict(list)
         """They see the steps of one kind of event."""
         self.before: Callable[[int, Event], None] | None = None

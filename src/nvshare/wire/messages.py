@@ -350,8 +350,8 @@ class BudgetReturn(Message, frozen=True):
 class LongWait(Message, frozen=True):
     """You wait unusually long: tell the user who holds the GPU, so that the program does not look hung.
 
-    Place 0: your turn would evict memory of `holder` that the host cannot take. Holders 0, with another place: it is
-    not another client's turn that you wait for. You are paused, have used your share of GPU time, or wait for other
+    Place 0: your turn would evict memory of `holder` that the host cannot take. Holders 0, with another place: you
+    do not wait for another client's turn. You are paused, have used your share of GPU time, or wait for other
     GPUs too."""
 
     number = 21

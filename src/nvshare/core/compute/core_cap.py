@@ -72,7 +72,7 @@ class CoreCap:
 
     def _set_rule(self, upto: int, look: int, percent: int, kept_ns: int) -> None:
         """From `look` on; earlier looks that are not charged yet count as before. All looks before `upto` are divided.
-        Of several rules within BLOCK_LOOKS only the last one counts, from the first of them on: else a group that
+        Of several rules within BLOCK_LOOKS only the last one counts, from the first of them on. Otherwise a group that
         changes its limit all the time would make each look at its debt expensive."""
         self.charge(Chunk([], [], [], upto, 0))  # So the list is no longer than the pending looks.
         look = max(self._upto, look)

@@ -42,8 +42,8 @@ class Shares:
     """What core.turns tells and asks. The answers here are those of policies that do not look at what clients had."""
 
     are_kept = False
-    """Whether turns are counted; otherwise nothing follows from being told, and turns are not bounded. Asked first
-    where turns and waits change: otherwise a hand-over takes 32 bytecodes and 4 calls more (decision 19)."""
+    """Whether turns are counted. If not, the calls below have no effect, and turns have no bound. The callers ask this
+    first where turns and waits change: otherwise a hand-over takes 32 bytecodes and 4 calls more (decision 19)."""
 
     def __init__(self, gpu_time: GpuTime) -> None:
         gpu_time.bills = None

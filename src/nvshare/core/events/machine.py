@@ -55,8 +55,8 @@ class HostMemoryMeasured(Event, frozen=True):
 
 
 class ProcessEnded(Event, frozen=True):
-    """A process that was a group of its own has ended: nothing that was ordered for it is needed any more. Only of
-    groups that are kept without a client."""
+    """A process that was a group of its own has ended: no order for it is needed any more. Posted only
+    for groups that are kept without a client."""
 
     group: str
 

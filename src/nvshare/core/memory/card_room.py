@@ -116,7 +116,7 @@ class CardRoom:
         self.is_waited_for = False
         """A client may have a time until which it waits for room."""
         self.ran: dict[int, Seat] = {}
-        """Clients by the end of their last turns. One with a lock, or with nothing on the card, is removed when met.
+        """Clients by the end of their last turns. One with a lock, or with nothing on the card, is removed when found.
         Moves.turn_ended adds them; a method for this would be one more call in each hand-over."""
 
     @property

@@ -80,8 +80,8 @@ class Mode(TurnObserver, ABC):
     """The rules of one GPU. `rule` holds the operator's parameters and may be replaced at any time."""
 
     learns = False
-    """What happens in turns matters to it: it is told when they begin and end. It is asked before these calls, because
-    without this a hand-over takes 12 bytecodes and 2 calls more in the modes that learn nothing (decision 19)."""
+    """The mode learns from turns, so it is told when they begin and end. The callers ask this first: without it a
+    hand-over takes 12 bytecodes and 2 calls more in the modes that learn nothing (decision 19)."""
     quantum_follows_queue = False
     """The quantum depends on the waiting clients, so it is computed again at each step."""
     needs_early_reports = False

@@ -208,7 +208,7 @@ class ConnectionAdmission:
         self.seats = seats
 
     def forget_gpus(self, account: Account, gpus: Collection[str]) -> None:
-        """One client of the account less that names them."""
+        """A client of the account that names these GPUs has left."""
         self.seats -= len(gpus)
         account.gpus.subtract(gpus)
         account.gpus = +account.gpus

@@ -1,9 +1,9 @@
 """What a client is sent and does not read. It is bounded in the kernel and here, because both count as the scheduler's
 memory (its memory cgroup).
 
-The kernel charges each write as one buffer: 960 bytes for a frame of 4. The event loop's transport needs 700 bytes for
-each write that waits, whatever its length. So the transport gets nothing while one of its writes waits; what is to be
-sent meanwhile is collected in one piece, which takes as many bytes as it has."""
+The kernel charges each write as one buffer: 960 bytes for a frame of 4. The event loop's transport needs about 700
+bytes for each write that waits, whatever its length. So the transport gets nothing while one of its writes waits; what
+is to be sent meanwhile is collected in one piece, which takes as many bytes as it has."""
 
 import asyncio
 import socket

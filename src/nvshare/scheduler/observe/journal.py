@@ -1,5 +1,5 @@
 """Every step: the last ones in memory, all of them in a file if the setting `journal_file` names one. Figures of GPU
-time and utilisation from which nothing followed are in the file only: in memory they would push out what happened.
+time and utilisation from which nothing followed are in the file only: in memory they would replace more useful steps.
 
 A thread of its own writes the file, from a bounded queue. If the disk is slow or full, lines are lost and counted, and
 no client waits. A file that reaches its largest size is renamed to NAME.1, and a new one is begun."""

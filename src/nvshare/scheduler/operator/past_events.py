@@ -124,7 +124,7 @@ class Follower:
         self._stop: Callable[[], None] | None = None
 
     def begin(self) -> None:
-        """All steps until now are the past."""
+        """The past lines contain all steps until now."""
         self._stop = self._lines.watch(self._wanted, self._see)
 
     def stop(self) -> None:

@@ -25,8 +25,8 @@ from nvshare.unix_socket import peer_credentials
 
 MAX_READERS = 32
 MAX_MADE = 2
-"""Answers that are made at once, of different users. The status of 16,384 pairs of a client and a GPU takes 15 MB
-while it is made."""
+"""Answers that are made at the same time, for different users. The status of 16,384 pairs of a client and a GPU takes
+15 MB while it is made."""
 MAX_UNREAD_ANSWERS = 2
 """Big answers that are not read yet; one has 10 MB. One more closes the oldest of the user that has the most."""
 SMALL_ANSWER = 1 << 18
