@@ -172,7 +172,7 @@ class Habits:
         self._recent[habit.seat.client] = habit
 
     def _is_loading(self, now: int, seat: Seat) -> bool:
-        """Another client's memory still moves in: its turn is younger than that can take."""
+        """Another client's memory still moves in: its turn began so recently that the move may not have ended."""
         move_ns = self.cost.most_ns_per_gib
         others = (one for one in self._recent.values() if one.seat.lock and one.seat is not seat)
         return any(one.turn_loaded * move_ns // GIB > now - one.seat.held_since for one in others)

@@ -101,7 +101,7 @@ class Waits:
         self.is_switching, self.is_early = True, is_early
 
     def end_switch(self) -> None:
-        """The first in the queue is admitted, or nobody leaves for it any more."""
+        """The first in the queue is admitted, or no client leaves for it any more."""
         self.is_switching = self.is_early = False
 
     def withhold(self, *, on: bool) -> None:
