@@ -1,4 +1,4 @@
-"""The clients of one GPU, each as it is when it is read: who reads slowly keeps only their ids meanwhile."""
+"""The clients of one GPU, each as it is when it is read: a slow reader keeps only their ids meanwhile."""
 
 from collections.abc import Callable, Iterator
 
