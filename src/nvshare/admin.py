@@ -175,6 +175,9 @@ class StepLine(Answer, frozen=True, tag="step"):
     time: float
     text: str
     clients: tuple[str, ...] = ()
+    """The clients of the step, at most as many as the scheduler names in a line."""
+    more_clients: int = 0
+    """How many it does not name."""
 
 
 class Story(Answer, frozen=True, tag="story"):

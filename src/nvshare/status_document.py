@@ -102,7 +102,7 @@ def report_document(report: Report) -> dict[str, Any]:
 
 def event_document(line: StepLine) -> dict[str, Any]:
     """A line of `nvsharectl events -o json`."""
-    return {"time": line.time, "text": line.text, "clients": list(line.clients)}
+    return {"time": line.time, "text": line.text, "clients": list(line.clients), "more_clients": line.more_clients}
 
 
 class Change(Record, frozen=True):
@@ -209,7 +209,7 @@ def schema() -> dict[str, Any]:
     gpu = _object({**_fields(GpuSnapshot), "reserved_for": _or_null(text), "clients": _list_of("client")})
     steps = ({"const": SCHEMA_VERSION}, _list_of("event"), _list_of("change"), {"type": "integer"}, flag)
     report = dict(zip(REPORT_HEAD, ({"const": SCHEMA_VERSION}, number, number, text, {"type": "integer"}), strict=True))
-    event = _object({"time": number, "text": text, "clients": {"type": "array", "items": text}})
+    event = _object({"time": number, "text": text, "clients": {"type": "array", "items": text}, "more_clients": number})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "nvsharectl status -o json",

@@ -21,12 +21,13 @@ from nvshare.scheduler import pieces
 from nvshare.scheduler.clients.connection_admission import Account
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.http.live_feed import Feed
+from nvshare.scheduler.observe import step_text
 from nvshare.scheduler.observe.journal import Journal
-from nvshare.scheduler.observe.names import Names
+from nvshare.scheduler.observe.names import Ids, Names
 from nvshare.scheduler.observe.step_text import describe
 from nvshare.scheduler.observe.usage import DAY_S, MOST_ROWS, Period, Usage, Use
 from nvshare.scheduler.observe.usage_report import MOST_REPORTED
-from nvshare.scheduler.operator import past_events, readers
+from nvshare.scheduler.operator import readers
 from nvshare.scheduler.operator.control import Control
 from nvshare.scheduler.operator.past_events import StepLines, Wanted
 from nvshare.scheduler.pieces import Owner, Pieces
@@ -215,11 +216,11 @@ def test_a_text_is_cut_into_pieces_by_its_bytes(monkeypatch: pytest.MonkeyPatch)
 def test_a_step_is_put_into_words_once_for_all_followers(monkeypatch: pytest.MonkeyPatch) -> None:
     described: list[Step] = []
 
-    def counted(step: Step, names: Names) -> list[str]:
+    def counted(step: Step, names: Ids) -> list[str]:
         described.append(step)
         return describe(step, names)
 
-    monkeypatch.setattr(past_events, "describe", counted)
+    monkeypatch.setattr(step_text, "describe", counted)
     journal, told = Journal(100), list[bytes]()
     lines = StepLines(journal, Names(journal.programs, {}, {}), Pieces())
     stops = [lines.follow(Wanted(client), told.append) for client in (None, None, 3, CLIENTS + 1)]

@@ -23,11 +23,10 @@ from nvshare.core.snapshots.at_gpu import clients_at, count_use
 from nvshare.core.snapshots.claim_snapshot import claims
 from nvshare.core.snapshots.group_use import Together
 from nvshare.core.snapshots.snapshot import GpuSnapshot, gpu_snapshot
-from nvshare.journal import Step
 from nvshare.scheduler.engine import Engine
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.names import Names
-from nvshare.scheduler.observe.step_text import clients_of, describe
+from nvshare.scheduler.observe.step_text import lines_of
 from nvshare.scheduler.pieces import Owner, Pieces
 from nvshare.status_document import (
     Change,
@@ -148,9 +147,7 @@ class Feed:
             if step is None:
                 lost += 1
             else:
-                texts = describe(step, self._names)
-                ids = _ids(step) if texts else ()
-                events += [admin.StepLine(step.time, text, ids) for text in texts]
+                events += lines_of(step, self._names)
                 changes += changes_of(step.time, step.event, step.actions)
             yield b""
         yield from _steps_message(Steps(events, changes, lost, is_past))
@@ -183,7 +180,3 @@ def _list_of(values: Iterable[object]) -> Iterator[bytes]:
         yield separator + msgspec.json.encode(value)
         separator = b","
     yield b"]" if separator == b"," else b"[]"
-
-
-def _ids(step: Step) -> tuple[str, ...]:
-    return tuple(admin.client_name(client) for client in sorted(clients_of(step)))

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from nvshare import admin
-from nvshare.admin import client_name
 from nvshare.journal import Step
 from nvshare.record import Record
 from nvshare.scheduler.observe.journal import Journal
 from nvshare.scheduler.observe.names import Names
-from nvshare.scheduler.observe.step_text import clients_of, describe
+from nvshare.scheduler.observe.step_text import clients_of, lines_of
 from nvshare.scheduler.pieces import Owner, Pieces
 
 MAX_KEPT = 50_000
@@ -94,9 +93,7 @@ class News:
 
     @cached_property
     def lines(self) -> list[admin.StepLine]:
-        texts = describe(self.step, self._names)
-        called = tuple(map(client_name, sorted(self._clients))) if texts else ()
-        return [admin.StepLine(self.step.time, text, called) for text in texts]
+        return lines_of(self.step, self._names)
 
     @cached_property
     def text(self) -> bytes:
