@@ -136,7 +136,7 @@ SETTINGS: dict[str, Setting] = {
         "NVSHARE_SIM_CONTEXT_END",
         str,
         "",
-        "path of a named pipe: a context that is destroyed has freed its memory, but is there until a process has "
+        "path of a named pipe: a context that is being destroyed has freed its memory, but exists until a process has "
         "opened the pipe for writing and closed it",
     ),
     "most_events": Setting(

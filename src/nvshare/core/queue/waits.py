@@ -89,11 +89,11 @@ class Waits:
             self.waiting = Counter(map(attrgetter("group"), map(itemgetter(2), self.queue.order if on else ())))
 
     def _note_move(self, seat: Seat, change: int) -> None:
-        if seat.group is not None:
-            self.moved.add(seat.group.key)
-            self.waiting[seat.group] += change
-            if not self.waiting[seat.group]:
-                del self.waiting[seat.group]
+        assert seat.group is not None, "a client has a group"
+        self.moved.add(seat.group.key)
+        self.waiting[seat.group] += change
+        if not self.waiting[seat.group]:
+            del self.waiting[seat.group]
 
     def begin_switch(self, *, is_early: bool = False) -> None:
         """Clients leave for the first in the queue. A switch that began early goes on as any other when the quantum is
