@@ -81,7 +81,7 @@ class Crowd:
 
 STEPS: dict[str, tuple[Callable[[Crowd], None], int, float]] = {
     "hand over": (Crowd.hand_over, 1, 12),
-    "memory changed": (Crowd.grow, 1, 10),
+    "memory changed": (Crowd.grow, 1, 16),
     "idle or busy": (Crowd.pause, 1, 6.5),
     "forced switch": (Crowd.force, 2, 35),
     "come and go": (Crowd.come_and_go, 2, 36),
