@@ -21,9 +21,10 @@ def test_only_the_newest_steps_are_remembered() -> None:
     journal = Journal(10)
     for number in range(25):
         journal.observe(step(number))
-    assert [one.now for one in journal.last(100)] == list(range(15, 25))
-    assert [one.now for one in journal.last(2)] == [23, 24]
-    assert journal.last(0) == []
+    assert [one.now for one in journal.all()] == list(range(15, 25))
+    numbered = [journal.step(number) for number in range(14, 25)]
+    assert [one and one.now for one in numbered] == [None, *range(15, 25)]
+    assert (journal.first, journal.count) == (15, 25)
 
 
 def test_steps_about_many_things_count_for_as_many() -> None:
@@ -32,7 +33,7 @@ def test_steps_about_many_things_count_for_as_many() -> None:
     journal = Journal(1000)
     for _ in range(1000):
         journal.observe(big)
-    assert len(journal.last(1000)) == 1000 * PARTS_PER_STEP // 65
+    assert len(journal.all()) == 1000 * PARTS_PER_STEP // 65
 
 
 def registered(now: int, name: str, client: int = 1) -> Step:

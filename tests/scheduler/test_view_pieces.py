@@ -223,7 +223,7 @@ def test_a_step_is_put_into_words_once_for_all_followers(monkeypatch: pytest.Mon
     monkeypatch.setattr(step_text, "describe", counted)
     journal, told = Journal(100), list[bytes]()
     lines = StepLines(journal, Names(journal.programs, {}, {}), Pieces())
-    stops = [lines.follow(Wanted(client), told.append) for client in (None, None, 3, CLIENTS + 1)]
+    stops = [lines.watch(Wanted(it), lambda news: told.append(news.text)) for it in (None, None, 3, CLIENTS + 1)]
     journal.observe(big_step(1))
     assert (len(told), len(set(told)), len(described)) == (3, 1, 1)
     for stop in stops:

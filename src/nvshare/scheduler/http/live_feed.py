@@ -163,7 +163,7 @@ class Feed:
 
 
 def _steps_message(steps: Steps) -> Iterator[bytes]:
-    """In pieces: a step can be about all clients, and each of its lines names them."""
+    """In pieces: a step about all clients can have a line for each of them."""
     # JSON as msgspec writes it has no line breaks, which would end the field.
     empty = steps_document(Steps([], [], steps.lost, steps.is_past))
     head, middle, tail = msgspec.json.encode(empty).split(b"[]")

@@ -100,7 +100,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 def client_series(clients: Iterable[ClientSnapshot]) -> Iterator[bytes]:
     """The text of all families, piece by piece. While `clients` is read, empty pieces come in between. After that only
-    the figures and labels are kept: who reads slowly keeps them for long."""
+    the figures and labels are kept, for long if the peer reads slowly."""
     gpus: list[str] = []
     labels: list[bytes] = []
     figures = [array("d") for _ in FAMILIES]

@@ -76,10 +76,6 @@ class Journal:
                 self._followers.remove(follow)
                 log.bug("viewer", "ended one view of the events", error)
 
-    def last(self, count: int) -> list[Step]:
-        """The newest steps, oldest first."""
-        return list(self._steps)[-count:] if count else []
-
     @property
     def first(self) -> int:
         """The number of the oldest step that is kept."""

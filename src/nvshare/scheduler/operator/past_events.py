@@ -41,10 +41,6 @@ class StepLines:
         made = await self._pieces.all_of(self._newest_first(count, wanted, follower), owner)
         return [line for lines in reversed(made) for line in lines]
 
-    def follow(self, wanted: Wanted, tell: Callable[[bytes], None]) -> Callable[[], None]:
-        """Call for each new step with its lines as they are sent, until the returned function is called."""
-        return self.watch(wanted, lambda news: tell(news.text) if news.text else None)
-
     def watch(self, wanted: Wanted, see: "Callable[[News], None]") -> Callable[[], None]:
         """Call for each new step that is wanted, until the returned function is called."""
 
